@@ -1,0 +1,23 @@
+-- The manifest of a release: what it claims, to be held against what it shows. It has no private value.
+
+CREATE TABLE sqlanon.manifest (
+    table_name VARCHAR NOT NULL,
+    format INTEGER NOT NULL,              -- of this manifest
+    published_at TIMESTAMP NOT NULL,      -- UTC
+    sqlanon_version VARCHAR NOT NULL,
+    engine VARCHAR NOT NULL,
+    policy VARCHAR NOT NULL,              -- JSON: roles, kinds of rules, parameters
+    policy_hash VARCHAR NOT NULL,
+    columns VARCHAR NOT NULL,             -- JSON: [{"name": ..., "type": ..., "role": ...}]
+    generalization VARCHAR NOT NULL,      -- JSON: level by quasi-identifier
+    rows BIGINT NOT NULL,                 -- of the source
+    released_rows BIGINT NOT NULL,
+    suppressed_rows BIGINT NOT NULL,
+    classes BIGINT NOT NULL,
+    smallest_class BIGINT NOT NULL,
+    measure VARCHAR NOT NULL,
+    score DOUBLE NOT NULL,
+    optimal BOOLEAN NOT NULL,
+    digest_algorithm VARCHAR NOT NULL,
+    digest VARCHAR NOT NULL
+);

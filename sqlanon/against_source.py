@@ -1,0 +1,49 @@
+"""Checking a release against its source: the same generalization, applied again, must give the same rows."""
+
+from __future__ import annotations
+
+from sqlanon.anonymization import allowed_rows, checker, choose, measure_of
+from sqlanon.engines.base import Engine
+from sqlanon.preparation import Namer, Prepared
+from sqlanon.queries.audit import digest_of
+from sqlanon.queries.names import create_view
+from sqlanon.queries.recode import recode
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.verify import Check
+
+
+def check_against_source(engine: Engine, prepared: Prepared, manifest: Manifest, work: Namer) -> list[Check]:
+    """Recode the source by the manifest's generalization, and compare.
+
+    Makes ``suppressed`` and the view ``recoded`` in the work schema; the macro library is in its database.
+    """
+    policy = prepared.policy
+    checks = [
+        _check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
+        _check(
+            "source rows",
+            manifest.rows == prepared.marginals.rows,
+            f"the source has {prepared.marginals.rows}",
+        ),
+    ]
+    levels = tuple(manifest.generalization.get(name, -1) for name in policy.quasi)
+    fits = set(manifest.generalization) == set(policy.quasi) and all(
+        0 <= level <= height for level, height in zip(levels, prepared.space.heights, strict=True)
+    )
+    checks.append(_check("generalization", fits, "it is one of the policy's lattice"))
+    if not fits:
+        return checks
+    figures = checker(engine, prepared, measure_of(prepared))(levels)
+    allowed = allowed_rows(prepared)
+    message = f"{figures.suppressed_rows} rows have to be suppressed, {allowed} may be"
+    checks.append(_check("suppression limit", figures.suppressed_rows <= allowed, message))
+    recoded = work("recoded")
+    chosen = choose(engine, prepared, levels, figures, work)
+    engine.execute(create_view(recoded, recode(chosen.recoding)))
+    _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), recoded.catalog))[0]
+    checks.append(_check("recoded source", digest == manifest.digest, "it has the rows of the release"))
+    return checks
+
+
+def _check(name: str, passed: bool, claim: str) -> Check:
+    return Check(f"against the source: {name}", passed, claim if passed else f"not so: {claim}")

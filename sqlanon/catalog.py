@@ -1,0 +1,124 @@
+"""The catalog: hierarchies, runs and releases, kept in a private DuckDB file of the data holder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.queries.names import col, create_table, insert_row, named, select, star, table, text
+from sqlanon.resources import sql_text
+
+ATTACHED = "sqlanon_catalog"
+SCHEMA = "sqlanon"
+
+
+def init_database(path: Path) -> None:
+    """Install the catalog and the macro library in a DuckDB file, new or not.
+
+    Raises
+    ------
+    SourceError
+        The file cannot be opened for writing.
+    """
+    new = not path.exists()
+    try:
+        connection = duckdb.connect(str(path))
+    except (duckdb.Error, OSError) as error:
+        raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
+    try:
+        if new:
+            path.chmod(0o600)
+        connection.execute(sql_text("catalog.sql"))
+        connection.execute(sql_text("macros.sql"))
+    finally:
+        connection.close()
+
+
+@contextmanager
+def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
+    """Attach the catalog for a moment; made if it is not there, for its owner's eyes only.
+
+    Raises
+    ------
+    SourceError
+        It cannot be opened for writing.
+    """
+    if not path.exists():
+        init_database(path)
+    _attach(engine, path)
+    try:
+        if not _is_installed(engine):
+            engine.detach(ATTACHED)
+            init_database(path)
+            _attach(engine, path)
+        yield
+    finally:
+        engine.detach(ATTACHED)
+
+
+def _attach(engine: DuckDBEngine, path: Path) -> None:
+    try:
+        engine.attach(path, ATTACHED)
+    except duckdb.Error as error:
+        raise SourceError(
+            f"the catalog {path} cannot be opened: {str(error).splitlines()[0]}; "
+            "another run may hold it; [catalog] database can name another file"
+        ) from error
+
+
+def _is_installed(engine: DuckDBEngine) -> bool:
+    try:
+        return bool(engine.types(table("releases", SCHEMA, ATTACHED)))
+    except duckdb.CatalogException:
+        return False
+
+
+def insert(engine: DuckDBEngine, name: str, row: Mapping[str, Any]) -> None:
+    """Add a row to a table of the open catalog."""
+    engine.execute(insert_row(table(name, SCHEMA, ATTACHED), row), list(row.values()))
+
+
+def store_hierarchies(
+    engine: DuckDBEngine,
+    policy_hash: str,
+    rules: Mapping[str, Any],
+    hierarchies: Sequence[Hierarchy],
+    now: Any,
+) -> None:
+    """Copy a run's hierarchy tables to the open catalog; those of an earlier run of the same policy are replaced."""
+    known = table("hierarchies", SCHEMA, ATTACHED)
+    same_policy = exp.EQ(this=col("policy_hash"), expression=exp.Placeholder())
+    engine.execute(exp.Delete(this=known, where=exp.Where(this=same_policy)), [policy_hash])
+    for hierarchy in hierarchies:
+        name = f"hierarchy_{policy_hash[:12]}_{hierarchy.attribute}"
+        copy = create_table(table(name, SCHEMA, ATTACHED), star(hierarchy.table.copy()))
+        copy.set("replace", True)
+        engine.execute(copy)
+        insert(
+            engine,
+            "hierarchies",
+            {
+                "policy_hash": policy_hash,
+                "attribute": hierarchy.attribute,
+                "rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False),
+                "height": hierarchy.height,
+                "leaves": hierarchy.leaves,
+                "table_name": name,
+                "made_at": now,
+            },
+        )
+
+
+def store_lattice(engine: DuckDBEngine, run_id: str, lattice: exp.Table) -> None:
+    """Copy a run's lattice to the open catalog."""
+    query = select([named(text(run_id), "run_id"), exp.Star()], lattice.copy())
+    engine.execute(exp.Insert(this=table("lattice", SCHEMA, ATTACHED), expression=query))

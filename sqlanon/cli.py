@@ -1,0 +1,202 @@
+"""The command line: one thin function per command.
+
+Results go to stdout, progress and errors to stderr. Exit status: 0 done; 1 the job ran and the answer is no;
+2 the request is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sqlanon.errors import PolicyError, Problem, ReleaseError, SqlanonError
+from sqlanon.version import __version__
+
+if TYPE_CHECKING:
+    from sqlanon.policy import Policy
+
+app = typer.Typer(
+    help="Makes tables safe to share: finds the version that protects everybody and loses the least.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="what is asked", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sqlanon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _sqlanon(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="show the version")
+    ] = False,
+) -> None:
+    """Makes tables safe to share."""
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="where its files go")] = Path("sqlanon-demo"),
+    rows: Annotated[int, typer.Option("--rows", min=1, help="patients of the hospital")] = 100_000,
+) -> None:
+    """Tell the whole story on a hospital database that it makes itself."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from sqlanon.demo import run_demo  # noqa: PLC0415
+
+    run_demo(directory, rows, Console())
+
+
+@app.command()
+def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
+    """Find the best version of the table that meets the policy, audit it, and publish it."""
+    import time  # noqa: PLC0415
+
+    from sqlanon.database import connect  # noqa: PLC0415
+    from sqlanon.progress import shown_progress  # noqa: PLC0415
+
+    started = time.perf_counter()
+    asked = _load(policy)
+    if asked.release is None or not (asked.release.database or asked.release.file):
+        message = 'say where the release goes: database = "release.duckdb" or file = "release.parquet"'
+        raise PolicyError([Problem("release", message)])
+    with connect() as db, shown_progress() as progress:
+        result = db.anonymize(asked, progress)
+        progress("write", 0, result.checked, result.score)
+        release = result.publish()
+    figures = result.to_dict() | {
+        "release": str(release.path),
+        "table": release.table,
+        "seconds": result.seconds | {"total": time.perf_counter() - started},
+    }
+    for warning in result.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        _print_json(figures)
+        return
+    levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
+    typer.echo(
+        f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed"
+    )
+    typer.echo(f"{result.classes:,} classes, the smallest of {result.smallest_class:,} rows")
+    proof = "optimal" if result.optimal else "not proven optimal"
+    typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {proof})")
+    typer.echo(
+        f"checked {result.checked:,} of {result.nodes:,} generalizations in {figures['seconds']['total']:.2f} s"
+    )
+    typer.echo(f"release: {release.path}, table {release.table}")
+
+
+@app.command()
+def plan(policy: PolicyFile) -> None:
+    """Show the stages of the main job and their SQL; reads no rows."""
+    from sqlanon.database import connect  # noqa: PLC0415
+
+    with connect() as db:
+        typer.echo(str(db.plan(_load(policy))))
+
+
+@app.command()
+def risk(policy: PolicyFile, as_json: AsJson = False) -> None:
+    """Say how risky the source is as it stands."""
+    from sqlanon.database import connect  # noqa: PLC0415
+
+    with connect() as db:
+        found = db.risk(_load(policy))
+    if as_json:
+        _print_json(found.to_dict())
+        return
+    typer.echo(
+        f"{found.rows:,} rows in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs"
+    )
+    if found.k is not None:
+        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {found.k}")
+    typer.echo(f"the smallest class has {found.smallest_class:,} rows")
+    typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
+
+
+@app.command()
+def verify(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release file", show_default=False)],
+    policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a release: what it shows against what it claims."""
+    from sqlanon.release.verify import verify_file  # noqa: PLC0415
+
+    path = release.absolute()
+    if policy is None:
+        found = verify_file(path)
+    else:
+        from sqlanon.database import connect  # noqa: PLC0415
+
+        with connect() as db:
+            found = db.verify(path, _load(policy))
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+        for check in found.checks:
+            typer.echo(f"{words[check.passed]}: {check.name}: {check.message}")
+        typer.echo("verified" if found.verified else "NOT verified")
+    if not found.verified:
+        raise typer.Exit(1)
+
+
+@app.command()
+def init(
+    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="a DuckDB file", show_default=False)],
+) -> None:
+    """Install the catalog and the macro library in a DuckDB file."""
+    from sqlanon.catalog import init_database  # noqa: PLC0415
+
+    init_database(database.absolute())
+    typer.echo(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
+
+
+def _load(path: Path) -> Policy:
+    from sqlanon.policy import Policy  # noqa: PLC0415
+
+    return Policy.load(path)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the command line; errors become a sentence and an exit status, never a traceback."""
+    try:
+        app(prog_name="sqlanon")
+    except SqlanonError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:  # an engine's message may quote private values: only its kind is shown
+        if os.environ.get("SQLANON_DEBUG"):
+            raise
+        typer.echo(
+            f"error: {type(error).__name__} in the engine or in sqlanon itself. Set SQLANON_DEBUG=1 to see all of it; "
+            "mind that it may quote values of the source",
+            err=True,
+        )
+        sys.exit(ReleaseError.exit_status)
+
+
+if __name__ == "__main__":
+    main()

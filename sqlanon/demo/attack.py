@@ -1,0 +1,96 @@
+"""The attack, run: what the voter list tells about a table in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from sqlanon.demo.linkage import SHARED, Linkage, fitting, link, one_by_name, right_names, smallest_class
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.queries.names import table
+from sqlanon.workdir import private_directory
+
+QUASI = (*SHARED, "ethnicity")
+"""The quasi-identifiers of the demo's policy; the voter list lacks the last."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A patient whom the private table gives away, though it shows no names."""
+
+    name: str
+    zip: str
+    birth_date: date
+    sex: str
+    diagnosis: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a table says about somebody on the list: labels, rows that have them, diagnoses in these."""
+
+    zip: str
+    birth_date: str | date
+    sex: str
+    rows: int
+    diagnoses: int
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What the voter list tells about a table.
+
+    Attributes
+    ----------
+    linkage:
+        The join of the two, counted.
+    right_names:
+        How many of the identified patients got the right name; None for a release, which cannot tell.
+    smallest_class:
+        The size of the smallest equivalence class of the quasi-identifiers: the k that the table has.
+    victim:
+        One patient whom the private table gives away; None where there is none.
+    shown:
+        What the attacked table says about this patient.
+    """
+
+    linkage: Linkage
+    right_names: int | None
+    smallest_class: int
+    victim: Victim | None
+    shown: Shown | None
+
+
+def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
+    """Link the table ``patients`` of a file with the voters of the hospital's file.
+
+    Parameters
+    ----------
+    hospital:
+        The file with ``patients`` and ``voters``.
+    target:
+        The file whose ``patients`` are attacked: a release, or the hospital's own.
+    levels:
+        The generalization of that table.
+    """
+    own = target == hospital
+    patients, voters = (table(name, "main", "hospital") for name in ("patients", "voters"))
+    people = table("patients", "main", "hospital" if own else "target")
+    victim = one_by_name(patients, voters, "diagnosis")
+    with private_directory(target.parent, ".sqlanon-demo-") as spill:
+        engine = DuckDBEngine.private(spill)
+        with engine.connection:
+            engine.attach(hospital, "hospital", read_only=True)
+            if not own:
+                engine.attach(target, "target", read_only=True)
+            return Attack(
+                linkage=Linkage(*engine.rows(link(people, voters, levels))[0]),
+                right_names=engine.rows(right_names(patients, voters))[0][0] if own else None,
+                smallest_class=engine.rows(smallest_class(people, QUASI))[0][0],
+                victim=next((Victim(*row) for row in engine.rows(victim.copy())), None),
+                shown=next(
+                    (Shown(*row) for row in engine.rows(fitting(people, victim, levels, "diagnosis"))), None
+                ),
+            )

@@ -1,0 +1,61 @@
+"""The hospital of the demo: a database of invented people, the same on every run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+
+from sqlanon.errors import SourceError
+from sqlanon.resources import sql_text
+from sqlanon.workdir import private_directory
+
+
+def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None:
+    """Write a DuckDB file with the tables ``patients`` and ``voters``.
+
+    ``patients`` has name, address, zip, birth_date, sex, ethnicity, diagnosis and cost. ``voters``, a public
+    list, has name, address, zip, birth_date and sex of about 60 % of the patients (three adults of four)
+    and of as many people who are no patients. Everybody is invented. The engine draws the rows from
+    hashes of the seed and the row number: the same `rows` and `seed` give the same tables.
+
+    Parameters
+    ----------
+    database:
+        The file to write. One that is there is replaced, once the new one is complete.
+    rows:
+        How many patients.
+    seed:
+        Another seed gives other people.
+
+    Raises
+    ------
+    SourceError
+        If `rows` is not positive, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     make_hospital(Path(folder) / "hospital.duckdb", rows=100)
+    ...     with duckdb.connect(Path(folder) / "hospital.duckdb", read_only=True) as connection:
+    ...         connection.execute("SELECT count(*) FROM patients").fetchall()
+    [(100,)]
+    """
+    if rows < 1:
+        raise SourceError(f"a hospital of {rows} patients cannot be made: ask for at least one (--rows)")
+    try:
+        with private_directory(database.parent, ".sqlanon-demo-") as directory:
+            staging = directory / database.name
+            with duckdb.connect(staging) as connection:
+                _fill(connection, {"rows": rows, "seed": seed})
+            staging.replace(database)
+    except (OSError, duckdb.IOException) as error:
+        raise SourceError(f"{database} cannot be written: {error}") from error
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, parameters: dict[str, int]) -> None:
+    """Run the script; each statement gets those of the parameters that it names."""
+    for statement in connection.extract_statements(sql_text("demo_hospital.sql")):
+        wanted = {name: value for name, value in parameters.items() if name in statement.named_parameters}
+        connection.execute(statement, wanted)

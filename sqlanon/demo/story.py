@@ -1,0 +1,198 @@
+"""The story of the demo: a table without names is linked to names, is anonymized, and is linked again."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import sqlanon
+from sqlanon.demo.attack import QUASI, Attack, attack
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.demo.linkage import GROUND
+from sqlanon.errors import SourceError
+
+HOSPITAL, POLICY, RELEASE = "hospital.duckdb", "policy.toml", "release.duckdb"
+FILES = (HOSPITAL, POLICY, RELEASE, "policy.catalog.duckdb")
+_MARK = "# Made by `sqlanon demo`, which may replace it."
+_POLICY = f"""\
+{_MARK}
+
+[source]
+database = "{HOSPITAL}"
+table = "patients"
+
+[attributes]
+name       = {{ role = "identifying" }}                         # never released
+address    = {{ role = "identifying" }}
+zip        = {{ role = "quasi", hierarchy = {{ mask = "right" }} }} # 02139 > 0213* > 021** > ... > *
+birth_date = {{ role = "quasi", hierarchy = {{ dates = ["month", "year", "decade"] }} }}
+sex        = {{ role = "quasi", hierarchy = "suppress" }}        # value > *
+ethnicity  = {{ role = "quasi", hierarchy = "suppress" }}
+diagnosis  = {{ role = "sensitive" }}                           # what an attacker wants to know
+cost       = {{ role = "insensitive" }}
+
+[privacy]
+k = 5                       # everybody looks like at least four others
+
+[search]
+suppression_limit = 0.05    # at most 5 % of the rows are left out
+measure = "loss"            # of all that is safe, the version that loses least
+
+[release]
+database = "{RELEASE}"
+table = "patients"
+"""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo made and found. Paths are absolute."""
+
+    hospital: Path
+    policy: Path
+    release: Path
+    generalization: dict[str, int]
+    before: Attack
+    after: Attack
+    verified: bool
+    seconds: float
+
+
+def run_demo(directory: Path, rows: int, console: Console) -> Demo:
+    """Make a hospital in `directory`, anonymize it, and show what a voter list tells before and after.
+
+    Parameters
+    ----------
+    directory:
+        Where the files go; made if it is not there. Files of an earlier demo are replaced.
+    rows:
+        How many patients.
+    console:
+        Where the story is told.
+
+    Raises
+    ------
+    SourceError
+        If `directory` cannot be written to, or holds files of these names that no demo made.
+    InfeasibleError
+        If there are fewer patients than k.
+
+    Examples
+    --------
+    >>> run_demo(Path("sqlanon-demo"), 100_000, Console())  # doctest: +SKIP
+    """
+    start = time.perf_counter()
+    home = _own(directory)
+    hospital, policy, release = home / HOSPITAL, home / POLICY, home / RELEASE
+
+    _tell(console, f"1. A hospital of {rows:,} patients, and the voter list of the region. All are invented.")
+    make_hospital(hospital, rows)
+
+    _tell(
+        console, "2. The hospital hides names, but not ZIP, birth date and sex. The voter list has all four."
+    )
+    before = attack(hospital, hospital, GROUND)
+    _tell(console, *_gave_away(before))
+
+    _tell(console, "3. sqlanon: everybody must look like four others, and as little as possible may be lost.")
+    begun = time.perf_counter()
+    with sqlanon.connect() as database:
+        result = database.anonymize(sqlanon.Policy.load(policy))
+        verified = result.publish().verify().verified
+    levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
+    _tell(
+        console,
+        f"   Levels: {levels}; loss {result.score:.3f}; {result.suppressed_rows:,} rows left out.",
+        f"   {'Published, verified' if verified else 'NOT VERIFIED'}: {time.perf_counter() - begun:.1f} s.",
+    )
+
+    _tell(console, "4. The same attack on the release, by somebody who knows what its labels mean:")
+    after = attack(hospital, release, result.generalization)
+    _tell(console, *_hides(after))
+
+    seconds = time.perf_counter() - start
+    console.print(_figures(before, after))
+    _tell(console, *_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
+    return Demo(hospital, policy, release, dict(result.generalization), before, after, verified, seconds)
+
+
+def _own(directory: Path) -> Path:
+    """Make the directory and the policy in it: what marks the other files as the demo's, too."""
+    home = directory.expanduser().resolve()
+    policy = home / POLICY
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        strange = [name for name in FILES if (home / name).exists()]
+        if strange and not (policy.is_file() and policy.read_bytes().startswith(_MARK.encode())):
+            raise SourceError(f"{home} holds {', '.join(strange)} of others: name another place (--dir)")
+        policy.write_text(_POLICY, encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"the demo cannot write to {home}: {error.strerror or error}") from error
+    return home
+
+
+def _tell(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _gave_away(before: Attack) -> list[str]:
+    if before.victim is None:
+        return ["   Nobody is identified: too few patients for a story. Ask for more (--rows)."]
+    who = before.victim
+    found = before.linkage
+    return [
+        f"   {found.identified:,} patients ({found.identified / found.rows:.0%}) get a name,"
+        f" {before.right_names:,} of them the right one.",
+        f"   One is {who.name}: one voter and one patient are {who.zip}, {who.birth_date}, {who.sex}.",
+        f"   Diagnosis: {who.diagnosis}.",
+    ]
+
+
+def _hides(after: Attack) -> list[str]:
+    found = [f"   {after.linkage.identified:,} patients get a name."]
+    if after.victim is None or after.shown is None:
+        return found
+    now = after.shown
+    return [
+        *found,
+        f"   {after.victim.name} is {now.zip}, {now.birth_date}, {now.sex} now:",
+        f"   {now.rows:,} rows fit, with {now.diagnoses} diagnoses.",
+    ]
+
+
+def _figures(before: Attack, after: Attack) -> Table:
+    figures = Table("", "before", "after")
+    for column in figures.columns[1:]:
+        column.justify = "right"
+    lines = {
+        "patients": (before.linkage.rows, after.linkage.rows),
+        "identified by name": (before.linkage.identified, after.linkage.identified),
+        "unique on ZIP, birth date, sex": (before.linkage.unique, after.linkage.unique),
+        f"k: smallest class on {', '.join(QUASI)}": (before.smallest_class, after.smallest_class),
+    }
+    for name, values in lines.items():
+        figures.add_row(name, *(f"{value:,}" for value in values))
+    return figures
+
+
+def _made(hospital: Path, policy: Path, release: Path) -> list[str]:
+    columns = ", ".join(f"'{name}'" for name in QUASI)
+    check = f"\"FROM sqlanon.k_anonymity('patients', [{columns}])\""
+    quoted = {path: shlex.quote(str(path)) for path in (policy, release)}
+    return [
+        "Made:",
+        f"  {hospital}    the private tables",
+        f"  {policy}    what is asked for; change it, and run anonymize",
+        f"  {release}    what may be handed on",
+        "Next:",
+        f"  sqlanon verify {quoted[release]}",
+        f"  duckdb {quoted[release]} {check}",
+        f"  sqlanon risk {quoted[policy]}",
+        f"  sqlanon anonymize {quoted[policy]}",
+    ]

@@ -1,0 +1,29 @@
+"""What every engine can do. Engines execute; they hold no domain knowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+
+class Engine(Protocol):
+    """A database that runs sqlglot expressions."""
+
+    @property
+    def dialect(self) -> str:
+        """The sqlglot name of the engine's dialect."""
+        ...
+
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement that returns nothing of interest."""
+        ...
+
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query and bring its rows to Python: tables of at most lattice size."""
+        ...
+
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        """Name and type text (in the engine's own spelling) of a table's or query's columns, in order; reads no rows."""
+        ...

@@ -1,0 +1,113 @@
+"""DuckDB: it executes sqlglot expressions on one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+from sqlglot import Dialect, exp
+
+from sqlanon.queries.names import ident, text
+
+
+class DuckDBEngine:
+    """Runs sqlglot expressions on a DuckDB connection.
+
+    Parameters
+    ----------
+    connection:
+        The connection. A user's own one is used as it is: its temporary tables are visible, its settings stay.
+    """
+
+    dialect = "duckdb"
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self._generator = Dialect.get_or_raise(self.dialect).generator()
+
+    @classmethod
+    def private(cls, spill: Path) -> DuckDBEngine:
+        """An engine with a fresh in-memory database of its own, which spills to the directory ``spill``."""
+        connection = duckdb.connect(
+            ":memory:", config={"temp_directory": str(spill), "python_enable_replacements": False}
+        )
+        return cls(connection)
+
+    def sql(self, expression: exp.Expr) -> str:
+        """The text of an expression. It is made without a copy: the expression may be used up."""
+        return self._generator.generate(expression, copy=False)
+
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
+        """Run a statement."""
+        self.connection.execute(self.sql(statement), parameters or None)
+
+    def rows(
+        self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Run a query and bring its rows to Python."""
+        return self.connection.execute(self.sql(query), parameters or None).fetchall()
+
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        """Name and type text of a relation's columns; reads no rows."""
+        return {name: str(type_) for name, type_ in self.types(relation).items()}
+
+    def types(self, relation: exp.Expr) -> dict[str, DuckDBPyType]:
+        """Name and type object of a relation's columns; reads no rows."""
+        query = exp.select("*").from_(relation.copy()).limit(0)
+        description = self.connection.execute(self.sql(query)).description or []
+        return {column[0]: column[1] for column in description}
+
+    def relation(self, query: exp.Query) -> duckdb.DuckDBPyRelation:
+        """A lazy relation over a query."""
+        return self.connection.sql(self.sql(query))
+
+    def script(self, statements: str) -> None:
+        """Run a file of our own SQL."""
+        self.connection.execute(statements)
+
+    def attach(self, path: Path | str, alias: str, **options: str | bool) -> None:
+        """Attach a database file under an alias; options as ``read_only=True``, ``storage_version="v1.0.0"``."""
+        self.execute(
+            exp.Attach(
+                this=exp.Alias(this=text(str(path)), alias=ident(alias)),
+                expressions=[
+                    exp.AttachOption(
+                        this=exp.Var(this=name.upper()),
+                        expression=None if value is True else text(str(value)),
+                    )
+                    for name, value in options.items()
+                ],
+            )
+        )
+
+    def detach(self, alias: str) -> None:
+        """Detach a database file."""
+        self.execute(exp.Detach(this=ident(alias), exists=True))
+
+    def use(self, alias: str) -> None:
+        """Make an attached database the one where unqualified names are looked up."""
+        self.execute(exp.Use(this=exp.Table(this=ident(alias))))
+
+    @contextmanager
+    def using(self, alias: str) -> Iterator[None]:
+        """`use` for a while."""
+        with self.setting("search_path", self.sql(ident(alias))):
+            yield
+
+    @contextmanager
+    def setting(self, name: str, value: str | bool) -> Iterator[None]:
+        """A setting of the connection, put back afterwards."""
+        before = self.rows(exp.select(exp.func("current_setting", text(name))))[0][0]
+        self._set(name, value)
+        try:
+            yield
+        finally:
+            self._set(name, before)
+
+    def _set(self, name: str, value: str | bool) -> None:
+        assignment = exp.EQ(this=exp.Var(this=name), expression=exp.convert(value))
+        self.execute(exp.Set(expressions=[exp.SetItem(this=assignment)]))

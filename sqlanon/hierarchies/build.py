@@ -1,0 +1,249 @@
+"""Build a hierarchy: from the rules and values of an attribute to a validated table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import HierarchyError, Problem
+from sqlanon.hierarchies.labels import longest_query
+from sqlanon.hierarchies.parts import (
+    TOP,
+    VALUE,
+    Draft,
+    Labelled,
+    Listed,
+    Part,
+    choose,
+    is_known,
+    is_null,
+    keys_name,
+    keys_query,
+    keys_table,
+    to_type,
+)
+from sqlanon.hierarchies.rules import resolve
+from sqlanon.hierarchies.validate import Finding, checks, violations
+from sqlanon.policy.rules import MaskRule, Rule
+from sqlanon.queries.names import aliased, col, create_table, drop_table, ident, named, select, subquery, text
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A validated hierarchy.
+
+    Attributes
+    ----------
+    attribute:
+        The attribute that it generalizes.
+    table:
+        One row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text). If
+        the column has NULLs, one row for them: NULL below the top.
+    height:
+        Its top level.
+    leaves:
+        Its ground values, and one more if the column has NULLs.
+    top:
+        The label of its top level; ``None`` for height 0 and where there are no ground values at all.
+    """
+
+    attribute: str
+    table: exp.Table
+    height: int
+    leaves: int
+    top: str | None
+
+
+def build_hierarchy(  # noqa: PLR0917 - the signature that callers know
+    engine: Engine,
+    attribute: str,
+    rules: tuple[Rule, ...],
+    values: exp.Table,
+    column_type: str,
+    target: exp.Table,
+    on_unknown: str = "error",
+) -> tuple[Hierarchy | None, list[Problem]]:
+    """Build and validate a hierarchy as a table.
+
+    Parameters
+    ----------
+    engine:
+        Where the values are and the table will be.
+    attribute:
+        The attribute's name.
+    rules:
+        Its rules, finest first.
+    values:
+        The column's values, NULL among them: columns ``value`` and ``rows``.
+    column_type:
+        The type of the column.
+    target:
+        The table to create.
+    on_unknown:
+        What to do with values that get no label: ``error``, or ``suppress``: leave them out of the hierarchy.
+
+    Returns
+    -------
+    The hierarchy and no problem, or no hierarchy (and no table) and the problems.
+    """
+    place = f"attributes.{attribute}.hierarchy"
+    parts, flaws = resolve(rules, column_type, engine, _longest(engine, rules, values))
+    if flaws:
+        return None, [Problem(place, flaw) for flaw in flaws]
+    draft = Draft(tuple(parts), values, column_type)
+    try:
+        engine.execute(create_table(target.copy(), _query(draft)))
+    except Exception as error:  # each engine has errors of its own
+        if not draft.listed:
+            raise
+        names = " and ".join(part.what for part in draft.listed.values())
+        reason = str(error).partition("\n")[0]
+        return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
+    if messages := _validate(engine, draft, target, on_unknown):
+        engine.execute(drop_table(target))
+        return None, [Problem(place, message) for message in messages]
+    leaves, top = engine.rows(_summary(target, draft.height))[0]
+    return Hierarchy(attribute, target, draft.height, leaves, TOP if parts[-1].top else top), []
+
+
+def hierarchy_query(
+    rules: Sequence[Rule],
+    values: exp.Table,
+    column_type: str,
+    *,
+    engine: Engine | None = None,
+    longest: int = 1,
+) -> exp.Select:
+    """Return the query that makes a hierarchy's table; no rows are read, but hierarchy files are.
+
+    Parameters
+    ----------
+    rules, values, column_type:
+        As for `build_hierarchy`.
+    engine:
+        Tells the columns of hierarchy tables; not needed without them.
+    longest:
+        The length of the column's longest text, which gives a mask its levels.
+
+    Raises
+    ------
+    HierarchyError
+        A rule cannot be used on the column, or its file or table cannot be read.
+
+    Examples
+    --------
+    >>> from sqlanon.policy.rules import SuppressRule
+    >>> from sqlanon.queries.names import table
+    >>> hierarchy_query([SuppressRule()], table("v"), "VARCHAR").sql("duckdb")
+    'SELECT "value" AS "level_0", \\'*\\' AS "level_1" FROM (SELECT "value" AS "value" FROM "v") AS "v"'
+    """
+    parts, flaws = resolve(rules, column_type, engine, longest)
+    if flaws:
+        raise HierarchyError(Problem("hierarchy", flaw) for flaw in flaws)
+    return _query(Draft(tuple(parts), values, column_type))
+
+
+def _longest(engine: Engine, rules: Sequence[Rule], values: exp.Table) -> int:
+    if not any(isinstance(rule, MaskRule) for rule in rules):
+        return 1
+    return max(1, engine.rows(longest_query(values))[0][0] or 1)
+
+
+def _query(draft: Draft) -> exp.Select:
+    first = draft.parts[0]
+    if len(draft.parts) == 1 and isinstance(first, Listed):
+        query = _listed_query(first, draft.values)
+    else:
+        query = _composed_query(draft.parts, draft.values)
+    for index, part in draft.listed.items():
+        keys = keys_query(part, draft.column_type)
+        query = query.with_(ident(keys_name(index)), as_=keys, copy=False)
+    return query
+
+
+def _composed_query(parts: Sequence[Part], values: exp.Table) -> exp.Select:
+    """Select the column's values, with the labels that each part gives them."""
+    query = select([named(col(VALUE), VALUE)], values.copy())
+    labels: list[exp.Expr] = []
+    known: list[exp.Expr] = []
+    for index, part in enumerate(parts):
+        prefix = f"p{index}_"
+        labelled = _joined(part, query, index) if isinstance(part, Listed) else part.extend(query, prefix)
+        query = labelled.query
+        labels += labelled.labels
+        known += [labelled.known] if labelled.known is not None else []
+    last = parts[-1]
+    if last.top:
+        labels.append(text(TOP))
+    elif labels and isinstance(last, Listed):
+        null_top = (is_null(col(VALUE)), subquery(_listed_top(last, len(parts) - 1)))
+        labels[-1] = choose([null_top], labels[-1])
+    whole = select(_level_columns(col(VALUE), labels), subquery(query, "v"))
+    if known:
+        whole.where(exp.or_(is_null(col(VALUE)), exp.and_(*known)), copy=False)
+    return whole
+
+
+def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr]:
+    return [named(label, f"level_{level}") for level, label in enumerate([value, *labels])]
+
+
+def _joined(part: Listed, query: exp.Select, index: int) -> Labelled:
+    """Look the values up among a part's keys."""
+    names = [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
+    key = f"p{index}_key"
+    everything = exp.Column(this=exp.Star(), table=ident("v"))
+    columns: list[exp.Expr] = [everything, named(col("key", "k"), key)]
+    columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
+    joined = select(columns, subquery(query, "v")).join(
+        aliased(keys_table(index), "k"),
+        on=exp.EQ(this=col(VALUE, "v"), expression=col("key", "k")),
+        join_type="left",
+        copy=False,
+    )
+    return Labelled(joined, tuple(col(name) for name in names), is_known(col(key)))
+
+
+def _listed_query(part: Listed, values: exp.Table) -> exp.Select:
+    """Select all keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
+    labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
+    if part.top:
+        labels.append(text(TOP))
+    listed = select(_level_columns(col("key"), labels), keys_table(0))
+    listed.where(is_known(col("key")), copy=False)
+    if not labels:
+        return listed
+    top = text(TOP) if part.top else subquery(_listed_top(part, 0))
+    nulls = [*(to_type(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
+    null_row = select(_level_columns(col(VALUE), nulls), values.copy()).where(is_null(col(VALUE)), copy=False)
+    return select([exp.Star()], subquery(exp.union(listed, null_row, distinct=False, copy=False), "h"))
+
+
+def _listed_top(part: Listed, index: int) -> exp.Select:
+    return select([exp.Max(this=col(f"c{part.levels}"))], keys_table(index))
+
+
+def _validate(engine: Engine, draft: Draft, target: exp.Table, on_unknown: str) -> list[str]:
+    """Return what is wrong: one message for each check that found something."""
+    found = checks(draft, target, on_unknown)
+    if not found:
+        return []
+    rows = sorted(
+        engine.rows(violations(found, draft)), key=lambda row: (row[0], -row[4], row[1] is not None, row[1])
+    )
+    messages = []
+    for index, group in groupby(rows, key=lambda row: row[0]):
+        findings = list(group)
+        message = found[index].message
+        messages.append(message([Finding(*row[1:5]) for row in findings], findings[0][5]))
+    return messages
+
+
+def _summary(target: exp.Table, height: int) -> exp.Select:
+    """Return one row: how many ground values (NULL among them), and the top label."""
+    top = exp.Max(this=col(f"level_{height}")) if height else exp.null()
+    return select([exp.Count(this=exp.Star()), top], target.copy())

@@ -1,0 +1,199 @@
+"""The plan: the stages of the main job and their SQL, from the schema alone. No row is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import HierarchyError, Problem
+from sqlanon.hierarchies import hierarchy_query, known_height
+from sqlanon.policy import Policy
+from sqlanon.preparation import Namer, match_columns, released_columns, requirements_of
+from sqlanon.quality import MEASURES
+from sqlanon.queries import frequency as fq
+from sqlanon.queries.audit import digest_of, k_anonymity_of
+from sqlanon.queries.candidate import ClassSpace, candidate
+from sqlanon.queries.frequency import Coded
+from sqlanon.queries.names import create_table, table
+from sqlanon.queries.recode import Recoding, recode, suppressed_classes
+from sqlanon.sources import Source
+
+EXAMPLE_LENGTH = 5
+"""A mask's levels depend on the data: the plan shows a column whose longest text has so many characters."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the main job: its name, what it reads and makes, and its statements."""
+
+    name: str
+    note: str
+    sql: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of the main job.
+
+    Attributes
+    ----------
+    stages:
+        In order.
+    nodes:
+        The size of the lattice; None where it depends on data.
+    unknown_heights:
+        The quasi-identifiers whose number of levels depends on data.
+    """
+
+    stages: tuple[Stage, ...]
+    nodes: int | None
+    unknown_heights: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = []
+        for number, stage in enumerate(self.stages, 1):
+            parts.append(f"-- {number}. {stage.name}: {stage.note}")
+            parts += [f"{statement};" for statement in stage.sql]
+            parts.append("")
+        if self.nodes is not None:
+            parts.append(f"-- The lattice has {self.nodes:,} generalizations.")
+        else:
+            names = ", ".join(self.unknown_heights)
+            parts.append(f"-- The size of the lattice depends on the data: on the longest values of {names}.")
+        return "\n".join(parts)
+
+
+def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
+    """Lay out the main job.
+
+    Raises
+    ------
+    SourceError, HierarchyError
+        The schema does not fit the policy, or a hierarchy's file or table cannot be read.
+    """
+    matched = match_columns(policy, source)
+    columns = [matched[name] for name in policy.quasi]
+    rules = [policy.attributes[name].hierarchy or () for name in policy.quasi]
+    heights = [known_height(rule, engine) for rule in rules]
+    shown = tuple(EXAMPLE_LENGTH if height is None else height for height in heights)
+    attributes = tuple(
+        Coded(column, height, work(f"coded_{i}"))
+        for i, (column, height) in enumerate(zip(columns, shown, strict=True))
+    )
+    space = ClassSpace(work("frequency"), shown, requirements_of(policy))
+    limits = [policy.attributes[name] for name in policy.quasi]
+    spans = [
+        None
+        if height is None and limit.max_level is None
+        else min(x for x in (height, limit.max_level) if x is not None) - limit.min_level + 1
+        for height, limit in zip(heights, limits, strict=True)
+    ]
+    return Plan(
+        (
+            _scan(engine, source, columns, work),
+            _hierarchies(engine, policy, source, columns, work),
+            _frequency(engine, policy, attributes, work),
+            _search(engine, policy, space),
+            _release(engine, policy, source, space, attributes, work),
+            _audit(engine, policy, columns),
+        ),
+        None if None in spans else math.prod(span for span in spans if span is not None),
+        tuple(name for name, span in zip(policy.quasi, spans, strict=True) if span is None),
+    )
+
+
+def _text(engine: Engine, query: exp.Expr) -> str:
+    return query.sql(engine.dialect, pretty=True)
+
+
+def _scan(engine: Engine, source: Source, columns: list[str], work: Namer) -> Stage:
+    query = create_table(work("frequency_raw"), fq.raw_frequency(source.relation, columns))
+    return Stage(
+        "scan", "one pass over the source: its distinct combinations, with counts", (_text(engine, query),)
+    )
+
+
+def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: list[str], work: Namer) -> Stage:
+    statements = []
+    for i, (name, column) in enumerate(zip(policy.quasi, columns, strict=True)):
+        values = work(f"values_{i}")
+        statements.append(_text(engine, create_table(values, fq.value_counts(work("frequency_raw"), i))))
+        try:
+            query = hierarchy_query(
+                policy.attributes[name].hierarchy or (),
+                values,
+                source.columns[column],
+                engine=engine,
+                longest=EXAMPLE_LENGTH,
+            )
+        except HierarchyError as error:
+            raise HierarchyError(
+                Problem(f"attributes.{name}.hierarchy", problem.message) for problem in error.problems
+            ) from error
+        statements.append(_text(engine, create_table(work(f"hierarchy_{i}"), query)))
+    return Stage(
+        "hierarchies", "one table a quasi-identifier, leaf to root, then validated", tuple(statements)
+    )
+
+
+def _frequency(engine: Engine, policy: Policy, attributes: tuple[Coded, ...], work: Namer) -> Stage:
+    statements = [
+        create_table(
+            attribute.table,
+            fq.coded_values(
+                work(f"values_{i}"), work(f"hierarchy_{i}"), attribute.height, "*", nullable=True
+            ),
+        )
+        for i, attribute in enumerate(attributes)
+    ]
+    leaves = MEASURES[policy.search.measure].needs_leaves
+    statements.append(
+        create_table(work("frequency"), fq.frequency(work("frequency_raw"), attributes, leaves))
+    )
+    return Stage(
+        "frequency set",
+        "small integers for labels, level by level",
+        tuple(_text(engine, s) for s in statements),
+    )
+
+
+def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
+    example = tuple(min(1, height) for height in space.heights)
+    query = candidate(space, example, MEASURES[policy.search.measure].needs_leaves)
+    note = f"strategy {policy.search.strategy}: a check like this for every generalization that bounds leave open"
+    return Stage("search", note, (_text(engine, query),))
+
+
+def _release(
+    engine: Engine,
+    policy: Policy,
+    source: Source,
+    space: ClassSpace,
+    attributes: tuple[Coded, ...],
+    work: Namer,
+) -> Stage:
+    example = tuple(min(1, height) for height in space.heights)
+    suppressed = work("suppressed")
+    recoding = Recoding(
+        source.relation,
+        released_columns(policy, source),
+        attributes,
+        tuple("*" for _ in attributes),
+        example,
+        suppressed,
+        mask=policy.release is not None and policy.release.suppressed == "mask",
+    )
+    statements = (create_table(suppressed, suppressed_classes(space, attributes, example)), recode(recoding))
+    note = "one pass over the source, in random order, to a fresh file (here: every attribute at level 1)"
+    return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
+
+
+def _audit(engine: Engine, policy: Policy, columns: list[str]) -> Stage:
+    name = policy.release.table if policy.release is not None else "release"
+    relation = table(name).sql(engine.dialect)
+    statements = (k_anonymity_of(relation, columns), digest_of(relation))
+    note = "in the fresh file, which then takes the place of the old one"
+    return Stage("audit and publish", note, tuple(_text(engine, statement) for statement in statements))

@@ -1,0 +1,131 @@
+"""Checks of a policy's sections against one another, over those that are sound in themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from sqlanon.errors import Problem
+from sqlanon.policy.problems import join
+from sqlanon.policy.rules import FileRule
+from sqlanon.policy.sections import (
+    AGGREGATED,
+    Attribute,
+    CatalogSection,
+    ReleaseSection,
+    SearchSection,
+    SourceSection,
+)
+
+
+def cross_check(parts: Mapping[str, Any], names: list[str]) -> Iterator[Problem]:
+    """Yield the problems between sections.
+
+    Parameters
+    ----------
+    parts:
+        The sections that are sound, by name; ``attributes`` holds the sound attributes.
+    names:
+        The names of all attributes, sound or not.
+    """
+    attributes: dict[str, Attribute] = parts.get("attributes", {})
+    yield from _names(names)
+    if names and len(attributes) == len(names):
+        yield from _quasi(attributes)
+    if search := parts.get("search"):
+        yield from _weights(attributes, search)
+    yield from _files(parts.get("source"), attributes, parts.get("release"), parts.get("catalog"))
+
+
+def _names(names: list[str]) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name in names:
+        place = join("attributes", name)
+        if not name:
+            yield Problem(place, "an attribute needs the name of its column")
+        elif (first := seen.setdefault(name.lower(), name)) != name:
+            yield Problem(place, f"differs from {first!r} in case only: in SQL they are one column; keep one")
+
+
+def _quasi(attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
+    if not any(attribute.role == "quasi" for attribute in attributes.values()):
+        yield Problem(
+            "attributes",
+            "no attribute is quasi, so there is nothing to generalize: "
+            'give role = "quasi" to what others may know of a person (age, sex, zip, ...)',
+        )
+
+
+def _weights(attributes: Mapping[str, Attribute], search: SearchSection) -> Iterator[Problem]:
+    """Weights enter sums of the attributes' figures; where there is no such sum they would be ignored."""
+    if search.measure not in AGGREGATED:
+        where = f"the measure {search.measure}"
+    elif search.aggregate not in ("mean", "sum"):
+        where = f"the aggregate {search.aggregate}"
+    else:
+        return
+    for name, attribute in attributes.items():
+        if attribute.weight != 1:
+            yield Problem(
+                join(join("attributes", name), "weight"),
+                f"{where} has no weights: leave it out, or use loss or precision with mean or sum",
+            )
+
+
+def _files(
+    source: SourceSection | None,
+    attributes: Mapping[str, Attribute],
+    release: ReleaseSection | None,
+    catalog: CatalogSection | None,
+) -> Iterator[Problem]:
+    """No file that is written may be one that is read, and the release may not be the catalog."""
+    written = {"catalog.database": catalog.database if catalog else None}
+    if release:
+        written |= {"release.database": release.database, "release.file": release.file}
+    outputs = {place: path for place, path in written.items() if path is not None}
+    for place, path in outputs.items():
+        if source and _is_read(path, source):
+            yield Problem(
+                place, "is the source, or one of its files; the source is only ever read: use another file"
+            )
+        for name, attribute in attributes.items():
+            if any(
+                isinstance(rule, FileRule) and _same(path, rule.file) for rule in attribute.hierarchy or ()
+            ):
+                yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
+        if place != "catalog.database" and catalog and _same(path, catalog.database):
+            yield Problem(place, "is the catalog, which is private and never handed out: use another file")
+
+
+def _is_read(path: Path, source: SourceSection) -> bool:
+    in_database = source.database is not None and _same(path, source.database)
+    return in_database or any(_matches(path, pattern) for pattern in source.files)
+
+
+def _same(one: Path, other: Path) -> bool:
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return one.samefile(other)  # by hard links
+    except OSError:  # one of them does not exist, or may not be looked at
+        return False
+
+
+def _matches(path: Path, pattern: str) -> bool:
+    """Tell whether a file falls under a pattern, now or as soon as it exists."""
+    if "://" in pattern:
+        return False
+    return _segments_match(path.absolute().parts, Path(pattern).absolute().parts) or _segments_match(
+        Path(os.path.realpath(path)).parts, Path(os.path.realpath(pattern)).parts
+    )
+
+
+def _segments_match(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_segments_match(path[skip:], pattern[1:]) for skip in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _segments_match(path[1:], pattern[1:])

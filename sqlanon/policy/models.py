@@ -1,0 +1,103 @@
+"""The policy: what the data holder asks for, as a frozen tree, from TOML or from Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from sqlanon.policy.reading import parse_toml, read_tree
+from sqlanon.policy.redact import redact
+from sqlanon.policy.sections import (
+    Attribute,
+    CatalogSection,
+    PrivacySection,
+    ReleaseSection,
+    Role,
+    SearchSection,
+    SourceSection,
+)
+from sqlanon.policy.values import Section
+
+
+class Policy(Section):
+    """What the data holder asks for: the source, the attributes' roles, the requirements, the release.
+
+    Parameters
+    ----------
+    source, attributes, privacy, search, release, catalog:
+        The sections, as tables (``dict``) like in TOML, or as their classes. Only ``attributes`` and
+        ``privacy`` are needed. Attributes keep their order.
+
+    Raises
+    ------
+    PolicyError
+        With every mistake of the policy, each with its place.
+
+    >>> policy = Policy(
+    ...     attributes={"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}},
+    ...     privacy={"k": 5},
+    ... )
+    >>> policy.quasi, policy.privacy.k
+    (('zip',), 5)
+    """
+
+    source: SourceSection = Field(default_factory=SourceSection)
+    attributes: dict[str, Attribute] = Field(min_length=1)
+    privacy: PrivacySection
+    search: SearchSection = Field(default_factory=SearchSection)
+    release: ReleaseSection | None = None
+    catalog: CatalogSection | None = None
+
+    def __init__(self, /, **tree: Any) -> None:
+        super().__init__(**read_tree(tree))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Policy:
+        """Read a policy from a TOML file.
+
+        Relative paths are relative to the file's folder, and become absolute. The catalog is by default
+        beside the policy: ``policy.toml`` has ``policy.catalog.duckdb``.
+
+        Raises
+        ------
+        PolicyError
+            When the file cannot be read, is not TOML, or the policy has mistakes: all of them.
+        """
+        file = Path(path).absolute()
+        tree = {"catalog": {"database": f"{file.stem}.catalog.duckdb"}, **parse_toml(file)}
+        return cls(**read_tree(tree, file.parent))
+
+    @property
+    def quasi(self) -> tuple[str, ...]:
+        """The quasi-identifiers, as the policy orders them."""
+        return self.with_role("quasi")
+
+    @property
+    def requirements(self) -> dict[str, Any]:
+        """The privacy requirements that are asked for, with their parameters, by name."""
+        return self.privacy.requirements
+
+    def with_role(self, role: Role) -> tuple[str, ...]:
+        """Return the attributes with a role, as the policy orders them."""
+        return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the policy, the same for the same policy however it was written.
+
+        The order of the attributes counts, because ties between generalizations are broken by it.
+        What is left out does not count, so that sections of later versions change no fingerprint.
+        """
+        tree = self.model_dump(mode="json", exclude_none=True)
+        return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
+
+    def redacted(self) -> dict[str, Any]:
+        """Return what the manifest of a release may show of the policy, ready for JSON.
+
+        It has roles, kinds of rules and parameters; no ground value, query, path or name of a source.
+        """
+        return redact(self)

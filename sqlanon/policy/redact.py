@@ -1,0 +1,40 @@
+"""What the manifest of a release may show of the policy that made it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlanon.policy.sections import Attribute
+
+if TYPE_CHECKING:
+    from sqlanon.policy.models import Policy
+
+
+def redact(policy: Policy) -> dict[str, Any]:
+    """Return a policy for the eyes of readers of its release, ready for JSON.
+
+    Of attributes and rules, what may be shown is listed, not what must be hidden: a field that a later
+    version adds stays hidden until somebody decides otherwise. Requirements and search are parameters.
+    """
+    return {
+        "undeclared": policy.source.undeclared,
+        "attributes": {name: _attribute(attribute) for name, attribute in policy.attributes.items()},
+        "privacy": policy.privacy.model_dump(mode="json", exclude_none=True),
+        "search": policy.search.model_dump(mode="json", exclude_none=True),
+        "suppressed": policy.release.suppressed if policy.release else "drop",
+    }
+
+
+def _attribute(attribute: Attribute) -> dict[str, Any]:
+    shown: dict[str, Any] = {"role": attribute.role}
+    if attribute.hierarchy is not None:
+        shown["hierarchy"] = [rule.redacted() for rule in attribute.hierarchy]
+    if attribute.role == "quasi":
+        shown |= {
+            "weight": attribute.weight,
+            "on_unknown": attribute.on_unknown,
+            "min_level": attribute.min_level,
+        }
+        if attribute.max_level is not None:
+            shown["max_level"] = attribute.max_level
+    return shown

@@ -1,0 +1,282 @@
+"""Hierarchy rules: how the levels of an attribute are made, as the policy writes them.
+
+A rule says what the levels are; ``sqlanon.hierarchies`` builds the tables and validates them.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from sqlanon.policy.rule_checks import bound_flaws, branches, category_flaws, date_flaws, width_flaws
+from sqlanon.policy.values import (
+    Bound,
+    Exact,
+    FilePath,
+    Flaws,
+    Leaf,
+    Name,
+    Section,
+    Whole,
+    as_list,
+    nearest,
+    one_or_more,
+    shown,
+)
+
+Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
+
+
+class _Rule(Section):
+    """What all rules share: a kind, and how they look in the manifest of a release."""
+
+    kind: ClassVar[str]
+    public: ClassVar[frozenset[str]] = frozenset({"levels"})
+
+    def redacted(self) -> dict[str, Any]:
+        """Return the kind and the parameters, without ground values, paths and names of tables."""
+        return {
+            "rule": self.kind,
+            **self.model_dump(mode="json", include=set(self.public), exclude_none=True),
+        }
+
+
+class _LevelsRule(_Rule):
+    levels: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=None, description="use only the first so many levels of this rule"
+    )
+
+
+class MaskRule(_LevelsRule):
+    """Hide one character after the other: 02139 > 0213* > 021** > ... > *.
+
+    >>> MaskRule(mask="right").mask
+    'right'
+    """
+
+    kind: ClassVar[str] = "mask"
+    public: ClassVar[frozenset[str]] = frozenset({"levels", "mask"})
+    mask: Literal["right", "left"] = Field(description="the side that is hidden first: right or left")
+
+
+class IntervalsRule(_LevelsRule):
+    """Intervals of growing width: 23 > 20-24 > 20-29 > ... > *; for dates the widths are days.
+
+    Attributes
+    ----------
+    widths:
+        One per level, each a multiple of the one before.
+    origin:
+        Where intervals are anchored: a number, or a date for an attribute of dates.
+    below, above:
+        Values under ``below``, and from ``above`` on, go into an open end (``<0``, ``≥100``).
+
+    >>> IntervalsRule.model_validate({"intervals": [5, 10]}).widths
+    (Decimal('5'), Decimal('10'))
+    """
+
+    kind: ClassVar[str] = "intervals"
+    public: ClassVar[frozenset[str]] = frozenset({"levels", "widths", "origin", "below", "above"})
+    widths: tuple[Exact, ...] = Field(min_length=1, description="interval widths, level by level")
+    origin: Bound = Field(
+        default=Decimal(0), description="where intervals are anchored", json_schema_extra={"default": 0}
+    )
+    below: Bound | None = Field(default=None, description="values under it go into one open end")
+    above: Bound | None = Field(default=None, description="values from it on go into one open end")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spellings(cls, data: Any) -> Any:
+        """Read ``{intervals = [..]}`` and ``{intervals = {widths = [..]}}`` as ``{widths = [..]}``."""
+        if not isinstance(data, dict) or "intervals" not in data:
+            return data
+        given = data["intervals"]
+        inner = given if isinstance(given, dict) else {"widths": given}
+        outer = {key: value for key, value in data.items() if key != "intervals"}
+        if twice := [key for key in inner if key in outer]:
+            raise ValueError(f"{' and '.join(twice)} is given twice: once is enough")
+        return {**inner, **outer}
+
+    @model_validator(mode="after")
+    def _sound(self) -> IntervalsRule:
+        given = {name: getattr(self, name) for name in ("origin", "below", "above")}
+        bounds = {name: bound for name, bound in given.items() if bound is not None}
+        days = any(isinstance(bound, date) for bound in bounds.values())
+        if flaws := [*width_flaws(self.widths, days), *bound_flaws(bounds)]:
+            raise Flaws(flaws)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Show the three spellings."""
+        plain = handler.resolve_ref_schema(handler(schema))
+        parts = dict(plain["properties"])
+        widths, levels = parts.pop("widths"), parts.pop("levels")
+        closed = {"type": "object", "additionalProperties": False}
+        inner = {**closed, "properties": {"widths": widths, **parts}, "required": ["widths"]}
+        short = {"intervals": {"anyOf": [widths, inner]}, **parts, "levels": levels}
+        return {"anyOf": [{**closed, "properties": short, "required": ["intervals"]}, dict(plain)]}
+
+
+class DatesRule(_LevelsRule):
+    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *.
+
+    >>> DatesRule(dates=("month", "year")).dates
+    ('month', 'year')
+    """
+
+    kind: ClassVar[str] = "dates"
+    public: ClassVar[frozenset[str]] = frozenset({"levels", "dates"})
+    dates: tuple[Granularity, ...] = Field(min_length=1, description="calendar levels, from fine to coarse")
+
+    @field_validator("dates")
+    @classmethod
+    def _sound(cls, dates: tuple[Granularity, ...]) -> tuple[Granularity, ...]:
+        if flaws := list(date_flaws(dates)):
+            raise Flaws(flaws)
+        return dates
+
+
+class SuppressRule(_Rule):
+    """The value, or nothing: value > *. Spelled ``"suppress"``."""
+
+    kind: ClassVar[str] = "suppress"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _word(cls, data: Any) -> Any:
+        return {} if data == "suppress" else data
+
+    @model_serializer
+    def _as_word(self) -> str:
+        return "suppress"
+
+    def redacted(self) -> dict[str, Any]:
+        """Return the kind: there is nothing else."""
+        return {"rule": self.kind}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Show the word."""
+        return {"type": "string", "const": "suppress"}
+
+
+class CategoriesRule(_LevelsRule):
+    """Nested categories with the ground values in lists: ``{ Europe = ["FR", "DE"], Asia = ["JP"] }``.
+
+    >>> CategoriesRule(categories={"warm": {"reddish": ["red", "pink"]}, "cold": {"bluish": ["blue"]}}).rows
+    (('red', 'reddish', 'warm'), ('pink', 'reddish', 'warm'), ('blue', 'bluish', 'cold'))
+    """
+
+    kind: ClassVar[str] = "categories"
+    categories: Annotated[
+        dict[str, Any],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "array"]}}),
+    ] = Field(description="categories within categories, and lists of ground values in the innermost")
+
+    @field_validator("categories")
+    @classmethod
+    def _sound(cls, categories: dict[str, Any]) -> dict[str, Any]:
+        if flaws := list(category_flaws(categories)):
+            raise Flaws(flaws)
+        return categories
+
+    @property
+    def rows(self) -> tuple[tuple[Leaf, ...], ...]:
+        """One row per ground value: itself, its category, and so on outward. The top ``*`` is not in it."""
+        lists = branches(self.categories)
+        return tuple((leaf, *reversed(labels)) for labels, leaves in lists for leaf in leaves)
+
+    @property
+    def depth(self) -> int:
+        """The number of levels of categories."""
+        return len(next(branches(self.categories))[0])
+
+    def redacted(self) -> dict[str, Any]:
+        """Return the number of levels of categories, and no category."""
+        return {**super().redacted(), "depth": self.depth}
+
+
+class FileRule(_LevelsRule):
+    """A hierarchy file: CSV without a header, one line per ground value, leaf to root."""
+
+    kind: ClassVar[str] = "file"
+    file: FilePath = Field(description="a CSV file without a header, one line per ground value, leaf to root")
+
+
+class TableRule(_LevelsRule):
+    """A hierarchy table in the database: one row per ground value, one column per level, leaf to root."""
+
+    kind: ClassVar[str] = "table"
+    table: Name = Field(description="a table or view, one row per ground value, leaf to root")
+
+
+Rule: TypeAlias = MaskRule | IntervalsRule | DatesRule | SuppressRule | CategoriesRule | FileRule | TableRule
+
+# The key that tells a rule, and the rule. An interval rule may be written without its short spelling.
+_BY_KEY: dict[str, type[Rule]] = {
+    "mask": MaskRule,
+    "intervals": IntervalsRule,
+    "widths": IntervalsRule,
+    "dates": DatesRule,
+    "categories": CategoriesRule,
+    "file": FileRule,
+    "table": TableRule,
+}
+
+
+def _rule_class(value: object) -> str | None:
+    if isinstance(value, _Rule):
+        return type(value).__name__
+    if value == "suppress":
+        return SuppressRule.__name__
+    found = {rule.__name__ for key, rule in _BY_KEY.items() if isinstance(value, dict) and key in value}
+    return found.pop() if len(found) == 1 else None
+
+
+def _recognised(value: object) -> object:
+    """Say what a rule is, where this is none."""
+    if _rule_class(value) is not None:
+        return value
+    kinds = [key for key in _BY_KEY if key != "widths"]
+    known = f'a rule is "suppress" or a table with one of {", ".join(kinds)}'
+    if isinstance(value, dict):
+        if several := [key for key in _BY_KEY if key in value]:
+            raise ValueError(
+                f"has {' and '.join(several)} in one rule: write a list of rules to compose them"
+            )
+        guesses = [f"did you mean {guess!r}?" for key in value if (guess := nearest(key, kinds))]
+        raise ValueError("; ".join([known, *guesses]))
+    if value in kinds:
+        raise ValueError(f"{value!r} needs its parameter: {{ {value} = ... }}")
+    guess = nearest(value, ["suppress", *kinds]) if isinstance(value, str) else None
+    raise ValueError(f"{known}, not {shown(value)}" + (f"; did you mean {guess!r}?" if guess else ""))
+
+
+_AnyRule: TypeAlias = Annotated[
+    Annotated[MaskRule, Tag("MaskRule")]
+    | Annotated[IntervalsRule, Tag("IntervalsRule")]
+    | Annotated[DatesRule, Tag("DatesRule")]
+    | Annotated[SuppressRule, Tag("SuppressRule")]
+    | Annotated[CategoriesRule, Tag("CategoriesRule")]
+    | Annotated[FileRule, Tag("FileRule")]
+    | Annotated[TableRule, Tag("TableRule")],
+    Discriminator(_rule_class),
+    BeforeValidator(_recognised),
+]
+
+# One rule, or a list of rules that compose: each gives the next levels of the same ground value.
+Hierarchy: TypeAlias = Annotated[tuple[_AnyRule, ...], Field(min_length=1), as_list, one_or_more]

@@ -1,0 +1,197 @@
+"""The sections of a policy, each sound in itself; ``checks`` holds them against one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
+
+from sqlanon.policy.rules import Hierarchy
+from sqlanon.policy.values import (
+    Exact,
+    FilePath,
+    FilePattern,
+    Flaw,
+    Flaws,
+    Name,
+    Section,
+    Whole,
+    as_list,
+    one_or_more,
+)
+
+Role: TypeAlias = Literal["identifying", "quasi", "sensitive", "insensitive"]
+Measure: TypeAlias = Literal[
+    "loss",
+    "precision",
+    "height",
+    "relative_height",
+    "discernibility",
+    "average_class_size",
+    "distinct",
+    "suppression",
+    "entropy",
+]
+Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]
+
+# The measures that give each attribute a figure of its own, and then combine these.
+AGGREGATED: frozenset[Measure] = frozenset({"loss", "precision"})
+
+
+class Attribute(Section):
+    """A column of the private table: its role, and for a quasi-identifier how it may be generalized."""
+
+    role: Role = Field(description="one of identifying, quasi, sensitive, insensitive")
+    hierarchy: Hierarchy | None = Field(default=None, description="one rule, or a list of rules that compose")
+    weight: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
+        default=1.0, description="how much the attribute counts in the measure"
+    )
+    on_unknown: Literal["error", "suppress"] = Field(
+        default="error", description="what becomes of values that are missing in the hierarchy"
+    )
+    min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="generalize at least so far")
+    max_level: Annotated[Whole, Field(ge=0)] | None = Field(
+        default=None, description="generalize at most so far"
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Attribute:
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
+        return self
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.role == "quasi" and self.hierarchy is None:
+            yield (), 'a quasi attribute needs a hierarchy; the shortest is hierarchy = "suppress"'
+        if self.max_level is not None and self.min_level > self.max_level:
+            yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
+        if self.role == "quasi":
+            return
+        if self.hierarchy is not None and self.role != "sensitive":
+            yield (
+                ("hierarchy",),
+                f"an attribute that is {self.role} is not generalized: leave this out, or make it quasi",
+            )
+        for name in ("weight", "on_unknown", "min_level", "max_level"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield (name,), f"is for quasi attributes, and this one is {self.role}: leave it out"
+
+
+class SourceSection(Section):
+    """Where the private table is: a table or a query of a DuckDB file, or data files; it is only ever read.
+
+    With nothing of it, the source is what the policy is applied to: a connection, an Arrow table.
+    """
+
+    database: FilePath | None = Field(default=None, description="a DuckDB file, opened read-only")
+    table: Name | None = Field(default=None, description="a table or view")
+    query: Name | None = Field(default=None, description="a query in place of a table")
+    files: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
+        default=(), description="Parquet or CSV files, or patterns of them, in place of a database"
+    )
+    undeclared: Literal["error", "drop"] = Field(
+        default="error", description="what becomes of columns without a role"
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> SourceSection:
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
+        return self
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.table is not None and self.query is not None:
+            yield ("query",), "stands beside a table: give table = ... or query = ..., not both"
+        if self.files and self.database is not None:
+            yield ("files",), "stand beside a database: give database = ... or files = ..., not both"
+        elif self.files and self.query is not None:
+            yield ("query",), "is for a database: with files = ..., leave it out"
+        if self.database is not None and self.table is None and self.query is None:
+            yield (), "has a database and no table: add table = ... or query = ..."
+
+
+class PrivacySection(Section):
+    """The requirements that the release must meet."""
+
+    k: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=None, description="k-anonymity: every equivalence class has at least k rows"
+    )
+
+    @property
+    def requirements(self) -> dict[str, Any]:
+        """The requirements that are asked for, with their parameters, by name."""
+        return self.model_dump(exclude_none=True)
+
+    @model_validator(mode="after")
+    def _sound(self) -> PrivacySection:
+        if not self.requirements:
+            raise Flaws([((), "at least one requirement is needed: add k = 5, for example")])
+        return self
+
+
+class SearchSection(Section):
+    """What the best generalization is, and how it is looked for."""
+
+    strategy: Literal["optimal", "k_minimal"] = Field(
+        default="optimal", description="the best of all generalizations, or the best of the k-minimal ones"
+    )
+    suppression_limit: Annotated[
+        Exact,
+        Field(ge=0, le=1),
+        WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+    ] = Field(
+        default=Decimal(0),
+        description="the share of the rows that may be left out",
+        json_schema_extra={"default": 0},
+    )
+    measure: Measure = Field(default="loss", description="the quality measure")
+    aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine")
+
+    @model_validator(mode="after")
+    def _sound(self) -> SearchSection:
+        if "aggregate" in self.model_fields_set and self.measure not in AGGREGATED:
+            message = f"the measure {self.measure} has none: leave it out, or use loss or precision"
+            raise Flaws([(("aggregate",), message)])
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_idle_aggregate(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the aggregate out where the measure has none, so that what is written can be read."""
+        fields: dict[str, Any] = handler(self)
+        if self.measure not in AGGREGATED:
+            fields.pop("aggregate", None)
+        return fields
+
+
+class ReleaseSection(Section):
+    """Where the release goes, and what becomes of the suppressed rows."""
+
+    database: FilePath | None = Field(default=None, description="a DuckDB file, written anew")
+    file: FilePath | None = Field(default=None, description="a Parquet file, in place of a database")
+    table: Name = Field(default="release", description="the table; default: the source's name, else release")
+    suppressed: Literal["drop", "mask"] = Field(
+        default="drop",
+        description="leave suppressed rows out, or keep them with every quasi-identifier masked",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> ReleaseSection:
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
+        return self
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.database is None and self.file is None:
+            yield (), 'needs database = "release.duckdb" or file = "release.parquet"'
+        if self.database is not None and self.file is not None:
+            yield ("file",), "stands beside a database: give database = ... or file = ..., not both"
+        if self.file is not None and self.file.suffix.lower() != ".parquet":
+            yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
+
+
+class CatalogSection(Section):
+    """Where hierarchies, runs and the ledger are kept; the file is private."""
+
+    database: FilePath = Field(description="a DuckDB file of its own")

@@ -1,0 +1,182 @@
+"""The kinds of value that a policy holds: exact numbers, bounds, paths, one-or-more lists.
+
+Each is a pydantic type: it reads what TOML or Python gives, refuses what only looks right
+(``"5"`` or ``true`` for a number), and says what JSON Schema shows to an editor.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeGuard
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
+from pydantic import GetJsonSchemaHandler as SchemaHandler
+from pydantic import ValidationInfo as Info
+
+Loc: TypeAlias = tuple[str | int, ...]
+Flaw: TypeAlias = tuple[Loc, str]
+Leaf: TypeAlias = str | int | float | bool | date
+
+
+class Section(BaseModel):
+    """The base of every part of a policy: frozen, and no key that it does not know.
+
+    The schemas are built when first used, so that ``import sqlanon`` stays fast.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class Flaws(ValueError):  # noqa: N818 - it travels inside pydantic only
+    """Several flaws of one part, each with its place below that part."""
+
+    def __init__(self, flaws: Iterable[Flaw]) -> None:
+        self.flaws = tuple(flaws)
+        super().__init__("; ".join(message for _, message in self.flaws))
+
+
+def shown(value: object) -> str:
+    """Say in a few words what was written instead of the right thing.
+
+    >>> shown("five"), shown(True), shown([1, 2])
+    ("'five'", 'true', 'a list')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """Return the known word that was probably meant.
+
+    >>> nearest("hierachy", ["role", "hierarchy"])
+    'hierarchy'
+    """
+    return next(iter(difflib.get_close_matches(str(word).lower(), list(known), n=1)), None)
+
+
+def exact_number(value: object) -> Decimal:
+    """Read a number exactly as it was written: 0.29 is 29/100, not the nearest binary fraction.
+
+    >>> exact_number(0.29)
+    Decimal('0.29')
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise ValueError(f"must be a number, not {shown(value)}")
+    number = Decimal(str(value))
+    if not number.is_finite():
+        raise ValueError(f"must be a finite number, not {value}")
+    if number and abs(number.adjusted()) > 400:  # beyond every numeric type of a column
+        raise ValueError(f"is out of range: {shown(number)}")
+    return number
+
+
+def plain_number(value: Decimal) -> int | float:
+    """Write an exact number for JSON: one spelling for equal numbers.
+
+    >>> plain_number(Decimal("10.0")), plain_number(Decimal("0.29"))
+    (10, 0.29)
+    """
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _bound(value: object) -> Decimal | date:
+    if isinstance(value, datetime):
+        raise ValueError("must be a date without a time of day")
+    if isinstance(value, date):
+        return value
+    if isinstance(value, str):
+        raise ValueError(f"must be a number or a date, without quotes (5 or 1980-01-01), not {shown(value)}")
+    return exact_number(value)
+
+
+def _plain_bound(value: Decimal | date) -> int | float | str:
+    return value.isoformat() if isinstance(value, date) else plain_number(value)
+
+
+def _folder(info: Info) -> Path | None:
+    """Return the folder of the policy file, which ``Policy.load`` hands down."""
+    context = info.context
+    return context.get("folder") if isinstance(context, dict) else None
+
+
+def _is_path(value: object) -> TypeGuard[str | os.PathLike[str]]:
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text or "\0" in text:
+        return False
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
+
+
+def _path(value: object, info: Info) -> Path:
+    if not _is_path(value):
+        raise ValueError(f"must be the path of a file, not {shown(value)}")
+    folder = _folder(info)
+    return folder / value if folder else Path(value)
+
+
+def _file_pattern(value: object, info: Info) -> str:
+    if not _is_path(value):
+        raise ValueError(f"must be a path or a pattern such as 'patients/*.parquet', not {shown(value)}")
+    pattern, folder = os.fspath(value), _folder(info)
+    if folder is None or "://" in pattern or Path(pattern).is_absolute():
+        return pattern
+    # The folder is a name, not a pattern: a bracket in it stands for itself.
+    return f"{glob.escape(str(folder))}/{pattern}"
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+class _OneOrMore:
+    """Shows in the JSON Schema that a list of one may be written without its brackets."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: SchemaHandler) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several]}
+
+
+Exact: TypeAlias = Annotated[
+    Decimal,
+    BeforeValidator(exact_number),
+    PlainSerializer(plain_number, when_used="json"),
+    WithJsonSchema({"type": "number"}),
+]
+Bound: TypeAlias = Annotated[
+    Decimal | date,
+    PlainValidator(_bound),
+    PlainSerializer(_plain_bound, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}),
+]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+FilePath: TypeAlias = Annotated[
+    Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})
+]
+FilePattern: TypeAlias = Annotated[str, BeforeValidator(_file_pattern)]
+Whole: TypeAlias = Annotated[int, Field(strict=True)]
+
+as_list = BeforeValidator(_as_list)
+one_or_more = _OneOrMore()

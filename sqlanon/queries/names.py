@@ -1,0 +1,143 @@
+"""Small pieces that every query is made of. Identifiers are always quoted: names come from strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from sqlglot import exp
+
+
+def ident(name: str) -> exp.Identifier:
+    """A quoted identifier."""
+    return exp.Identifier(this=name, quoted=True)
+
+
+def col(name: str, table: str | None = None) -> exp.Column:
+    """A column, of a table alias if one is given."""
+    return exp.Column(this=ident(name), table=ident(table) if table else None)
+
+
+def table(
+    name: str, schema: str | None = None, catalog: str | None = None, alias: str | None = None
+) -> exp.Table:
+    """A table by its name, schema and catalog."""
+    return exp.Table(
+        this=ident(name),
+        db=ident(schema) if schema else None,
+        catalog=ident(catalog) if catalog else None,
+        alias=exp.TableAlias(this=ident(alias)) if alias else None,
+    )
+
+
+def aliased(relation: exp.Table, alias: str) -> exp.Table:
+    """The same table under an alias."""
+    copy = relation.copy()
+    copy.set("alias", exp.TableAlias(this=ident(alias)))
+    return copy
+
+
+def named(expression: exp.Expr, name: str) -> exp.Alias:
+    """An expression with an output name."""
+    return exp.Alias(this=expression, alias=ident(name))
+
+
+def text(value: str) -> exp.Literal:
+    """A string literal."""
+    return exp.Literal.string(value)
+
+
+def number(value: int | float) -> exp.Expr:
+    """A number literal."""
+    return exp.convert(value)
+
+
+def native_type(spelling: str) -> exp.DataType:
+    """A type in the engine's own spelling, whatever it is: it goes through unread."""
+    return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=spelling)
+
+
+def cast(expression: exp.Expr, type_: str) -> exp.Cast:
+    """A cast to a type in the engine's own spelling."""
+    return exp.Cast(this=expression, to=native_type(type_))
+
+
+def all_of(conditions: Iterable[exp.Expr]) -> exp.Expr:
+    """The conjunction of conditions; TRUE where there are none."""
+    parts = list(conditions)
+    return reduce(_and, parts) if parts else exp.true()
+
+
+def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.And(this=left, expression=right)
+
+
+def same(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
+    """Equality that takes NULL as a value of its own; plain equality where there are no NULLs (it is faster)."""
+    return exp.NullSafeEQ(this=left, expression=right) if nullable else exp.EQ(this=left, expression=right)
+
+
+def where(aggregate: exp.Expr, condition: exp.Expr) -> exp.Filter:
+    """An aggregate over the rows that meet a condition."""
+    return exp.Filter(this=aggregate, expression=exp.Where(this=condition))
+
+
+def total(expression: exp.Expr, condition: exp.Expr | None = None) -> exp.Cast:
+    """A sum of counts, over the rows that meet a condition, as BIGINT.
+
+    DuckDB's SUM widens to HUGEINT, which is slower to work with.
+    """
+    added = exp.Sum(this=expression)
+    return cast(where(added, condition) if condition else added, "BIGINT")
+
+
+def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] | None = None) -> exp.Select:
+    """``SELECT expressions FROM source [GROUP BY group]``, put together without copies: checks are a hot loop."""
+    query = exp.Select(expressions=expressions)
+    query.set("from_", exp.From(this=source))
+    if group:
+        query.set("group", exp.Group(expressions=group))
+    return query
+
+
+def subquery(query: exp.Query, alias: str | None = None) -> exp.Subquery:
+    """A query in parentheses, without a copy."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=ident(alias)) if alias else None)
+
+
+def create_table(target: exp.Table, query: exp.Query) -> exp.Create:
+    """``CREATE TABLE target AS query``."""
+    return exp.Create(this=target, kind="TABLE", expression=query)
+
+
+def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
+    """``CREATE VIEW target AS query``."""
+    return exp.Create(this=target, kind="VIEW", expression=query)
+
+
+def create_schema(name: str, catalog: str) -> exp.Create:
+    """``CREATE SCHEMA catalog.name``."""
+    return exp.Create(this=exp.Table(db=ident(name), catalog=ident(catalog)), kind="SCHEMA")
+
+
+def drop_table(target: exp.Table) -> exp.Drop:
+    """``DROP TABLE target``."""
+    return exp.Drop(tables=[target], kind="TABLE")
+
+
+def star(relation: exp.Expr) -> exp.Select:
+    """``SELECT * FROM relation``."""
+    return select([exp.Star()], relation)
+
+
+def insert_row(target: exp.Table, columns: Iterable[str]) -> exp.Insert:
+    """``INSERT INTO target (columns) VALUES (?, ...)``: one row, as parameters."""
+    names = [ident(name) for name in columns]
+    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in names])])
+    return exp.Insert(this=exp.Schema(this=target, expressions=names), expression=values)
+
+
+def column_definitions(target: exp.Table, types: Iterable[tuple[str, str]]) -> exp.Create:
+    """``CREATE TABLE target (name type, ...)``, types in the engine's own spelling."""
+    columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in types]
+    return exp.Create(this=exp.Schema(this=target, expressions=columns), kind="TABLE")

@@ -1,0 +1,171 @@
+"""Recode and suppress: the one statement that makes a release from the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlanon.privacy.base import CLASS_SIZE
+from sqlanon.queries.candidate import ClassSpace, Levels, classes, kept
+from sqlanon.queries.frequency import KNOWN, ROWS, Coded, code_name
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    named,
+    same,
+    select,
+    subquery,
+    text,
+    total,
+)
+
+MASKED = "masked"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the release.
+
+    Attributes
+    ----------
+    name:
+        Its name in the source and in the release.
+    quasi:
+        Its number among the quasi-identifiers, or None.
+    """
+
+    name: str
+    quasi: int | None = None
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """How a release is made from the source.
+
+    Attributes
+    ----------
+    source, columns:
+        The private table, and what is released of it.
+    attributes, tops, levels:
+        The quasi-identifiers with the labels of their top levels, and the generalization.
+    suppressed:
+        The suppressed classes, made by `suppressed_classes`; None where there are none.
+    mask:
+        Whether suppressed rows stay, with every quasi-identifier at its top.
+    """
+
+    source: exp.Table
+    columns: tuple[Column, ...]
+    attributes: tuple[Coded, ...]
+    tops: tuple[str | None, ...]
+    levels: Levels
+    suppressed: exp.Table | None = None
+    mask: bool = False
+
+
+def suppressed_classes(space: ClassSpace, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+    """The classes that are not kept.
+
+    Makes for each attribute ``i`` below its top ``code_i``, and ``key_i``: what a row of the source is matched by,
+    the value itself at level 0, else its code; and ``known``.
+    """
+    below = space.below_top(levels)
+    codes = [named(col(code_name(i, level)), f"code_{i}") for i, level in below]
+    failing = select([exp.Star()], subquery(classes(space, levels, codes), "f"))
+    failing = failing.where(exp.Not(this=exp.Paren(this=kept(space))), copy=False)
+    output: list[exp.Expr] = [col(f"code_{i}", "x") for i, _ in below]
+    query = exp.Select().from_(subquery(failing, "x"))
+    for i, level in below:
+        key = col(f"code_{i}", "x")
+        if level == 0:
+            key = col("value", f"v{i}")
+            on = exp.EQ(this=col("code_0", f"v{i}"), expression=col(f"code_{i}", "x"))
+            query = query.join(aliased(attributes[i].table, f"v{i}"), on=on, copy=False)
+        output.append(named(key, f"key_{i}"))
+    known = col(KNOWN, "x") if space.unknown else exp.true()
+    return query.select(*output, named(known, KNOWN), copy=False)
+
+
+def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> exp.Select:
+    """One row: the size of the class that all masked rows make together, and whether it meets the requirements.
+
+    Where every attribute is at its top, the kept rows read the same: the whole table is that class.
+    """
+    aggregates: list[exp.Expr] = [named(total(col(ROWS, "f")), CLASS_SIZE)]
+    for requirement in space.requirements:
+        aggregates += requirement.class_aggregates()
+    query = select(aggregates, aliased(space.frequency, "f"))
+    below = space.below_top(levels)
+    if below:
+        keys = [
+            exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below
+        ]
+        if space.unknown:
+            keys.append(exp.EQ(this=col(KNOWN, "f"), expression=col(KNOWN, "x")))
+        query = query.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False)
+    condition = all_of(requirement.condition() for requirement in space.requirements)
+    return select([col(CLASS_SIZE), condition], subquery(query, "c"))
+
+
+def recode(recoding: Recoding) -> exp.Select:
+    """The statement that makes the release, rows in random order.
+
+    It reads the source once. Level 0 keeps its type; any label, or a mask, makes the attribute VARCHAR.
+    """
+    query = exp.Select().from_(aliased(recoding.source, "s"))
+    for i, attribute in enumerate(recoding.attributes):
+        if _needs_values(recoding, i):
+            on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
+            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+    unknown = [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
+    if recoding.suppressed is not None:
+        kind = "left" if recoding.mask else "anti"
+        query = query.join(
+            aliased(recoding.suppressed, "x"), on=_matches(recoding), join_type=kind, copy=False
+        )
+    if recoding.mask:
+        parts: list[exp.Expr] = [exp.Not(this=known) for known in unknown]
+        if recoding.suppressed is not None:
+            parts.append(exp.Not(this=exp.Is(this=col(KNOWN, "x"), expression=exp.null())))
+        masked: exp.Expr | None = exp.or_(*parts, copy=False)
+    else:
+        masked = None
+        if unknown:
+            query = query.where(all_of(unknown), copy=False)
+    output = [named(_value(recoding, column, masked), column.name) for column in recoding.columns]
+    query = query.select(*output, copy=False)
+    return query.order_by(exp.Anonymous(this="RANDOM", expressions=[]), copy=False)
+
+
+def _needs_values(recoding: Recoding, i: int) -> bool:
+    """Whether the coded values of an attribute are needed: for its labels, codes, or to leave out unknown values."""
+    attribute = recoding.attributes[i]
+    return attribute.unknown or 0 < recoding.levels[i] < attribute.height
+
+
+def _matches(recoding: Recoding) -> exp.Expr:
+    """Whether a row is in a suppressed class."""
+    keys = []
+    for i, (attribute, level) in enumerate(zip(recoding.attributes, recoding.levels, strict=True)):
+        if level == attribute.height:
+            continue
+        own = col(attribute.column, "s") if level == 0 else col(f"code_{level}", f"h{i}")
+        keys.append(same(own, col(f"key_{i}", "x"), attribute.nullable and level == 0))
+    return all_of(keys)
+
+
+def _value(recoding: Recoding, column: Column, masked: exp.Expr | None) -> exp.Expr:
+    if column.quasi is None:
+        return col(column.name, "s")
+    attribute, level = recoding.attributes[column.quasi], recoding.levels[column.quasi]
+    top = recoding.tops[column.quasi]
+    if level == attribute.height and level > 0:
+        return text(top or "")
+    value = col(column.name, "s") if level == 0 else col(f"label_{level}", f"h{column.quasi}")
+    if masked is None or top is None:
+        return value
+    return exp.Case(ifs=[exp.If(this=masked.copy(), true=text(top))], default=cast(value, "VARCHAR"))

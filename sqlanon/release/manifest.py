@@ -1,0 +1,82 @@
+"""The manifest: what a release claims of itself. It holds no private value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+FORMAT = 1
+DIGEST = "sum-md5-lower64"
+"""The digest of ``sqlanon.digest``: the sum of the lower 64 bits of the MD5 of each row's text."""
+
+
+@dataclass(frozen=True)
+class ReleasedColumn:
+    """A column of a release: its name, its type and its role."""
+
+    name: str
+    type: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One row of ``sqlanon.manifest``: its columns, with the JSON ones as Python values.
+
+    ``rows`` counts the source's rows; ``classes`` and ``smallest_class`` are the release's.
+    """
+
+    table_name: str
+    published_at: datetime
+    sqlanon_version: str
+    engine: str
+    policy: Mapping[str, Any]
+    policy_hash: str
+    columns: tuple[ReleasedColumn, ...]
+    generalization: Mapping[str, int]
+    rows: int
+    released_rows: int
+    suppressed_rows: int
+    classes: int
+    smallest_class: int
+    measure: str
+    score: float
+    optimal: bool
+    digest: str
+    digest_algorithm: str = DIGEST
+    format: int = FORMAT
+
+    @property
+    def quasi(self) -> list[str]:
+        """The quasi-identifiers among the columns."""
+        return [column.name for column in self.columns if column.role == "quasi"]
+
+    def row(self) -> dict[str, Any]:
+        """Value by column, as the table holds them."""
+        fields = asdict(self)
+        for name in ("policy", "columns", "generalization"):
+            fields[name] = json.dumps(fields[name], ensure_ascii=False)
+        return fields
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Manifest:
+        """Read what `row` wrote."""
+        fields = dict(row)
+        for name in ("policy", "columns", "generalization"):
+            fields[name] = json.loads(fields[name])
+        fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
+        if isinstance(fields["published_at"], str):
+            fields["published_at"] = datetime.fromisoformat(fields["published_at"])
+        return cls(**fields)
+
+    def to_json(self) -> str:
+        """The same row as JSON, for a file that has no tables."""
+        return json.dumps({**self.row(), "published_at": self.published_at.isoformat()}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Read what `to_json` wrote."""
+        return cls.from_row(json.loads(text))

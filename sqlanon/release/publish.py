@@ -1,0 +1,196 @@
+"""Writing a release: into a fresh file in a private directory, audited there, then swapped in by a rename.
+
+A reader that holds the old file keeps it; a run that dies leaves the old one as it was. The file that is published
+never held a private value: it is written once, from the recoded rows, by an engine that then lets go of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.queries.audit import digest_of, k_anonymity_of
+from sqlanon.queries.names import column_definitions, ident, insert_row, star, table, text
+from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.reader import KEY, existing_manifest
+from sqlanon.release.verify import Verification, verify_file
+from sqlanon.resources import sql_text
+from sqlanon.workdir import private_directory
+
+STAGED = "sqlanon_staged"
+STORAGE_VERSION = "v1.0.0"
+"""Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is to be released.
+
+    Attributes
+    ----------
+    query:
+        The recode statement.
+    columns:
+        Its columns, in order, with types and roles.
+    rows:
+        How many rows it must give.
+    manifest:
+        Makes the manifest from what was written: rows, classes, smallest class, digest.
+    """
+
+    query: exp.Select
+    columns: tuple[ReleasedColumn, ...]
+    rows: int
+    manifest: Callable[[int, int, int, str], Manifest]
+
+
+def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
+    """Write a release, audit it, and put it in its place.
+
+    Parameters
+    ----------
+    engine:
+        Runs the recode statement.
+    content:
+        What is to be released.
+    path:
+        A ``.parquet`` file, or a DuckDB file by any other name. A release that is there already is replaced.
+    table_name:
+        The table in a DuckDB file.
+
+    Raises
+    ------
+    ReleaseError
+        The place cannot be written, or holds something that is no release of this table.
+    AuditError
+        The audit refused the release; what was there before still is.
+    """
+    _refuse_to_destroy(path, table_name)
+    try:
+        with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
+            staged = directory / "release.duckdb"
+            _write_rows(engine, content, staged, table_name)
+            manifest = _write_manifest(content, staged, table_name)
+            if path.suffix.lower() == ".parquet":
+                staged = _to_parquet(staged, manifest, table_name)
+            verification = verify_file(staged)
+            failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
+            if failures:
+                raise AuditError(failures)
+            _swap_in(staged, path, directory)
+    except OSError as error:
+        raise ReleaseError(f"{path} cannot be written: {error.strerror or error}") from error
+    return Verification(path, verification.manifest, verification.checks)
+
+
+def _refuse_to_destroy(path: Path, table_name: str) -> None:
+    """Replace nothing but an older release of the same table."""
+    if not path.parent.is_dir():
+        raise ReleaseError(f"{path.parent} is no directory: make it first")
+    if path.with_name(path.name + ".wal").exists():
+        raise ReleaseError(
+            f"{path} has unfinished writes beside it ({path.name}.wal): open and close it, or remove both"
+        )
+    if not path.exists():
+        return
+    existing = existing_manifest(path)
+    if existing is None:
+        raise ReleaseError(f"{path} exists and is no release of sqlanon: choose another name, or remove it")
+    if existing.table_name != table_name:
+        raise ReleaseError(
+            f"{path} holds a release of table {existing.table_name!r}, not of {table_name!r}: "
+            "choose another name, or remove it"
+        )
+
+
+def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> None:
+    """Write the recoded rows to a fresh file, in random order, with the types spelled out."""
+    target = table(table_name, "main", STAGED)
+    engine.attach(staged, STAGED, storage_version=STORAGE_VERSION)
+    try:
+        staged.chmod(0o600)
+        engine.execute(column_definitions(target, [(column.name, column.type) for column in content.columns]))
+        engine.execute(exp.Insert(this=target.copy(), expression=content.query))
+    finally:
+        engine.detach(STAGED)
+
+
+def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest:
+    """Add the macro library and the manifest, by an engine that has seen nothing else than this file."""
+    connection = duckdb.connect(str(staged), config={"python_enable_replacements": False})
+    try:
+        engine = DuckDBEngine(connection)
+        engine.script(sql_text("macros.sql"))
+        engine.script(sql_text("manifest.sql"))
+        name = table(table_name).sql(engine.dialect)
+        rows, digest = engine.rows(digest_of(name))[0]
+        quasi = [column.name for column in content.columns if column.role == "quasi"]
+        smallest, classes, _, _ = engine.rows(k_anonymity_of(name, quasi))[0]
+        manifest = content.manifest(rows, classes, smallest or 0, digest)
+        row = manifest.row()
+        engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
+    finally:
+        connection.close()
+    return manifest
+
+
+def _to_parquet(staged: Path, manifest: Manifest, table_name: str) -> Path:
+    """Write the staged table as Parquet, with the manifest in the file's metadata."""
+    target = staged.with_name("release.parquet")
+    connection = duckdb.connect(str(staged), read_only=True)
+    try:
+        engine = DuckDBEngine(connection)
+        metadata = exp.Struct(
+            expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))]
+        )
+        engine.execute(
+            exp.Copy(
+                this=exp.Subquery(this=star(table(table_name))),
+                kind=False,
+                files=[text(str(target))],
+                params=[
+                    exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET")),
+                    exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata),
+                ],
+            )
+        )
+        target.chmod(0o600)
+    finally:
+        connection.close()
+    return target
+
+
+def _against_the_run(found: Manifest, written: Manifest, content: Content) -> list[str]:
+    """What the run knows and the file alone cannot show: that no row was lost or added."""
+    failures = []
+    if found != written:
+        failures.append("the manifest in the file is not the one that was written")
+    if found.released_rows != content.rows:
+        failures.append(f"{found.released_rows} rows are in the release, {content.rows} should be")
+    if found.columns != content.columns:
+        failures.append("the columns are not those of the policy")
+    return failures
+
+
+def _swap_in(staged: Path, path: Path, directory: Path) -> None:
+    """Give the file the mode of any new file, make sure that it is on the disk, and rename it into place."""
+    probe = directory / "mode"
+    probe.touch()
+    shutil.copymode(probe, staged)
+    with staged.open("rb") as file:
+        os.fsync(file.fileno())
+    staged.replace(path)
+
+
+def utc_now() -> datetime:
+    """The time, in UTC, as a TIMESTAMP without a zone."""
+    return datetime.now(timezone.utc).replace(tzinfo=None, microsecond=0)

@@ -1,0 +1,105 @@
+"""Opening a release as a stranger does: the file alone, read-only, in a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import ReleaseError
+from sqlanon.queries.names import col, create_view, select, star, table, text
+from sqlanon.release.manifest import Manifest
+from sqlanon.resources import sql_text
+
+KEY = "sqlanon"
+"""The key of the manifest in a Parquet file's metadata."""
+
+SUBJECT = table("subject")
+"""The released rows, as the checks name them."""
+
+ATTACHED = "release_file"
+
+
+@dataclass(frozen=True)
+class OpenRelease:
+    """A release that is open for reading: the engine, its manifest, and the relation of its rows."""
+
+    engine: DuckDBEngine
+    manifest: Manifest
+    is_parquet: bool
+
+
+@contextmanager
+def open_release(path: Path) -> Iterator[OpenRelease]:
+    """Open a release file.
+
+    The checks run with sqlanon's own macros, not with those of the file, and nothing in the file can reach
+    beyond it.
+
+    Raises
+    ------
+    ReleaseError
+        It is not there, cannot be read, or is not a release.
+    """
+    if not path.is_file():
+        raise ReleaseError(f"there is no release at {path}")
+    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+    try:
+        engine = DuckDBEngine(connection)
+        engine.script(sql_text("macros.sql"))
+        is_parquet = path.suffix.lower() == ".parquet"
+        try:
+            manifest = _open_parquet(engine, path) if is_parquet else _open_database(engine, path)
+        except (duckdb.Error, KeyError, TypeError, ValueError) as error:
+            raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
+        yield OpenRelease(engine, manifest, is_parquet)
+    finally:
+        connection.close()
+
+
+def _open_database(engine: DuckDBEngine, path: Path) -> Manifest:
+    engine.attach(path, ATTACHED, read_only=True)
+    engine.connection.execute("SET enable_external_access = false")
+    engine.connection.execute("SET lock_configuration = true")
+    manifest = table("manifest", "sqlanon", ATTACHED)
+    names = list(engine.types(manifest))
+    rows = engine.rows(select([col(name) for name in names], manifest.copy()))
+    if len(rows) != 1:
+        raise ValueError(f"its manifest has {len(rows)} rows, not one")
+    found = Manifest.from_row(dict(zip(names, rows[0], strict=True)))
+    _view(engine, table(found.table_name, "main", ATTACHED))
+    return found
+
+
+def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:
+    metadata = exp.Table(this=exp.Anonymous(this="parquet_kv_metadata", expressions=[text(str(path))]))
+    key, value = (exp.Anonymous(this="decode", expressions=[col(name)]) for name in ("key", "value"))
+    rows = engine.rows(select([value], metadata).where(exp.EQ(this=key, expression=text(KEY))))
+    if len(rows) != 1:
+        raise ValueError("it has no manifest in its metadata")
+    found = Manifest.from_json(rows[0][0])
+    scan = exp.Anonymous(this="read_parquet", expressions=[text(str(path))])
+    _view(engine, exp.Table(this=scan))
+    return found
+
+
+def _view(engine: DuckDBEngine, relation: exp.Table) -> None:
+    engine.execute(create_view(SUBJECT.copy(), star(relation)))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, duckdb.CatalogException):
+        return "it has no manifest, or not the table that the manifest names"
+    return str(error).split("\n", 1)[0]
+
+
+def existing_manifest(path: Path) -> Manifest | None:
+    """The manifest of the release at a path; None where there is no readable release."""
+    with suppress(ReleaseError), open_release(path) as release:
+        return release.manifest
+    return None

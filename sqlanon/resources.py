@@ -1,0 +1,21 @@
+"""The SQL files that live in the database: top-level ``sql/`` in a checkout, inside the package once installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def sql_file(name: str) -> Path:
+    """The path of one of our SQL files.
+
+    >>> sql_file("macros.sql").name
+    'macros.sql'
+    """
+    package = Path(__file__).parent
+    installed = package / "sql" / name
+    return installed if installed.exists() else package.parent / "sql" / name
+
+
+def sql_text(name: str) -> str:
+    """The text of one of our SQL files."""
+    return sql_file(name).read_text(encoding="utf-8")

@@ -1,0 +1,310 @@
+"""What the verbs give back: a `Result`, and the `Release` that it publishes."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from sqlglot import Dialect
+
+from sqlanon import catalog
+from sqlanon.anonymization import Chosen
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import ReleaseError
+from sqlanon.preparation import Namer, Prepared
+from sqlanon.queries.names import star
+from sqlanon.queries.recode import recode
+from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.publish import Content, publish, utc_now
+from sqlanon.release.verify import Verification, verification_sql, verify_file
+from sqlanon.search import Outcome, Search
+from sqlanon.version import __version__
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published release.
+
+    Attributes
+    ----------
+    path:
+        Its file, absolute.
+    table:
+        Its table in a DuckDB file.
+    manifest:
+        What it claims.
+    """
+
+    path: Path
+    table: str
+    manifest: Manifest
+
+    def verify(self) -> Verification:
+        """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
+
+        Raises
+        ------
+        ReleaseError
+            It is gone, or is no release any more.
+        """
+        return verify_file(self.path)
+
+    def verify_sql(self) -> list[str]:
+        """The statements behind `verify`, to be run in the release file with any DuckDB client."""
+        return verification_sql(self.manifest)
+
+    def __repr__(self) -> str:
+        return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"
+
+
+class Result:
+    """The best version of a table that a search found; nothing is published yet.
+
+    Attributes
+    ----------
+    generalization:
+        Level by quasi-identifier, in the policy's order.
+    measure, score:
+        What was minimised (or, for ``distinct``, maximised), and how far.
+    optimal:
+        Whether it is proven that no generalization that meets the policy is better.
+    rows, suppressed_rows, released_rows:
+        Of the source; left out or masked; in the release.
+    classes, smallest_class:
+        Equivalence classes that are kept, and rows of the smallest.
+    k_minimal:
+        All k-minimal generalizations, with strategy ``k_minimal``; else None.
+    warnings:
+        What the data holder should know before sharing.
+    seconds:
+        Time by stage: ``load``, ``search``; ``publish`` once that is done.
+    """
+
+    def __init__(
+        self,
+        engine: DuckDBEngine,
+        work: Namer,
+        prepared: Prepared,
+        search: Search,
+        outcome: Outcome,
+        chosen: Chosen,
+        warnings: tuple[str, ...],
+        seconds: dict[str, float],
+    ) -> None:
+        self._engine = engine
+        self._work = work
+        self._prepared = prepared
+        self._search = search
+        self._chosen = chosen
+        self.run_id = uuid4().hex
+        self.started_at = utc_now()
+        self.policy = prepared.policy
+        self.generalization = search.lattice.named(chosen.levels)
+        self.measure = self.policy.search.measure
+        self.score = search.measure.shown(search.scores[chosen.levels])
+        self.optimal = outcome.optimal
+        self.rows = prepared.marginals.rows
+        self.suppressed_rows = chosen.figures.suppressed_rows
+        self.released_rows = self.rows - self.suppressed_rows + chosen.masked_rows
+        self.classes = chosen.figures.classes
+        self.smallest_class = chosen.figures.smallest_class
+        self.nodes, self.checked = search.lattice.size, len(search.figures)
+        self.k_minimal = (
+            None if outcome.minimal is None else [search.lattice.named(levels) for levels in outcome.minimal]
+        )
+        self.warnings = warnings
+        self.seconds = seconds
+
+    @property
+    def lattice(self) -> duckdb.DuckDBPyRelation:
+        """Every generalization that was looked at: a relation.
+
+        Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (at most its score), ``status``
+        (``satisfies``, ``violates``, or ``open`` where it had not to be decided), and for the checked ones
+        ``classes``, ``suppressed_rows`` and, if they satisfy the policy, ``score``.
+        """
+        return self._engine.relation(star(self._work("lattice")))
+
+    def sql(self, dialect: str = "duckdb") -> str:
+        """The statement that makes the release, on the connection of the `Database` that gave this result."""
+        query = recode(self._chosen.recoding)
+        return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
+
+    def publish(self, path: str | Path | None = None, table: str | None = None) -> Release:
+        """Write the release to a fresh file, audit it there, and put it in its place.
+
+        Parameters
+        ----------
+        path:
+            A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``.
+        table:
+            Its table; default: the policy's, else the source's name.
+
+        Raises
+        ------
+        ReleaseError
+            The place cannot be written, or holds something else.
+        AuditError
+            The audit refused the release; nothing was changed.
+        """
+        started = time.perf_counter()
+        target = self._target(path)
+        name = table or self._table_name()
+        content = Content(
+            recode(self._chosen.recoding), self._columns(), self.released_rows, self._manifest(name)
+        )
+        verification = publish(self._engine, content, target, name)
+        release = Release(target, name, verification.manifest)
+        if self.policy.catalog is not None:
+            self._record(release)
+        self.seconds["publish"] = time.perf_counter() - started
+        return release
+
+    def _target(self, path: str | Path | None) -> Path:
+        section = self.policy.release
+        chosen = path or (None if section is None else section.database or section.file)
+        if chosen is None:
+            raise ReleaseError(
+                'say where: publish("release.duckdb"), or [release] database = ... in the policy'
+            )
+        target = Path(chosen).absolute()
+        catalog_section = self.policy.catalog
+        inputs = {
+            "the source": self.policy.source.database,
+            "the catalog": None if catalog_section is None else catalog_section.database,
+        }
+        for what, file in inputs.items():
+            if file is not None and file.absolute() == target:
+                raise ReleaseError(f"{target} is {what}: a release needs a file of its own")
+        return target
+
+    def _table_name(self) -> str:
+        section = self.policy.release
+        if section is not None and "table" in section.model_fields_set:
+            return section.table
+        return self.policy.source.table or "release"
+
+    def _columns(self) -> tuple[ReleasedColumn, ...]:
+        roles = {name.lower(): attribute.role for name, attribute in self.policy.attributes.items()}
+        source, recoding = self._prepared.source, self._chosen.recoding
+        columns = []
+        for column in recoding.columns:
+            labelled = column.quasi is not None and (recoding.levels[column.quasi] > 0 or recoding.mask)
+            type_ = "VARCHAR" if labelled else source.columns[column.name]
+            columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
+        return tuple(columns)
+
+    def _manifest(self, table: str) -> Any:
+        def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
+            return Manifest(
+                table_name=table,
+                published_at=utc_now(),
+                sqlanon_version=__version__,
+                engine=f"duckdb {_duckdb_version()}, python {platform.python_version()}",
+                policy=self.policy.redacted(),
+                policy_hash=self.policy.fingerprint(),
+                columns=self._columns(),
+                generalization=self.generalization,
+                rows=self.rows,
+                released_rows=rows,
+                suppressed_rows=self.suppressed_rows,
+                classes=classes,
+                smallest_class=smallest,
+                measure=self.measure,
+                score=self.score,
+                optimal=self.optimal,
+                digest=digest,
+            )
+
+        return manifest
+
+    def _record(self, release: Release) -> None:
+        assert self.policy.catalog is not None
+        with catalog.open_catalog(self._engine, self.policy.catalog.database):
+            catalog.insert(
+                self._engine,
+                "releases",
+                {
+                    "run_id": self.run_id,
+                    "published_at": release.manifest.published_at,
+                    "path": str(release.path),
+                    "table_name": release.table,
+                    "released_rows": release.manifest.released_rows,
+                    "digest": release.manifest.digest,
+                },
+            )
+
+    def to_catalog(self) -> dict[str, Any]:
+        """The run, as a row of the catalog."""
+        return {
+            "run_id": self.run_id,
+            "started_at": self.started_at,
+            "policy": self.policy.model_dump_json(),
+            "policy_hash": self.policy.fingerprint(),
+            "strategy": self.policy.search.strategy,
+            "measure": self.measure,
+            "rows": self.rows,
+            "suppressed_rows": self.suppressed_rows,
+            "classes": self.classes,
+            "score": self.score,
+            "optimal": self.optimal,
+            "generalization": json.dumps(self.generalization, ensure_ascii=False),
+            "nodes": self.nodes,
+            "checked": self.checked,
+            "seconds": sum(self.seconds.values()),
+            "sqlanon_version": __version__,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return {
+            "rows": self.rows,
+            "released_rows": self.released_rows,
+            "suppressed_rows": self.suppressed_rows,
+            "classes": self.classes,
+            "smallest_class": self.smallest_class,
+            "generalization": self.generalization,
+            "measure": self.measure,
+            "score": self.score,
+            "lattice": {"nodes": self.nodes, "checked": self.checked},
+            "optimal": self.optimal,
+            "warnings": list(self.warnings),
+        } | ({} if self.k_minimal is None else {"k_minimal": self.k_minimal})
+
+    def __repr__(self) -> str:
+        return (
+            f"Result(generalization={self.generalization}, {self.measure}={self.score:.6g}, "
+            f"suppressed_rows={self.suppressed_rows}, classes={self.classes}, optimal={self.optimal})"
+        )
+
+
+def lattice_rows(search: Search) -> list[list[Any]]:
+    """What a search looked at, one list a column of the lattice table."""
+    nodes = sorted(search.bounds.keys() | search.figures.keys(), key=lambda levels: (sum(levels), levels))
+    figures = [search.figures.get(levels) for levels in nodes]
+    bounds = [search.bounds.get(levels, search.measure.bound(levels)) for levels in nodes]
+    scores = [search.scores.get(levels) for levels in nodes]
+    shown = search.measure.shown
+    return [
+        [list(levels) for levels in nodes],
+        [sum(levels) for levels in nodes],
+        [shown(bound) for bound in bounds],
+        [search.word(levels) for levels in nodes],
+        [None if one is None else one.classes for one in figures],
+        [None if one is None else one.suppressed_rows for one in figures],
+        [None if score is None else shown(score) for score in scores],
+    ]
+
+
+def _duckdb_version() -> str:
+    import duckdb  # noqa: PLC0415  (loaded already: by the engine)
+
+    return duckdb.__version__

@@ -1,0 +1,14 @@
+"""The search: one lattice, one signature, a module a strategy."""
+
+from collections.abc import Callable, Mapping
+
+from sqlanon.search.k_minimal import k_minimal
+from sqlanon.search.lattice import Lattice, Outcome, Search
+from sqlanon.search.optimal import optimal
+
+Strategy = Callable[[Search], Outcome]
+
+STRATEGIES: Mapping[str, Strategy] = {"optimal": optimal, "k_minimal": k_minimal}
+"""The strategies by the names of the policy."""
+
+__all__ = ["STRATEGIES", "Lattice", "Outcome", "Search", "Strategy"]

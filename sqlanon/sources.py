@@ -1,0 +1,288 @@
+"""Where the private table comes from: bound to one relation of the engine that the queries can name.
+
+A DuckDB file is attached read-only; Parquet is scanned in place; CSV and Arrow streams are read once, into the
+run's private work database; a live connection is used as it is. The relation is free of what would make two
+values that a reader can tell apart look equal, or carry more than the values that it shows: ENUM
+dictionaries, collations, the sign of a floating-point zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from sqlanon.csv_source import create_from_csv
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.policy import SourceSection
+from sqlanon.queries.names import (
+    cast,
+    col,
+    create_table,
+    create_view,
+    ident,
+    named,
+    select,
+    star,
+    table,
+    text,
+)
+
+CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.zst")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The private table, bound.
+
+    Attributes
+    ----------
+    relation:
+        What queries select from.
+    columns:
+        Name and type text of each column, in order.
+    kind:
+        ``table``, ``query`` or ``files``: all that a manifest may say of it.
+    """
+
+    relation: exp.Table
+    columns: Mapping[str, str]
+    kind: str
+
+
+def bind_source(
+    engine: DuckDBEngine,
+    section: SourceSection,
+    work: exp.Table,
+    arrow: Any = None,
+    text_columns: frozenset[str] = frozenset(),
+) -> Source:
+    """Bind the policy's source.
+
+    Parameters
+    ----------
+    engine:
+        Where it is; a database file of the policy is attached already, and in use.
+    section:
+        The policy's ``[source]``.
+    work:
+        The name of the relation to make, in the work database; ``NAME_read`` is what it reads from.
+    arrow:
+        An Arrow table or stream instead.
+    text_columns:
+        Columns that a CSV file must not turn into numbers, in lower case.
+
+    Raises
+    ------
+    SourceError
+        It cannot be found or read, or names of columns differ in case only.
+    """
+    try:
+        if arrow is not None:
+            kind, found = "table", _from_arrow(engine, arrow, _beside(work, "read"))
+        elif section.files:
+            kind, found = "files", _from_files(engine, section.files, _beside(work, "read"), text_columns)
+        elif section.query is not None:
+            kind, found = "query", _from_query(engine, section.query, _beside(work, "read"))
+        else:
+            kind, found = "table", find_table(engine, section.table)
+        return _plain(engine, found, work, kind)
+    except duckdb.Error as error:
+        raise SourceError(
+            f"the source cannot be read ({type(error).__name__}): {_first_line(error)}"
+        ) from error
+
+
+def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
+    """A table or view by the name that the policy gives: as it stands, else with its schema before a dot."""
+    if not name:
+        raise SourceError("source: say which table: table = ..., query = ... or files = ...")
+    candidates = [table(name)]
+    try:
+        parsed = exp.to_table(name, dialect=engine.dialect)
+        candidates.append(table(parsed.name, parsed.db or None, parsed.catalog or None))
+    except SqlglotError:
+        pass
+    for candidate in candidates:
+        try:
+            engine.types(candidate)
+        except (duckdb.CatalogException, duckdb.BinderException):
+            continue
+        return candidate
+    raise SourceError(f"source.table: there is no table or view {name!r}{_known_tables(engine)}")
+
+
+def _known_tables(engine: DuckDBEngine) -> str:
+    names = engine.rows(
+        exp.select(ident("table_name"))
+        .from_(table("tables", "information_schema"))
+        .where(exp.EQ(this=col("table_catalog"), expression=exp.func("current_database")))
+        .order_by(ident("table_name"))
+        .limit(10)
+    )
+    return f"; there is: {', '.join(name for (name,) in names)}" if names else ""
+
+
+def _from_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table:
+    """An Arrow table or stream is copied: a stream can be read only once, and both may be of any type."""
+    name = f"sqlanon_arrow_{id(arrow)}"
+    engine.connection.register(name, arrow)
+    try:
+        names = (
+            engine.connection.execute(engine.sql(exp.select("*").from_(table(name)).limit(0))).description
+            or []
+        )
+        _refuse_ambiguous(
+            [column[0] for column in names] if not hasattr(arrow, "schema") else arrow.schema.names
+        )
+        engine.execute(create_table(target, star(table(name))))
+    finally:
+        engine.connection.unregister(name)
+    return target
+
+
+def _from_query(engine: DuckDBEngine, query: str, view: exp.Table) -> exp.Table:
+    """A view over the holder's query, which must be a single SELECT: the engine's own parser says so."""
+    try:
+        statements = engine.connection.extract_statements(query)
+    except duckdb.ParserException as error:
+        raise SourceError(f"source.query: {_first_line(error)}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise SourceError("source.query: must be one SELECT statement")
+    # The holder's SQL stays as it is: parsing and printing it again could change what it says.
+    engine.execute(create_view(view, exp.Var(this=query.strip().rstrip(";"))))
+    return view
+
+
+def _from_files(
+    engine: DuckDBEngine, files: tuple[str, ...], target: exp.Table, text_columns: frozenset[str]
+) -> exp.Table:
+    paths = [path for (path,) in engine.rows(_glob(files))] if files else []
+    if not paths:
+        raise SourceError(f"source.files: no file matches {', '.join(files)}")
+    suffixes = {_kind(path) for path in paths}
+    if len(suffixes) != 1:
+        raise SourceError("source.files: give files of one kind: Parquet or CSV")
+    if suffixes == {"csv"}:
+        return create_from_csv(engine, paths, target, text_columns)
+    for path in paths:
+        _refuse_ambiguous(_parquet_columns(engine, path))
+    scan = exp.Anonymous(
+        this="read_parquet", expressions=[exp.Array(expressions=[text(path) for path in paths])]
+    )
+    engine.execute(create_view(target, star(exp.Table(this=scan))))
+    return target
+
+
+def _glob(files: tuple[str, ...]) -> exp.Query:
+    """All paths that match, sorted, each once."""
+    parts = [
+        select([col("file")], exp.Table(this=exp.Anonymous(this="glob", expressions=[text(pattern)])))
+        for pattern in files
+    ]
+    query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=True)
+    return exp.select(col("file")).distinct().from_(query.subquery("g")).order_by(col("file"))
+
+
+def _kind(path: str) -> str:
+    lower = path.lower()
+    if lower.endswith((".parquet", ".pq")):
+        return "parquet"
+    if lower.endswith(CSV_SUFFIXES):
+        return "csv"
+    raise SourceError(f"source.files: {Path(path).name}: neither Parquet nor CSV by its name")
+
+
+def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:
+    """The top-level names in a Parquet file's own schema: a scan would rename the ones that differ in case only."""
+    schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[text(path)]))
+    nodes = engine.rows(select([col("name"), col("num_children")], schema))
+    names: list[str] = []
+    position = 1
+    for _ in range(nodes[0][1] or 0):
+        names.append(nodes[position][0])
+        position = _after(nodes, position)
+    return names
+
+
+def _after(nodes: list[tuple[Any, ...]], position: int) -> int:
+    """The position behind a node and all of its children, in depth-first order."""
+    children, position = nodes[position][1] or 0, position + 1
+    for _ in range(children):
+        position = _after(nodes, position)
+    return position
+
+
+def _refuse_ambiguous(names: list[str]) -> None:
+    counts = Counter(name.lower() for name in names)
+    if twice := [name for name in names if counts[name.lower()] > 1]:
+        raise SourceError(
+            f"source: columns {', '.join(map(repr, twice))} have the same name, or differ in case only; rename them"
+        )
+
+
+def _plain(engine: DuckDBEngine, found: exp.Table, work: exp.Table, kind: str) -> Source:
+    """A view over what was found, with every column plain."""
+    types = engine.types(found)
+    _refuse_ambiguous(list(types))
+    output: list[exp.Expr] = [named(plain_column(name, type_), name) for name, type_ in types.items()]
+    engine.execute(create_view(work, select(output, found.copy())))
+    return Source(work, {name: plain_type(type_) for name, type_ in types.items()}, kind)
+
+
+def plain_column(name: str, type_: DuckDBPyType) -> exp.Expr:
+    """A column whose equality is what a reader sees, and which carries no dictionary."""
+    column = col(name)
+    plain = plain_type(type_)
+    if plain != str(type_):
+        return cast(column, plain)
+    if plain == "VARCHAR":
+        return exp.Collate(this=column, expression=ident("binary"))
+    if plain in ("FLOAT", "DOUBLE"):
+        return cast(exp.Add(this=column, expression=exp.Literal.number(0)), plain)  # -0.0 becomes 0.0
+    if plain == "INTERVAL":
+        return exp.Anonymous(this="normalized_interval", expressions=[column])  # 30 days become 1 month
+    return column
+
+
+def plain_type(type_: DuckDBPyType) -> str:
+    """The spelling of a type with VARCHAR for every ENUM in it."""
+    if type_.id == "enum":
+        return "VARCHAR"
+    if type_.id == "null":
+        return "INTEGER"
+    if type_.id in ("list", "array", "struct", "map", "union") and "ENUM(" in str(type_):
+        return _plain_nested(type_)
+    return str(type_)
+
+
+def _plain_nested(type_: DuckDBPyType) -> str:
+    children: dict[str, Any] = dict(type_.children)
+    if type_.id == "list":
+        return f"{plain_type(children['child'])}[]"
+    if type_.id == "array":
+        return f"{plain_type(children['child'])}[{children['size']}]"
+    if type_.id == "map":
+        return f"MAP({plain_type(children['key'])}, {plain_type(children['value'])})"
+    children.pop("", None)  # the tag of a UNION
+    fields = [f"{ident(name).sql('duckdb')} {plain_type(child)}" for name, child in children.items()]
+    return f"{type_.id.upper()}({', '.join(fields)})"
+
+
+def _beside(work: exp.Table, suffix: str) -> exp.Table:
+    return table(f"{work.name}_{suffix}", work.db, work.catalog)
+
+
+def _first_line(error: duckdb.Error) -> str:
+    """What the engine says, without what it quotes from the data."""
+    if isinstance(error, (duckdb.ConversionException, duckdb.InvalidInputException)):
+        return "a value does not have the type of its column"
+    return str(error).split("\n", 1)[0]
