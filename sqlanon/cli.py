@@ -57,7 +57,8 @@ def demo(
 
     from sqlanon.demo import run_demo  # noqa: PLC0415
 
-    run_demo(directory, rows, Console())
+    if not run_demo(directory, rows, Console()).verified:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -187,10 +187,9 @@ class Result:
         return target
 
     def _table_name(self) -> str:
-        section = self.policy.release
-        if section is not None and "table" in section.model_fields_set:
-            return section.table
-        return self.policy.source.table or "release"
+        if self.policy.release is not None:
+            return self.policy.release.table
+        return (self.policy.source.table or "release").rpartition(".")[2]
 
     def _columns(self) -> tuple[ReleasedColumn, ...]:
         roles = {name.lower(): attribute.role for name, attribute in self.policy.attributes.items()}

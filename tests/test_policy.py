@@ -567,7 +567,6 @@ def test_a_sensitive_attribute_may_have_a_hierarchy() -> None:
         ({"source": {"files": ["a.csv", 3]}}, "source.files[1]", "must be a path or a pattern"),
         ({"source": {"files": ""}}, "source.files", "must be a path or a pattern"),
         ({"source": {"undeclared": "keep"}}, "source.undeclared", "must be one of error, drop"),
-        ({"release": {}}, "release", "needs database"),
         ({"release": {"database": "a", "file": "b.parquet"}}, "release.file", "not both"),
         ({"release": {"file": "b.csv"}}, "release.file", "must end in .parquet"),
         ({"release": {"database": "a", "table": ""}}, "release.table", "must not be empty"),

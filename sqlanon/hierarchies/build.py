@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from sqlglot import exp
 
@@ -27,7 +26,7 @@ from sqlanon.hierarchies.parts import (
     to_type,
 )
 from sqlanon.hierarchies.rules import resolve
-from sqlanon.hierarchies.validate import Finding, checks, violations
+from sqlanon.hierarchies.validate import Finding, checks, first_findings, totals
 from sqlanon.policy.rules import MaskRule, Rule
 from sqlanon.queries.names import aliased, col, create_table, drop_table, ident, named, select, subquery, text
 
@@ -41,8 +40,8 @@ class Hierarchy:
     attribute:
         The attribute that it generalizes.
     table:
-        One row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text). If
-        the column has NULLs, one row for them: NULL below the top.
+        One row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text).
+        A column with NULLs has one more row for them: NULL below the top.
     height:
         Its top level.
     leaves:
@@ -232,14 +231,11 @@ def _validate(engine: Engine, draft: Draft, target: exp.Table, on_unknown: str) 
     found = checks(draft, target, on_unknown)
     if not found:
         return []
-    rows = sorted(
-        engine.rows(violations(found, draft)), key=lambda row: (row[0], -row[4], row[1] is not None, row[1])
-    )
     messages = []
-    for index, group in groupby(rows, key=lambda row: row[0]):
-        findings = list(group)
-        message = found[index].message
-        messages.append(message([Finding(*row[1:5]) for row in findings], findings[0][5]))
+    for index, total in sorted(engine.rows(totals(found, draft))):
+        check = found[index]
+        findings = [Finding(*row) for row in engine.rows(first_findings(check, draft))]
+        messages.append(check.message(findings, total))
     return messages
 
 

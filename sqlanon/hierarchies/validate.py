@@ -80,25 +80,28 @@ def checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
     return found
 
 
-def violations(found: Sequence[Check], draft: Draft) -> exp.Select:
-    """Return one query of all checks: the number of the check, its first findings, and how many it has."""
-    queries = []
-    for index, check in enumerate(found):
-        numbered: list[exp.Expr] = [
-            named(number(index), "check"),
-            *(col(name) for name in Finding._fields),
-            named(exp.Window(this=exp.Count(this=exp.Star())), "total"),
-        ]
-        order = [exp.Ordered(this=col("n"), desc=True), exp.Ordered(this=col("label"), nulls_first=True)]
-        few = select(numbered, subquery(check.query, "f")).order_by(*order, copy=False)
-        queries.append(select([exp.Star()], subquery(few.limit(_SHOWN, copy=False), f"check {index}")))
-    whole = queries[0]
-    if len(queries) > 1:
-        whole = select([exp.Star()], subquery(exp.union(*queries, distinct=False, copy=False), "checks"))
+def totals(found: Sequence[Check], draft: Draft) -> exp.Select:
+    """Return one query over all checks: number of a check and of its findings. No row: nothing is wrong."""
+    queries = [
+        select([named(number(index), "check")], subquery(check.query.copy(), "f"))
+        for index, check in enumerate(found)
+    ]
+    whole = exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
+    return _with_keys(select([col("check"), _rows()], subquery(whole, "c"), [col("check")]), draft)
+
+
+def first_findings(check: Check, draft: Draft) -> exp.Select:
+    """Return the query of a check's first findings, those with the highest counts."""
+    order = [exp.Ordered(this=col("n"), desc=True), exp.Ordered(this=col("label"), nulls_first=True)]
+    query = select([exp.Star()], subquery(check.query.copy(), "f")).order_by(*order, copy=False)
+    return _with_keys(query.limit(_SHOWN, copy=False), draft)
+
+
+def _with_keys(query: exp.Select, draft: Draft) -> exp.Select:
     for index, part in draft.listed.items():
         keys = keys_query(part, draft.column_type)
-        whole = whole.with_(ident(keys_name(index)), as_=keys, materialized=True, copy=False)
-    return whole
+        query = query.with_(ident(keys_name(index)), as_=keys, materialized=True, copy=False)
+    return query
 
 
 def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[Check]:
@@ -139,18 +142,19 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
         ends = exp.Min(this=col(above)), exp.Max(this=col(above))
         query = _finding(target, (label, *ends), _distinct(col(above)), group=label.copy())
         query.where(is_known(col("level_0")), copy=False)
-        query.having(exp.GT(this=_distinct(col(above)), expression=number(1)), copy=False)
+        # Far faster than to count the distinct parents of every label.
+        query.having(exp.NEQ(this=ends[0].copy(), expression=ends[1].copy()), copy=False)
         yield Check(query, partial(_tree_message, level))
 
 
 def _top_check(target: exp.Table, height: int) -> Check:
     """Check that the top level has one value."""
-    label = to_type(col(f"level_{height}"), "VARCHAR")
-    ground = is_known(col("level_0"))
-    tops = select([_distinct(label.copy())], target.copy()).where(ground.copy(), copy=False)
-    several = exp.GT(this=subquery(tops), expression=number(1))
-    query = _finding(target, (label, None, None), _rows(), group=label.copy())
-    return Check(query.where(exp.and_(ground, several), copy=False), partial(_top_message, height))
+    top = to_type(col(f"level_{height}"), "VARCHAR")
+    ends = exp.Min(this=top), exp.Max(this=top.copy())
+    query = _finding(target, (None, *ends), _distinct(top.copy()))
+    query.where(is_known(col("level_0")), copy=False)
+    query.having(exp.NEQ(this=ends[0].copy(), expression=ends[1].copy()), copy=False)
+    return Check(query, partial(_top_message, height))
 
 
 def _null_check(values: exp.Table) -> Check:
@@ -234,11 +238,7 @@ def _missing_message(part: Listed, findings: list[Finding], total: int) -> str:
 
 
 def _tree_message(level: int, findings: list[Finding], total: int) -> str:
-    def broken(finding: Finding) -> str:
-        others = f" and {finding.n - 2:,} more" if finding.n > 2 else ""
-        return f"{shown(finding.label)} lies under {shown(finding.first)} and {shown(finding.last)}{others}"
-
-    names = "; ".join(broken(finding) for finding in findings)
+    names = "; ".join(f"{shown(finding.label)} lies under {_parents(finding)}" for finding in findings)
     more = f"; and {total - len(findings):,} more" if total > len(findings) else ""
     return (
         f"no tree between levels {level} and {level + 1}: {names}{more}. "
@@ -246,9 +246,14 @@ def _tree_message(level: int, findings: list[Finding], total: int) -> str:
     )
 
 
+def _parents(finding: Finding) -> str:
+    others = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
+    return f"{shown(finding.first)} and {shown(finding.last)}{others}"
+
+
 def _top_message(height: int, findings: list[Finding], total: int) -> str:
     return (
-        f"the top, level {height}, has {total:,} values: {_listing(findings, total, 'ground value')}; "
+        f"the top, level {height}, has {findings[0].n:,} values: {_parents(findings[0])}; "
         "it has to have one: add a last level with the same label everywhere, such as *"
     )
 

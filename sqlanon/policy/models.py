@@ -24,6 +24,15 @@ from sqlanon.policy.sections import (
 from sqlanon.policy.values import Section
 
 
+def _without_folders(tree: Any, key: str = "") -> Any:
+    """The same tree with files by their names alone."""
+    if isinstance(tree, dict):
+        return {name: _without_folders(part, name) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [_without_folders(part, key) for part in tree]
+    return Path(tree).name if key in ("database", "file", "files") and isinstance(tree, str) else tree
+
+
 class Policy(Section):
     """What the data holder asks for: the source, the attributes' roles, the requirements, the release.
 
@@ -90,9 +99,10 @@ class Policy(Section):
         """Return the SHA-256 of the policy, the same for the same policy however it was written.
 
         The order of the attributes counts, because ties between generalizations are broken by it.
-        What is left out does not count, so that sections of later versions change no fingerprint.
+        What is left out does not count, so that sections of later versions change no fingerprint; nor do the
+        folders of files, so that a project can move.
         """
-        tree = self.model_dump(mode="json", exclude_none=True)
+        tree = _without_folders(self.model_dump(mode="json", exclude_none=True))
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
 
     def redacted(self) -> dict[str, Any]:

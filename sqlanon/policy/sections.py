@@ -166,7 +166,10 @@ class SearchSection(Section):
 
 
 class ReleaseSection(Section):
-    """Where the release goes, and what becomes of the suppressed rows."""
+    """Where the release goes, and what becomes of the suppressed rows.
+
+    The place may be left to whoever publishes.
+    """
 
     database: FilePath | None = Field(default=None, description="a DuckDB file, written anew")
     file: FilePath | None = Field(default=None, description="a Parquet file, in place of a database")
@@ -183,8 +186,6 @@ class ReleaseSection(Section):
         return self
 
     def _flaws(self) -> Iterator[Flaw]:
-        if self.database is None and self.file is None:
-            yield (), 'needs database = "release.duckdb" or file = "release.parquet"'
         if self.database is not None and self.file is not None:
             yield ("file",), "stands beside a database: give database = ... or file = ..., not both"
         if self.file is not None and self.file.suffix.lower() != ".parquet":
