@@ -1,6 +1,12 @@
-"""sqlanon: a SQL-native anonymizer. It finds the version of a table that protects everybody and loses the least."""
+"""sqlanon: a SQL-native anonymizer. It finds the version of a table that protects everybody and loses the least.
 
-from sqlanon.database import Database, connect
+The public names are loaded when they are first used: who asks for the version, or reads a policy, does not wait
+for an engine.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sqlanon.errors import (
     AuditError,
     HierarchyError,
@@ -10,9 +16,31 @@ from sqlanon.errors import (
     SourceError,
     SqlanonError,
 )
-from sqlanon.policy import Policy
-from sqlanon.result import Release, Result
 from sqlanon.version import __version__
+
+if TYPE_CHECKING:
+    from sqlanon.database import Database, connect
+    from sqlanon.policy import Policy
+    from sqlanon.result import Release, Result
+else:  # a type checker must not see this: with it, every name would be there
+    _HOMES = {
+        "Database": "sqlanon.database",
+        "Policy": "sqlanon.policy",
+        "Release": "sqlanon.result",
+        "Result": "sqlanon.result",
+        "connect": "sqlanon.database",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted(globals().keys() | _HOMES.keys())
+
 
 __all__ = [
     "AuditError",

@@ -62,11 +62,10 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
     """Asks the engine for a generalization's figures: one statement, and one more for what the measure `entropy`
     needs of a generalization that satisfies the policy."""
     space, heights, allowed = prepared.space, prepared.space.heights, allowed_rows(prepared)
+    leaves_too = measure.needs_leaves and allowed > 0  # else what satisfies suppresses nothing
 
     def check(levels: Levels) -> Figures:
-        kept, suppressed, smallest, squares, *leaves = engine.rows(
-            candidate(space, levels, measure.needs_leaves)
-        )[0]
+        kept, suppressed, smallest, squares, *leaves = engine.rows(candidate(space, levels, leaves_too))[0]
         between = [i for i, level in enumerate(levels) if 0 < level < heights[i]]
         counts: dict[int, list[int]] = {}
         if measure.needs_counts and 0 < suppressed <= allowed and levels != heights:

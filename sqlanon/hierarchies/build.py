@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies.labels import longest_query
+from sqlanon.hierarchies.messages import Finding
 from sqlanon.hierarchies.parts import (
     TOP,
     VALUE,
@@ -26,7 +27,7 @@ from sqlanon.hierarchies.parts import (
     to_type,
 )
 from sqlanon.hierarchies.rules import resolve
-from sqlanon.hierarchies.validate import Finding, checks, first_findings, totals
+from sqlanon.hierarchies.validate import checks, first_findings, totals
 from sqlanon.policy.rules import MaskRule, Rule
 from sqlanon.queries.names import aliased, col, create_table, drop_table, ident, named, select, subquery, text
 

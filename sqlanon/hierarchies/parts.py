@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from sqlglot import exp
+from sqlglot.errors import ParseError
 
-from sqlanon.queries.names import col, ident, named, number, select, subquery
+from sqlanon.queries.names import col, ident, named, native_type, number, select, subquery
 
 TOP = "*"
 VALUE = "value"
@@ -46,12 +47,10 @@ _KINDS = {
 
 @lru_cache(maxsize=256)
 def _parsed_type(text: str) -> exp.DataType:
-    return exp.DataType.build(text, dialect="duckdb", udt=True)
-
-
-def data_type(text: str) -> exp.DataType:
-    """Return the type that a text spells; parsed once, since rules cast a lot."""
-    return _parsed_type(text).copy()
+    try:
+        return exp.DataType.build(text, dialect="duckdb", udt=True)
+    except ParseError:  # a type that no rule needs to know
+        return native_type(text)
 
 
 def column_kind(column_type: str) -> ColumnKind:
@@ -65,8 +64,8 @@ def column_kind(column_type: str) -> ColumnKind:
 
 
 def to_type(expression: exp.Expr, type_: str, attempt: bool = False) -> exp.Cast:
-    """Cast to a type; with ``attempt``, what cannot be cast becomes NULL."""
-    return (exp.TryCast if attempt else exp.Cast)(this=expression, to=data_type(type_))
+    """Cast to one of our own types; with ``attempt``, what cannot be cast becomes NULL."""
+    return (exp.TryCast if attempt else exp.Cast)(this=expression, to=_parsed_type(type_).copy())
 
 
 def choose(cases: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None) -> exp.Case:
@@ -233,7 +232,7 @@ def cast_key(text: exp.Expr, column_type: str) -> exp.Expr:
     kind = column_kind(column_type)
     if kind is ColumnKind.TEXT:
         return text
-    key = to_type(text, column_type, attempt=True)
+    key = exp.TryCast(this=text, to=native_type(column_type))
     scale = _exact_scale(kind, column_type)
     if scale is None:
         return key

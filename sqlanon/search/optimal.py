@@ -1,9 +1,10 @@
 """Strategy ``optimal``: the best generalization of all that satisfy the policy, with a proof.
 
 Best-first over the lattice, which is never laid out: open generalizations wait by a lower bound on their
-score. The least one starts an ascending path of open ones; the border between violating and satisfying is
-found on it by binary search, and decides everything above and below. The search ends when no bound is at
-or below the best score; a bound that ties with it is decided by the tie rule.
+score. The least one starts an ascending path of open ones that may still be better than the best; its end is
+checked first, then the border between violating and satisfying is found on it by binary search. Each check
+decides everything above, or below. The search ends when no bound is at or below the best score; a bound that
+ties with it is decided by the tie rule.
 """
 
 from __future__ import annotations
@@ -77,7 +78,11 @@ class _BestFirst:
         search = self.search
         status = search.status(levels)
         if status is None:
-            search.climb(self._path(levels))
+            path = self._path(levels)
+            # Near the end of a search most of what may still be better violates: ask the end of the path first.
+            # If it violates, so does all of it.
+            if search.ask(path[-1]):
+                search.climb(path[:-1])
         elif status:
             search.ask(levels)
         if levels in search.figures:
@@ -85,10 +90,15 @@ class _BestFirst:
             search.bounds[levels] = max(search.bounds[levels], after)
 
     def _path(self, start: Levels) -> list[Levels]:
-        """An ascending path of open generalizations, each the successor with the least bound."""
+        """An ascending path of open generalizations that may still be the best, each the successor with the least
+        bound."""
         search, path = self.search, [start]
         while True:
-            successors = [up for up in search.lattice.successors(path[-1]) if search.status(up) is None]
+            successors = []
+            for up in search.lattice.successors(path[-1]):
+                bound = search.measure.bound(up)
+                if search.status(up) is None and not self._hopeless(bound, up):
+                    successors.append((bound, up))
             if not successors:
                 return path
-            path.append(min(successors, key=lambda up: (search.measure.bound(up), up)))
+            path.append(min(successors)[1])

@@ -1,0 +1,47 @@
+"""Fixtures and helpers that tests of several features share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlanon
+
+
+def data_folder() -> Path | None:
+    """The folder of real tables, hierarchies and proven optima: ``SQLANON_DATA``, else beside the project."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SQLANON_DATA") or beside)
+    return folder if (folder / "known_optima.json").is_file() else None
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    folder = data_folder()
+    if folder is None:
+        pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none beside the project")
+    return folder
+
+
+def make_policy(
+    attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any
+) -> sqlanon.Policy:
+    """A policy from its attributes; the other sections as in TOML.
+
+    An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or all of its own table.
+    """
+    source = {"source": {"table": table}} if table is not None else {}
+    attributes = {name: _attribute(spec) for name, spec in attributes.items()}
+    return sqlanon.Policy(attributes=attributes, privacy={"k": k}, **{**source, **sections})
+
+
+def _attribute(spec: Any) -> dict[str, Any]:
+    if spec in ("identifying", "sensitive", "insensitive"):
+        return {"role": spec}
+    if isinstance(spec, dict) and "role" in spec:
+        return spec
+    return {"role": "quasi", "hierarchy": {"mask": "right"} if spec == "mask" else spec}

@@ -1,0 +1,851 @@
+"""The release: what is in the file, what verify finds, and what publishing never does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from conftest import make_policy
+
+import sqlanon
+import sqlanon.release.publish as publishing
+from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.release.verify import verify_file
+
+ROWS = 600
+CITIES = {"Uplands": ["Hilltown-q7", "Stonebridge-q7"], "Lowlands": ["Fenmarsh-q7", "Delta Port-q7"]}
+ATTRIBUTES: dict[str, Any] = {
+    "name": "identifying",
+    "city": {"role": "quasi", "hierarchy": {"categories": CITIES}, "min_level": 1},
+    "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}, "min_level": 1},
+    "illness": "sensitive",
+    "stay": "insensitive",
+}
+MANIFEST_COLUMNS = {
+    "table_name", "format", "published_at", "sqlanon_version", "engine", "policy", "policy_hash", "columns",
+    "generalization", "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "measure", "score",
+    "optimal", "digest_algorithm", "digest",
+}  # fmt: skip
+
+# The rows stand in the order of `stay`, which is released: a release in the source's order would show.
+SOURCE = f"""
+    CREATE TABLE patients AS
+    SELECT 'Person ' || i AS name,
+           ['Hilltown-q7', 'Stonebridge-q7', 'Fenmarsh-q7', 'Delta Port-q7'][1 + i % 4] AS city,
+           CAST(20 + (i * 7) % 40 AS INTEGER) AS age,
+           ['flu', 'asthma', 'gout'][1 + i % 3] AS illness,
+           CAST(i AS BIGINT) AS stay
+    FROM range({ROWS}) AS r(i)
+    UNION ALL SELECT 'Odd One', 'Fenmarsh-q7', 101, 'gout', {ROWS}
+    ORDER BY stay
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "hospital.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute(SOURCE)
+    return path
+
+
+def policy_for(source: Path, **changes: Any) -> sqlanon.Policy:
+    """k = 5 over city and age; the odd one has to be suppressed."""
+    sections: dict[str, Any] = {
+        "source": {"database": str(source), "query": "SELECT * FROM patients WHERE name <> 'A Literal'"},
+        "search": {"suppression_limit": 0.01},
+    }
+    return make_policy(ATTRIBUTES, k=5, table=None, **(sections | changes))
+
+
+def publish(source: Path, target: Path, table: str = "patients", **changes: Any) -> sqlanon.Release:
+    with sqlanon.connect() as db:
+        return db.anonymize(policy_for(source, **changes)).publish(target, table)
+
+
+@pytest.fixture(scope="module")
+def published(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+    return publish(source, tmp_path_factory.mktemp("published") / "release.duckdb")
+
+
+@pytest.fixture(scope="module")
+def published_parquet(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+    return publish(source, tmp_path_factory.mktemp("published") / "release.parquet")
+
+
+@pytest.fixture
+def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+    """A copy of the release, to be tampered with."""
+    return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+
+
+def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(path, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def run(path: Path, *statements: str) -> None:
+    with duckdb.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def failed(path: Path) -> set[str]:
+    """The names of the checks that a release fails."""
+    found = verify_file(path)
+    assert found.verified is not any(check.passed is False for check in found.checks)
+    return {check.name for check in found.checks if check.passed is False}
+
+
+# What is in the file
+
+
+def test_a_release_verifies(published: sqlanon.Release) -> None:
+    verification = published.verify()
+    assert verification.verified
+    assert {"columns", "rows", "classes", "smallest class", "5-anonymity", "content digest", "contents"} <= {
+        check.name for check in verification.checks if check.passed
+    }
+
+
+def test_the_manifest_has_the_figures_of_the_file(published: sqlanon.Release) -> None:
+    with duckdb.connect(published.path, read_only=True) as connection:
+        found = connection.execute("FROM sqlanon.manifest")
+        row = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
+    assert set(row) == MANIFEST_COLUMNS
+    rows, classes, smallest = fetch(
+        published.path,
+        "SELECT sum(n)::BIGINT, count(*), min(n) FROM (SELECT count(*) AS n FROM patients GROUP BY city, age)",
+    )[0]
+    assert (row["table_name"], row["format"]) == ("patients", 1)
+    assert (row["rows"], row["released_rows"], row["suppressed_rows"]) == (ROWS + 1, rows, 1)
+    assert rows == ROWS
+    assert (row["classes"], row["smallest_class"]) == (classes, smallest)
+    assert smallest >= 5
+    assert json.loads(row["generalization"])["city"] == 1
+    assert json.loads(row["columns"]) == [
+        {"name": "city", "type": "VARCHAR", "role": "quasi"},
+        {"name": "age", "type": "VARCHAR", "role": "quasi"},
+        {"name": "illness", "type": "VARCHAR", "role": "sensitive"},
+        {"name": "stay", "type": "BIGINT", "role": "insensitive"},
+    ]
+    assert (row["measure"], row["optimal"]) == ("loss", True)
+    assert abs((datetime.now() - row["published_at"]).days) <= 1
+    assert row["sqlanon_version"] == sqlanon.__version__
+    assert row["engine"].startswith(f"duckdb {duckdb.__version__}")
+
+
+def manifest_text(release: sqlanon.Release) -> str:
+    if release.path.suffix == ".parquet":
+        return pq.read_metadata(release.path).metadata[b"sqlanon"].decode()
+    return json.dumps(fetch(release.path, "FROM sqlanon.manifest"), default=str, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("kind", ["published", "published_parquet"])
+def test_the_manifest_holds_no_private_value(kind: str, source: Path, request: pytest.FixtureRequest) -> None:
+    text = manifest_text(request.getfixturevalue(kind))
+    assert '"k": 5' in text or '\\"k\\": 5' in text  # the search can find what is there
+    assert "categories" in text
+    for value in (
+        "Hilltown-q7", "Stonebridge-q7", "Fenmarsh-q7", "Delta Port-q7", "Uplands", "Lowlands",  # ground values, labels
+        "A Literal", "SELECT", "WHERE",  # the query
+        "Person", "Odd One", "101", "gout", "flu", "asthma",  # cells
+        str(source), str(source.parent), source.name, "hospital",  # places
+    ):  # fmt: skip
+        assert value not in text
+
+
+def test_the_manifest_names_no_file_or_table_of_a_rule(source: Path, tmp_path: Path) -> None:
+    hierarchy = tmp_path / "secret_hierarchy_file.csv"
+    hierarchy.write_text("".join(f"{age};{age // 50};*\n" for age in range(150)))
+    changed = {**ATTRIBUTES, "age": {"file": str(hierarchy)}, "city": "suppress"}
+    policy = make_policy(changed, k=5, table=None, source={"database": str(source), "table": "patients"})
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+    text = manifest_text(release)
+    assert "file" in text
+    assert "secret_hierarchy" not in text
+    assert str(tmp_path) not in text
+    assert source.name not in text
+
+
+def test_any_client_can_check_a_release_with_its_own_macros(published: sqlanon.Release) -> None:
+    digest, classes, smallest = fetch(
+        published.path, "SELECT digest, classes, smallest_class FROM sqlanon.manifest"
+    )[0]
+    k = fetch(published.path, "FROM sqlanon.k_anonymity('patients', ['city', 'age'])")[0]
+    assert k == (smallest, classes, ROWS, 0)
+    assert fetch(published.path, "FROM sqlanon.digest('patients')") == [(ROWS, digest)]
+    sizes = fetch(published.path, "SELECT class_size FROM sqlanon.equivalence_classes('patients', ['city', 'age'])")
+    assert (len(sizes), min(sizes)[0]) == (classes, smallest)
+
+
+def test_the_macros_work_wherever_the_file_is_attached_or_moved(published: sqlanon.Release, tmp_path: Path) -> None:
+    """A macro body that named the alias of the writing run would break here."""
+    moved = Path(shutil.copy(published.path, tmp_path / "renamed file.db"))
+    assert fetch(moved, "SELECT rows FROM sqlanon.k_anonymity('patients', ['city'])") == [(ROWS,)]
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{moved}' AS other (READ_ONLY)")
+        query = "SELECT rows FROM other.sqlanon.k_anonymity('other.main.patients', ['city'])"
+        assert connection.execute(query).fetchall() == [(ROWS,)]
+
+
+def test_verify_sql_runs_in_the_file_with_any_client(published: sqlanon.Release) -> None:
+    for statement in published.verify_sql():
+        assert len(fetch(published.path, statement)) == 1
+
+
+def test_the_file_is_of_a_version_that_older_drivers_read(published: sqlanon.Release) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{published.path}' AS r (READ_ONLY)")
+        tags = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'r'").fetchall()[0][0]
+    assert tags["storage_version"].startswith("v1.0.0")
+
+
+# Tampering
+
+SWAP = """
+    UPDATE patients SET illness = o.illness
+    FROM (SELECT a.rowid AS id, b.illness FROM patients a, patients b WHERE (a.rowid, b.rowid) IN ({pairs})) AS o
+    WHERE patients.rowid = o.id
+"""
+
+
+def two_rows_with_different_illness(path: Path) -> str:
+    one, other = fetch(
+        path,
+        "SELECT a.rowid, b.rowid FROM patients a, patients b "
+        "WHERE a.illness <> b.illness AND a.city = b.city AND a.age = b.age LIMIT 1",
+    )[0]
+    return f"({one}, {other}), ({other}, {one})"
+
+
+TAMPERING = {
+    "a cell, so that k still holds": (["UPDATE patients SET illness = 'flu!' WHERE rowid = 5"], {"content digest"}),
+    "a cell becomes NULL": (["UPDATE patients SET illness = NULL WHERE rowid = 5"], {"content digest"}),
+    "a number": (["UPDATE patients SET stay = stay + 1 WHERE rowid = 5"], {"content digest"}),
+    "all numbers, the same multiset of each column": (
+        [f"UPDATE patients SET stay = {ROWS - 1} - stay"],
+        {"content digest"},
+    ),
+    "a row is removed": (["DELETE FROM patients WHERE rowid = 5"], {"rows", "content digest"}),
+    "a row is added": (
+        ["INSERT INTO patients SELECT city, age, illness, -1 FROM patients WHERE rowid = 5"],
+        {"rows", "content digest"},
+    ),
+    "a row is there twice": (
+        ["INSERT INTO patients FROM patients WHERE rowid = 5"],
+        {"rows", "content digest"},
+    ),
+    "a row in place of another": (
+        [
+            "INSERT INTO patients FROM patients WHERE rowid = 5",
+            "DELETE FROM patients WHERE rowid = 6",
+        ],
+        {"content digest"},
+    ),
+    "a class below k": (
+        ["UPDATE patients SET city = 'Elsewhere' WHERE rowid = 5"],
+        {"classes", "smallest class", "5-anonymity", "content digest"},
+    ),
+    "all rows are removed": (["DELETE FROM patients"], {"rows", "5-anonymity", "content digest"}),
+    "a column is added": (["ALTER TABLE patients ADD COLUMN note VARCHAR"], {"columns"}),
+    "a column is removed": (["ALTER TABLE patients DROP COLUMN stay"], {"columns"}),
+    "a column is renamed": (["ALTER TABLE patients RENAME COLUMN stay TO days"], {"columns"}),
+    "a column has another type": (["ALTER TABLE patients ALTER stay TYPE INTEGER"], {"columns"}),
+    "columns in another order": (
+        [
+            "CREATE TABLE other AS SELECT age, city, illness, stay FROM patients",
+            "DROP TABLE patients",
+            "ALTER TABLE other RENAME TO patients",
+        ],
+        {"columns"},
+    ),
+    "one more table": (["CREATE TABLE backup AS FROM patients"], {"contents"}),
+    "one more table in a schema": (["CREATE SCHEMA s", "CREATE TABLE s.t AS SELECT 1 AS i"], {"contents"}),
+    "one more view": (["CREATE VIEW v AS SELECT 'Odd One' AS name"], {"contents"}),
+    "one more type": (["CREATE TYPE names AS ENUM ('Odd One')"], {"contents"}),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERING)
+def test_verify_finds_tampering(what: str, copy: Path) -> None:
+    statements, expected = TAMPERING[what]
+    assert failed(copy) == set()
+    run(copy, *statements)
+    assert expected <= failed(copy)
+
+
+def test_verify_finds_two_rows_that_swapped_a_value(copy: Path) -> None:
+    run(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
+    assert failed(copy) == {"content digest"}
+
+
+def literal_rows(path: Path) -> str:
+    rows = fetch(path, "FROM patients")
+    return ", ".join(f"('{city}', '{age}', '{illness}', {stay}::BIGINT)" for city, age, illness, stay in rows)
+
+
+def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
+    """A view shows to each reader what it likes: it could tell a verifier from an analyst."""
+    values = f"SELECT * FROM (VALUES {literal_rows(copy)}) AS v(city, age, illness, stay)"
+    run(copy, "DROP TABLE patients", f"CREATE VIEW patients AS {values}")
+    assert "contents" in failed(copy)
+
+
+def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
+    """The macros are what other clients check a release with."""
+    run(
+        copy,
+        "CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE "
+        "SELECT 99 AS k, 1 AS classes, 600 AS rows, 0 AS uniques",
+    )
+    assert "contents" in failed(copy)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE MACRO leak() AS TABLE SELECT 'Odd One' AS name",
+        "CREATE MACRO sqlanon.leak(i) AS 'Odd One'",
+        "COMMENT ON TABLE patients IS 'Odd One'",
+        "COMMENT ON COLUMN patients.city IS 'Odd One'",
+        "ALTER TABLE patients ALTER city SET DEFAULT 'Odd One'",
+        "CREATE SEQUENCE odd_one",
+        "CREATE SCHEMA odd_one",
+    ],
+)
+def test_verify_finds_what_else_can_carry_a_private_value(statement: str, copy: Path) -> None:
+    run(copy, statement)
+    assert "contents" in failed(copy)
+
+
+def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
+    digest, k = fetch(copy, "SELECT digest, smallest_class FROM sqlanon.manifest")[0]
+    run(
+        copy,
+        "UPDATE patients SET city = 'Elsewhere' WHERE rowid = 5",
+        f"CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE SELECT {ROWS} AS rows, '{digest}' AS digest",
+        f"CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE SELECT {k} AS k, 0 AS classes, 0, 0",
+    )
+    assert {"content digest", "5-anonymity"} <= failed(copy)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM sqlanon.manifest",
+        "INSERT INTO sqlanon.manifest FROM sqlanon.manifest",
+        "DROP TABLE sqlanon.manifest",
+        "DROP TABLE patients",
+        "UPDATE sqlanon.manifest SET policy = '{'",
+        "UPDATE sqlanon.manifest SET policy = '[]'",
+        "UPDATE sqlanon.manifest SET columns = '[[1]]'",
+        "UPDATE sqlanon.manifest SET columns = 'null'",
+        "UPDATE sqlanon.manifest SET table_name = 'elsewhere'",
+        "UPDATE sqlanon.manifest SET table_name = 'duckdb_settings()'",
+        "ALTER TABLE sqlanon.manifest DROP COLUMN digest",
+        "ALTER TABLE sqlanon.manifest ADD COLUMN more INTEGER",
+    ],
+)
+def test_a_release_without_a_sound_manifest_is_none(statement: str, copy: Path) -> None:
+    run(copy, statement)
+    with pytest.raises(ReleaseError, match="copy.duckdb"):
+        verify_file(copy)
+
+
+def test_a_file_with_a_damaged_block_does_not_verify(copy: Path) -> None:
+    content = bytearray(copy.read_bytes())
+    for place in range(3 * 4096, len(content), 64):
+        content[place] ^= 0x55
+    copy.write_bytes(content)
+    with pytest.raises(ReleaseError):
+        verify_file(copy)
+
+
+def lowered(path: Path) -> None:
+    run(path, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 5', '"k": 2')""")
+    assert '"k": 2' in fetch(path, "SELECT policy FROM sqlanon.manifest")[0][0]
+
+
+def fails_against_source(path: Path, policy: sqlanon.Policy) -> bool:
+    with sqlanon.connect() as db:
+        return not db.verify(path, policy).verified
+
+
+def test_verify_with_the_policy_accepts_its_own_release(source: Path, copy: Path) -> None:
+    assert not fails_against_source(copy, policy_for(source))
+
+
+def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, copy: Path) -> None:
+    lowered(copy)
+    assert fails_against_source(copy, policy_for(source))
+
+
+def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
+    """The rows, the digest, the figures and k are all changed together: only the source can tell."""
+    run(copy, "UPDATE patients SET city = 'Elsewhere' WHERE rowid = 5")
+    lowered(copy)
+    run(copy, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 2', '"k": 1')""")
+    run(
+        copy,
+        "UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('patients')), "
+        "classes = (SELECT classes FROM sqlanon.k_anonymity('patients', ['city', 'age'])), "
+        "smallest_class = (SELECT k FROM sqlanon.k_anonymity('patients', ['city', 'age']))",
+    )
+    assert failed(copy) == set()  # nothing in the file alone is wrong
+    assert fails_against_source(copy, policy_for(source))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "policy_hash = 'x'",
+        "rows = rows + 1",
+        "suppressed_rows = 0",
+        "score = 0.0",
+        "measure = 'entropy'",
+        """generalization = replace(generalization, '"city": 1', '"city": 2')""",
+        """generalization = '{"city": 1}'""",
+        """columns = replace(columns, 'sensitive', 'insensitive')""",
+    ],
+)
+def test_verify_with_the_policy_finds_a_false_claim(change: str, source: Path, copy: Path) -> None:
+    run(copy, f"UPDATE sqlanon.manifest SET {change}")
+    assert fails_against_source(copy, policy_for(source))
+
+
+def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
+    other = make_policy(ATTRIBUTES, k=2, table=None, source={"database": str(source), "table": "patients"})
+    assert fails_against_source(copy, other)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> None:
+    """A timestamp with a time zone is a moment: how a session writes it is no part of the content."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i % 2 AS ward, TIMESTAMPTZ '2020-01-01 12:00:00+00' + INTERVAL 1 HOUR AS seen, "
+            "[{'at': TIMESTAMPTZ '2020-07-01 12:00:00+00'}] AS nested FROM range(10) AS r(i)"
+        )
+        policy = make_policy({"ward": "suppress", "seen": "insensitive", "nested": "insensitive"})
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+    check = "import sys; from pathlib import Path; from sqlanon.release.verify import verify_file; "
+    check += "found = verify_file(Path(sys.argv[1])); print(found.failures); sys.exit(not found.verified)"
+    done = subprocess.run(
+        [sys.executable, "-c", check, release.path], env=os.environ | {"TZ": zone}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "()\n", "")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "(NULL, 'N'), ('N', NULL)",
+        "('a', '1:b'), ('a1:b', '')",
+        "('', NULL), (NULL, '')",
+        "('ü', 'u'), ('u', 'ü')",
+        "('1:', 'x'), ('1', ':x')",
+    ],
+)
+def test_the_digest_tells_tables_apart_that_look_alike(values: str, published: sqlanon.Release) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{published.path}' AS r (READ_ONLY)")
+        found = set()
+        for one in values.replace("), (", ")|(").split("|"):
+            connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM (VALUES {one}) AS v(a, b)")
+            query = "SELECT digest FROM r.sqlanon.digest('memory.main.t')"
+            found.add(connection.execute(query).fetchall()[0][0])
+    assert len(found) == 2
+
+
+# Parquet
+
+
+def test_a_parquet_release_has_the_same_rows_and_its_manifest_in_the_metadata(
+    published: sqlanon.Release, published_parquet: sqlanon.Release
+) -> None:
+    assert published_parquet.verify().verified
+    fields = json.loads(pq.read_metadata(published_parquet.path).metadata[b"sqlanon"])
+    assert set(fields) == MANIFEST_COLUMNS
+    assert fields["digest"] == published.manifest.digest
+    rows = duckdb.sql(f"FROM '{published_parquet.path}' ORDER BY ALL").fetchall()
+    assert rows == fetch(published.path, "FROM patients ORDER BY ALL")
+    assert [path.name for path in published_parquet.path.parent.iterdir()] == ["release.parquet"]
+
+
+PARQUET_TAMPERING = {
+    "a cell": ("SELECT * REPLACE (CASE stay WHEN 7 THEN 'x' ELSE illness END AS illness)", {"content digest"}),
+    "a number": ("SELECT * REPLACE (CASE stay WHEN 7 THEN 8 ELSE stay END AS stay)", {"content digest"}),
+    "a column more": ("SELECT *, 1 AS one", {"columns"}),
+    "a column less": ("SELECT * EXCLUDE (stay)", {"columns"}),
+    "a column renamed": ("SELECT * RENAME (stay AS days)", {"columns"}),
+    "another type": ("SELECT * REPLACE (stay::INTEGER AS stay)", {"columns"}),
+}
+
+
+def rewrite(path: Path, query: str, with_manifest: bool = True) -> None:
+    text = pq.read_metadata(path).metadata[b"sqlanon"].decode().replace("'", "''")
+    metadata = f", KV_METADATA {{sqlanon: '{text}'}}" if with_manifest else ""
+    other = path.with_name("other.parquet")
+    duckdb.execute(f"COPY ({query}) TO '{other}' (FORMAT PARQUET{metadata})")
+    other.replace(path)
+
+
+@pytest.mark.parametrize("what", PARQUET_TAMPERING)
+def test_verify_finds_tampering_in_parquet(
+    what: str, published_parquet: sqlanon.Release, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
+    query, expected = PARQUET_TAMPERING[what]
+    rewrite(path, f"FROM '{path}'")
+    assert failed(path) == set()  # rewriting alone changes nothing
+    rewrite(path, f"{query} FROM '{path}'")
+    assert expected <= failed(path)
+
+
+@pytest.mark.parametrize("clause", ["WHERE stay <> 7", "UNION ALL SELECT * FROM '{path}' WHERE stay = 7"])
+def test_verify_finds_rows_removed_or_repeated_in_parquet(
+    clause: str, published_parquet: sqlanon.Release, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
+    rewrite(path, f"SELECT * FROM '{path}' {clause.format(path=path)}")
+    assert {"rows", "content digest"} <= failed(path)
+
+
+def test_a_parquet_file_without_a_manifest_is_no_release(
+    published_parquet: sqlanon.Release, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
+    rewrite(path, f"FROM '{path}'", with_manifest=False)
+    with pytest.raises(ReleaseError, match="no manifest"):
+        verify_file(path)
+
+
+def test_a_truncated_parquet_file_is_no_release(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
+    path = tmp_path / "copy.parquet"
+    path.write_bytes(published_parquet.path.read_bytes()[:-9])
+    with pytest.raises(ReleaseError):
+        verify_file(path)
+
+
+# What publishing never does
+
+
+def other_database(path: Path) -> None:
+    run(path, "CREATE TABLE patients AS SELECT 1 AS i")
+
+
+def text_file(path: Path) -> None:
+    path.write_text("a letter")
+
+
+def empty_file(path: Path) -> None:
+    path.touch()
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+
+
+def unfinished(path: Path) -> None:
+    path.with_name(path.name + ".wal").write_bytes(b"unfinished")
+
+
+@pytest.mark.parametrize("make", [other_database, text_file, empty_file, directory, unfinished])
+@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+def test_what_is_no_release_is_never_replaced(
+    make: Callable[[Path], None], name: str, source: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / name
+    make(target)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with pytest.raises(ReleaseError, match=name):
+        publish(source, target)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_release_of_another_table_is_never_replaced(source: Path, copy: Path) -> None:
+    before = copy.read_bytes()
+    with pytest.raises(ReleaseError, match="'patients', not of 'people'"):
+        publish(source, copy, "people")
+    assert copy.read_bytes() == before
+
+
+def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(source: Path, copy: Path) -> None:
+    holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, copy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        with pytest.raises(ReleaseError) as caught:
+            publish(source, copy)
+        process.communicate("")
+    assert "is no release" not in str(caught.value)
+
+
+def test_the_folder_must_be_there(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="make it first"):
+        publish(source, tmp_path / "nowhere" / "r.duckdb")
+    assert list(tmp_path.iterdir()) == []
+
+
+SUPPRESSING = {"city": "suppress", "age": "suppress", "illness": "sensitive", "stay": "insensitive"}
+
+
+@pytest.mark.parametrize("way", ["its own path", "another path", "a live connection"])
+def test_the_source_is_never_replaced_even_if_it_is_a_release(way: str, copy: Path, tmp_path: Path) -> None:
+    target = copy
+    if way == "another path":
+        (tmp_path / "folder").symlink_to(tmp_path)
+        target = tmp_path / "folder" / copy.name
+    before = copy.read_bytes()
+    with ExitStack() as stack:
+        live = stack.enter_context(duckdb.connect(copy)) if way == "a live connection" else copy
+        db = stack.enter_context(sqlanon.connect(live))
+        with pytest.raises(ReleaseError):
+            db.anonymize(make_policy(SUPPRESSING, table="patients")).publish(target)
+    assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize("link", ["symlink", "hardlink"])
+def test_the_source_is_unharmed_where_the_target_is_a_link_to_it(link: str, copy: Path, tmp_path: Path) -> None:
+    target = tmp_path / "another.duckdb"
+    if link == "symlink":
+        target.symlink_to(copy)
+    else:
+        target.hardlink_to(copy)
+    before = copy.read_bytes()
+    with sqlanon.connect(copy) as db, suppress(ReleaseError):
+        db.anonymize(make_policy(SUPPRESSING, table="patients")).publish(target)
+    assert copy.read_bytes() == before
+
+
+def test_a_parquet_source_is_never_replaced(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
+    path = Path(shutil.copy(published_parquet.path, tmp_path / "source.parquet"))
+    before = path.read_bytes()
+    policy = make_policy(SUPPRESSING, table=None, source={"files": str(path)})
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="source"):
+        db.anonymize(policy).publish(path, "patients")
+    assert path.read_bytes() == before
+
+
+def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
+    private = tmp_path / "private.duckdb"
+    (tmp_path / "link.duckdb").symlink_to(private)
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_for(source, catalog={"database": str(private)}))
+        before = private.read_bytes()
+        for target in (private, tmp_path / "link.duckdb"):
+            with pytest.raises(ReleaseError):
+                result.publish(target, "patients")
+    assert private.read_bytes() == before
+
+
+def test_the_source_file_is_unchanged(source: Path, tmp_path: Path) -> None:
+    before = source.read_bytes(), source.stat().st_mtime_ns
+    publish(source, tmp_path / "r.duckdb", catalog={"database": str(tmp_path / "c.duckdb")})
+    publish(source, tmp_path / "r.parquet")
+    assert (source.read_bytes(), source.stat().st_mtime_ns) == before
+    assert [path.name for path in source.parent.iterdir()] == [source.name]
+
+
+@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+def test_a_release_replaces_an_older_one(name: str, source: Path, tmp_path: Path) -> None:
+    first = publish(source, tmp_path / name, search={"suppression_limit": 0})
+    second = publish(source, tmp_path / name)
+    assert first.manifest.digest != second.manifest.digest
+    assert verify_file(tmp_path / name).manifest == second.manifest
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_readers_of_the_old_release_keep_it(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "r.duckdb"
+    first = publish(source, target, search={"suppression_limit": 0})
+    reader = (
+        "import duckdb, sys\n"
+        "with duckdb.connect(sys.argv[1], read_only=True) as c:\n"
+        "    print('open', flush=True); sys.stdin.read()\n"
+        "    print(c.execute(\"SELECT digest FROM sqlanon.digest('patients')\").fetchall()[0][0])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", reader, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        second = publish(source, target)
+        out, _ = process.communicate("")
+    assert out.strip() == first.manifest.digest
+    assert fetch(target, "SELECT digest FROM sqlanon.digest('patients')") == [(second.manifest.digest,)]
+
+
+def test_a_release_replaces_a_link_and_not_what_it_leads_to(
+    source: Path, copy: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.duckdb"
+    link.symlink_to(copy)
+    before = copy.read_bytes()
+    publish(source, link)
+    assert copy.read_bytes() == before
+    assert verify_file(link).verified
+
+
+# The audit
+
+
+def audited(source: Path, target: Path) -> AuditError:
+    with pytest.raises(AuditError) as caught:
+        publish(source, target)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("DELETE FROM sqlanon_staged.main.patients WHERE stay % 2 = 0", "rows"),
+        ("UPDATE sqlanon_staged.main.patients SET city = 'alone' WHERE stay = 7", "5-anonymity"),
+    ],
+)
+def test_the_audit_stops_a_release_that_the_search_got_wrong(
+    statement: str, found: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit counts again in the file: a fault anywhere before it does not get out."""
+    target = tmp_path / "r.duckdb"
+    old = publish(source, target)
+    detach = publishing.DuckDBEngine.detach
+
+    def tampering(engine: Any, alias: str) -> None:
+        if alias == publishing.STAGED:
+            engine.connection.execute(statement)
+        detach(engine, alias)
+
+    monkeypatch.setattr(publishing.DuckDBEngine, "detach", tampering)
+    assert any(found in failure for failure in audited(source, target).failures)
+    monkeypatch.undo()
+    assert verify_file(target).manifest == old.manifest
+    assert [path.name for path in tmp_path.iterdir()] == ["r.duckdb"]
+
+
+def test_the_audit_finds_a_column_that_the_policy_does_not_release(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = publishing._write_rows
+
+    def one_more(engine: Any, content: Any, staged: Path, table_name: str) -> None:
+        write(engine, content, staged, table_name)
+        run(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
+
+    monkeypatch.setattr(publishing, "_write_rows", one_more)
+    assert any("columns" in failure for failure in audited(source, tmp_path / "r.duckdb").failures)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Modes and order
+
+
+@pytest.fixture
+def umask() -> Iterator[Callable[[int], None]]:
+    before = os.umask(0o022)
+    yield lambda mask: None if os.umask(mask) is None else None
+    os.umask(before)
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
+@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
+    mask: int,
+    expected: int,
+    name: str,
+    source: Path,
+    tmp_path: Path,
+    umask: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    swap = publishing._swap_in
+
+    def looking(staged: Path, path: Path, directory: Path) -> None:
+        assert directory.parent == tmp_path
+        seen.append(stat.S_IMODE(directory.stat().st_mode))
+        seen.append(stat.S_IMODE(staged.stat().st_mode))
+        seen.append(stat.S_IMODE((directory / "release.duckdb").stat().st_mode))
+        swap(staged, path, directory)
+
+    monkeypatch.setattr(publishing, "_swap_in", looking)
+    umask(mask)
+    publish(source, tmp_path / name)
+    assert seen == [0o700, 0o600, 0o600]
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == expected
+
+
+def positions(path: Path) -> list[int]:
+    """The place in the source of each released row, as the release orders them."""
+    if path.suffix == ".parquet":
+        column: list[int] = pq.read_table(path, use_threads=False)["stay"].to_pylist()
+        return column
+    return [stay for (stay,) in fetch(path, "SELECT stay FROM patients ORDER BY rowid")]
+
+
+@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+def test_the_rows_are_in_random_order(name: str, source: Path, tmp_path: Path) -> None:
+    publish(source, tmp_path / name)
+    order = positions(tmp_path / name)
+    assert sorted(order) == list(range(ROWS))
+    # Rows in their old place, and rows that still follow their old neighbour: about one of each by chance.
+    # More than 12 of either happens in one of ten billion shuffles.
+    assert sum(place == was for place, was in enumerate(order)) <= 12
+    assert sum(after == before + 1 for before, after in zip(order, order[1:], strict=False)) <= 12
+    mean = (ROWS - 1) / 2
+    covariance = sum((place - mean) * (was - mean) for place, was in enumerate(order))
+    correlation = covariance / sum((place - mean) ** 2 for place in range(ROWS))
+    assert abs(correlation) < 7 / ROWS**0.5  # seven standard deviations
+
+
+def test_two_releases_are_in_different_orders(source: Path, tmp_path: Path) -> None:
+    first, second = publish(source, tmp_path / "a.duckdb"), publish(source, tmp_path / "b.duckdb")
+    assert first.manifest.digest == second.manifest.digest
+    assert positions(first.path) != positions(second.path)
+
+
+# Older DuckDB
+
+OLD = "1.5.6"
+READ_WITH_OLD = """
+import duckdb, sys
+assert duckdb.__version__ == sys.argv[2], duckdb.__version__
+with duckdb.connect(sys.argv[1], read_only=True) as c:
+    print(c.execute("SELECT count(*) FROM patients").fetchall()[0][0])
+    print(c.execute("SELECT digest FROM sqlanon.manifest").fetchall()[0][0])
+    print(c.execute("SELECT rows FROM sqlanon.k_anonymity('patients', ['CITY', 'age'])").fetchall()[0][0])
+    print(c.execute("SELECT digest FROM sqlanon.digest('patients')").fetchall()[0][0])
+"""
+
+
+@pytest.mark.slow
+def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, tmp_path: Path) -> None:
+    python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    installed = subprocess.run(
+        [python, "-m", "pip", "install", "-q", f"duckdb=={OLD}"], capture_output=True, text=True
+    )
+    if installed.returncode:
+        pytest.skip(f"duckdb {OLD} cannot be installed here: {installed.stderr[-200:]}")
+    done = subprocess.run(
+        [python, "-c", READ_WITH_OLD, published.path, OLD], capture_output=True, text=True
+    )
+    digest = published.manifest.digest
+    assert (done.stdout.split(), done.stderr) == ([str(ROWS), digest, str(ROWS), digest], "")
