@@ -50,12 +50,8 @@ def measure_of(prepared: Prepared) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     weights = [policy.attributes[name].weight for name in policy.quasi]
-    sizes = [
-        requirement.k for requirement in prepared.space.requirements if isinstance(requirement, KAnonymity)
-    ]
-    return MEASURES[policy.search.measure](
-        prepared.marginals, weights, policy.search.aggregate, max(sizes, default=1)
-    )
+    sizes = [requirement.k for requirement in prepared.space.requirements if isinstance(requirement, KAnonymity)]
+    return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, max(sizes, default=1))
 
 
 def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[Levels], Figures]:
@@ -86,9 +82,7 @@ def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search
         Nothing satisfies the policy. Names the generalization that comes nearest.
     """
     measure = measure_of(prepared)
-    search = Search(
-        prepared.lattice, measure, checker(engine, prepared, measure), allowed_rows(prepared), progress
-    )
+    search = Search(prepared.lattice, measure, checker(engine, prepared, measure), allowed_rows(prepared), progress)
     # Every requirement here is monotone: where the top violates the policy, everything does.
     if not search.ask(search.lattice.top):
         raise _infeasible(prepared, search)
@@ -122,9 +116,7 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     release = prepared.policy.release
     if figures.suppressed_rows:
         suppressed = work("suppressed")
-        engine.execute(
-            create_table(suppressed, suppressed_classes(prepared.space, prepared.attributes, levels))
-        )
+        engine.execute(create_table(suppressed, suppressed_classes(prepared.space, prepared.attributes, levels)))
         if release is not None and release.suppressed == "mask":
             size, good = engine.rows(masked_class(prepared.space, suppressed, levels))[0]
             if good:

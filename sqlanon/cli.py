@@ -89,15 +89,11 @@ def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
         _print_json(figures)
         return
     levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
-    typer.echo(
-        f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed"
-    )
+    typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
     typer.echo(f"{result.classes:,} classes, the smallest of {result.smallest_class:,} rows")
     proof = "optimal" if result.optimal else "not proven optimal"
     typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {proof})")
-    typer.echo(
-        f"checked {result.checked:,} of {result.nodes:,} generalizations in {figures['seconds']['total']:.2f} s"
-    )
+    typer.echo(f"checked {result.checked:,} of {result.nodes:,} generalizations in {figures['seconds']['total']:.2f} s")
     typer.echo(f"release: {release.path}, table {release.table}")
 
 
@@ -120,9 +116,7 @@ def risk(policy: PolicyFile, as_json: AsJson = False) -> None:
     if as_json:
         _print_json(found.to_dict())
         return
-    typer.echo(
-        f"{found.rows:,} rows in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs"
-    )
+    typer.echo(f"{found.rows:,} rows in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
     if found.k is not None:
         typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {found.k}")
     typer.echo(f"the smallest class has {found.smallest_class:,} rows")

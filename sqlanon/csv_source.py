@@ -61,9 +61,7 @@ def create_from_csv(
 
 def _wider(one: _Dialect, other: _Dialect) -> _Dialect:
     """Columns that two files have with different types are text."""
-    types = {
-        name: type_ if other.columns.get(name) == type_ else "VARCHAR" for name, type_ in one.columns.items()
-    }
+    types = {name: type_ if other.columns.get(name) == type_ else "VARCHAR" for name, type_ in one.columns.items()}
     return _Dialect(one.options, types)
 
 
@@ -81,9 +79,7 @@ def _sniff(engine: DuckDBEngine, path: str, **options: int) -> _Dialect:
     }  # fmt: skip
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
-    written |= {
-        name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value
-    }
+    written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
     types = {column["name"]: column["type"] for column in columns}
     if header:
         _refuse_ambiguous(engine, path, written, len(types))
@@ -94,9 +90,7 @@ def _given(value: str | None) -> str:
     return "" if value in (None, "(empty)") else value or ""
 
 
-def _refuse_ambiguous(
-    engine: DuckDBEngine, path: str, written: dict[str, str | bool | int], width: int
-) -> None:
+def _refuse_ambiguous(engine: DuckDBEngine, path: str, written: dict[str, str | bool | int], width: int) -> None:
     """Read the header line as data: a scan renames columns that differ in case only."""
     options = {**written, "header": False}
     options.pop("dateformat", None)
@@ -114,9 +108,7 @@ def _refuse_ambiguous(
 def _scan(paths: list[str], dialect: _Dialect, text_columns: frozenset[str]) -> exp.Select:
     columns = exp.Struct(
         expressions=[
-            exp.PropertyEQ(
-                this=ident(name), expression=text("VARCHAR" if name.lower() in text_columns else type_)
-            )
+            exp.PropertyEQ(this=ident(name), expression=text("VARCHAR" if name.lower() in text_columns else type_))
             for name, type_ in dialect.columns.items()
         ]
     )

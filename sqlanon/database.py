@@ -82,9 +82,7 @@ def connect(
 class Database:
     """A source, and the private work database of sqlanon beside it. Made by `connect`; a context manager."""
 
-    def __init__(
-        self, source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None
-    ) -> None:
+    def __init__(self, source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None) -> None:
         self._stack = ExitStack()
         self._runs = 0
         self._attached: dict[Path, str] = {}
@@ -156,9 +154,7 @@ class Database:
         self._engine.execute(create_lattice(work("lattice")))
         self._engine.execute(insert_lattice(work("lattice")), lattice_rows(search))
         seconds["search"] = time.perf_counter() - started
-        result = Result(
-            self._engine, work, prepared, search, outcome, chosen, warnings + chosen.warnings, seconds
-        )
+        result = Result(self._engine, work, prepared, search, outcome, chosen, warnings + chosen.warnings, seconds)
         if policy.catalog is not None:
             self._record(policy.catalog.database, prepared, result, work("lattice"))
         return result
@@ -228,9 +224,7 @@ class Database:
         if not database.is_file():
             raise SourceError(f"there is no database at {database}")
         alias = database.stem
-        taken = {
-            name for (name,) in self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
-        }
+        taken = {name for (name,) in self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))}
         if alias.lower() in {name.lower() for name in taken} | {"system", "temp", "memory"}:
             alias = f"source_{alias}"
         try:

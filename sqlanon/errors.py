@@ -95,6 +95,4 @@ class AuditError(SqlanonError):
 
     def __init__(self, failures: Iterable[str]) -> None:
         self.failures = tuple(failures)
-        super().__init__(
-            "the audit refused the release; nothing was published:\n  - " + "\n  - ".join(self.failures)
-        )
+        super().__init__("the audit refused the release; nothing was published:\n  - " + "\n  - ".join(self.failures))

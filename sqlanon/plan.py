@@ -80,8 +80,7 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
     heights = [known_height(rule, engine) for rule in rules]
     shown = tuple(EXAMPLE_LENGTH if height is None else height for height in heights)
     attributes = tuple(
-        Coded(column, height, work(f"coded_{i}"))
-        for i, (column, height) in enumerate(zip(columns, shown, strict=True))
+        Coded(column, height, work(f"coded_{i}")) for i, (column, height) in enumerate(zip(columns, shown, strict=True))
     )
     space = ClassSpace(work("frequency"), shown, requirements_of(policy))
     limits = [policy.attributes[name] for name in policy.quasi]
@@ -111,9 +110,7 @@ def _text(engine: Engine, query: exp.Expr) -> str:
 
 def _scan(engine: Engine, source: Source, columns: list[str], work: Namer) -> Stage:
     query = create_table(work("frequency_raw"), fq.raw_frequency(source.relation, columns))
-    return Stage(
-        "scan", "one pass over the source: its distinct combinations, with counts", (_text(engine, query),)
-    )
+    return Stage("scan", "one pass over the source: its distinct combinations, with counts", (_text(engine, query),))
 
 
 def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: list[str], work: Namer) -> Stage:
@@ -134,25 +131,19 @@ def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: list[s
                 Problem(f"attributes.{name}.hierarchy", problem.message) for problem in error.problems
             ) from error
         statements.append(_text(engine, create_table(work(f"hierarchy_{i}"), query)))
-    return Stage(
-        "hierarchies", "one table a quasi-identifier, leaf to root, then validated", tuple(statements)
-    )
+    return Stage("hierarchies", "one table a quasi-identifier, leaf to root, then validated", tuple(statements))
 
 
 def _frequency(engine: Engine, policy: Policy, attributes: tuple[Coded, ...], work: Namer) -> Stage:
     statements = [
         create_table(
             attribute.table,
-            fq.coded_values(
-                work(f"values_{i}"), work(f"hierarchy_{i}"), attribute.height, "*", nullable=True
-            ),
+            fq.coded_values(work(f"values_{i}"), work(f"hierarchy_{i}"), attribute.height, "*", nullable=True),
         )
         for i, attribute in enumerate(attributes)
     ]
     leaves = MEASURES[policy.search.measure].needs_leaves
-    statements.append(
-        create_table(work("frequency"), fq.frequency(work("frequency_raw"), attributes, leaves))
-    )
+    statements.append(create_table(work("frequency"), fq.frequency(work("frequency_raw"), attributes, leaves)))
     return Stage(
         "frequency set",
         "small integers for labels, level by level",

@@ -147,12 +147,8 @@ def prepare(engine: Engine, policy: Policy, source: Source, work: Namer) -> Prep
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    space = ClassSpace(
-        work("frequency"), marginals.heights, requirements_of(policy), unknown=any(marginals.unknown)
-    )
-    return Prepared(
-        policy, source, released_columns(policy, source), hierarchies, attributes, space, marginals
-    )
+    space = ClassSpace(work("frequency"), marginals.heights, requirements_of(policy), unknown=any(marginals.unknown))
+    return Prepared(policy, source, released_columns(policy, source), hierarchies, attributes, space, marginals)
 
 
 def _hierarchies(
@@ -185,9 +181,7 @@ def _hierarchies(
 def _level_problems(name: str, spec: Attribute, hierarchy: Hierarchy) -> list[Problem]:
     limits = {"min_level": spec.min_level, "max_level": spec.max_level}
     return [
-        Problem(
-            f"attributes.{name}.{key}", f"is {limit}, but the hierarchy's top level is {hierarchy.height}"
-        )
+        Problem(f"attributes.{name}.{key}", f"is {limit}, but the hierarchy's top level is {hierarchy.height}")
         for key, limit in limits.items()
         if limit is not None and limit > hierarchy.height
     ]
@@ -198,9 +192,7 @@ def _coded(engine: Engine, column: str, hierarchy: Hierarchy, i: int, work: Name
     values, coded = work(f"values_{i}"), work(f"coded_{i}")
     nullable = bool(engine.rows(fq.has_null(values))[0][0])
     engine.execute(
-        create_table(
-            coded, fq.coded_values(values, hierarchy.table, hierarchy.height, hierarchy.top or "", nullable)
-        )
+        create_table(coded, fq.coded_values(values, hierarchy.table, hierarchy.height, hierarchy.top or "", nullable))
     )
     return Coded(column, hierarchy.height, coded, nullable, unknown=True)
 

@@ -150,9 +150,7 @@ class Loss(Measure):
 
     def bound(self, levels: Levels) -> float:
         """The score if nothing more than the unknown values had to be suppressed."""
-        return self.combine(
-            [row[level] for row, level in zip(self._bounds, levels, strict=True)], self.weights
-        )
+        return self.combine([row[level] for row, level in zip(self._bounds, levels, strict=True)], self.weights)
 
     def score(self, levels: Levels, figures: Figures) -> float:
         return self.combine([self._of(i, level, figures) for i, level in enumerate(levels)], self.weights)
@@ -288,9 +286,7 @@ class Entropy(Measure):
     def score(self, levels: Levels, figures: Figures) -> float:
         suppressed = figures.suppressed_rows
         of_suppressed = (
-            -count * math.log2(count / suppressed)
-            for counts in figures.suppressed_counts.values()
-            for count in counts
+            -count * math.log2(count / suppressed) for counts in figures.suppressed_counts.values() for count in counts
         )
         return self.bound(levels) + math.fsum(of_suppressed)
 

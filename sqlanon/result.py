@@ -158,9 +158,7 @@ class Result:
         started = time.perf_counter()
         target = self._target(path)
         name = table or self._table_name()
-        content = Content(
-            recode(self._chosen.recoding), self._columns(), self.released_rows, self._manifest(name)
-        )
+        content = Content(recode(self._chosen.recoding), self._columns(), self.released_rows, self._manifest(name))
         verification = publish(self._engine, content, target, name)
         release = Release(target, name, verification.manifest)
         if self.policy.catalog is not None:
@@ -172,9 +170,7 @@ class Result:
         section = self.policy.release
         chosen = path or (None if section is None else section.database or section.file)
         if chosen is None:
-            raise ReleaseError(
-                'say where: publish("release.duckdb"), or [release] database = ... in the policy'
-            )
+            raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
         target = Path(chosen).absolute()
         catalog_section = self.policy.catalog
         inputs = {

@@ -96,9 +96,7 @@ def bind_source(
             kind, found = "table", find_table(engine, section.table)
         return _plain(engine, found, work, kind)
     except duckdb.Error as error:
-        raise SourceError(
-            f"the source cannot be read ({type(error).__name__}): {_first_line(error)}"
-        ) from error
+        raise SourceError(f"the source cannot be read ({type(error).__name__}): {_first_line(error)}") from error
 
 
 def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
@@ -136,13 +134,8 @@ def _from_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Tabl
     name = f"sqlanon_arrow_{id(arrow)}"
     engine.connection.register(name, arrow)
     try:
-        names = (
-            engine.connection.execute(engine.sql(exp.select("*").from_(table(name)).limit(0))).description
-            or []
-        )
-        _refuse_ambiguous(
-            [column[0] for column in names] if not hasattr(arrow, "schema") else arrow.schema.names
-        )
+        names = engine.connection.execute(engine.sql(exp.select("*").from_(table(name)).limit(0))).description or []
+        _refuse_ambiguous([column[0] for column in names] if not hasattr(arrow, "schema") else arrow.schema.names)
         engine.execute(create_table(target, star(table(name))))
     finally:
         engine.connection.unregister(name)
@@ -175,9 +168,7 @@ def _from_files(
         return create_from_csv(engine, paths, target, text_columns)
     for path in paths:
         _refuse_ambiguous(_parquet_columns(engine, path))
-    scan = exp.Anonymous(
-        this="read_parquet", expressions=[exp.Array(expressions=[text(path) for path in paths])]
-    )
+    scan = exp.Anonymous(this="read_parquet", expressions=[exp.Array(expressions=[text(path) for path in paths])])
     engine.execute(create_view(target, star(exp.Table(this=scan))))
     return target
 

@@ -90,7 +90,5 @@ def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
                 right_names=engine.rows(right_names(patients, voters))[0][0] if own else None,
                 smallest_class=engine.rows(smallest_class(people, QUASI))[0][0],
                 victim=next((Victim(*row) for row in engine.rows(victim.copy())), None),
-                shown=next(
-                    (Shown(*row) for row in engine.rows(fitting(people, victim, levels, "diagnosis"))), None
-                ),
+                shown=next((Shown(*row) for row in engine.rows(fitting(people, victim, levels, "diagnosis"))), None),
             )

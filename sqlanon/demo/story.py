@@ -93,9 +93,7 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
     _tell(console, f"1. A hospital of {rows:,} patients, and the voter list of the region. All are invented.")
     make_hospital(hospital, rows)
 
-    _tell(
-        console, "2. The hospital hides names, but not ZIP, birth date and sex. The voter list has all four."
-    )
+    _tell(console, "2. The hospital hides names, but not ZIP, birth date and sex. The voter list has all four.")
     before = attack(hospital, hospital, GROUND)
     _tell(console, *_gave_away(before))
 

@@ -45,9 +45,7 @@ class DuckDBEngine:
         """Run a statement."""
         self.connection.execute(self.sql(statement), parameters or None)
 
-    def rows(
-        self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()
-    ) -> list[tuple[Any, ...]]:
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python."""
         return self.connection.execute(self.sql(query), parameters or None).fetchall()
 

@@ -113,9 +113,7 @@ def _ragged(path: Path, ragged: list[tuple[int, int]], width: int) -> str:
 def file_query(file: HierarchyFile) -> exp.Select:
     """Read a hierarchy file: columns ``c0`` (the key), ``c1``, ..., all text, the empty text stays empty."""
     names = [f"c{i}" for i in range(file.width)]
-    columns = exp.Struct(
-        expressions=[exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names]
-    )
+    columns = exp.Struct(expressions=[exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names])
     options: dict[str, exp.Expr] = {
         "columns": columns,
         "delim": text(file.separator),

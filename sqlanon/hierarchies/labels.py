@@ -67,9 +67,7 @@ def day(column_type: str) -> exp.Expr:
     value: exp.Expr = col(VALUE)
     if column_kind(column_type) is ColumnKind.ZONED:
         # AT TIME ZONE needs an extension; these two do not.
-        value = exp.Anonymous(
-            this="MAKE_TIMESTAMP", expressions=[exp.Anonymous(this="EPOCH_US", expressions=[value])]
-        )
+        value = exp.Anonymous(this="MAKE_TIMESTAMP", expressions=[exp.Anonymous(this="EPOCH_US", expressions=[value])])
     date_ = to_type(value, "DATE")
     bounds = [to_type(text(bound), "DATE") for bound in ("0001-01-01", "9999-12-31")]
     # Infinite dates are out of these bounds too.

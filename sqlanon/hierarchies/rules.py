@@ -154,9 +154,7 @@ def _unlabelled(query: exp.Select, prefix: str) -> Labelled:
     return Labelled(query, ())
 
 
-def _listed(
-    what: str, width: int, query: exp.Select, *, own_top: bool = True, lines: int | None = None
-) -> _Offer:
+def _listed(what: str, width: int, query: exp.Select, *, own_top: bool = True, lines: int | None = None) -> _Offer:
     return _Offer(width, lambda used, top: Listed(what, used, width, query, top, lines), own_top)
 
 
@@ -196,8 +194,7 @@ def named_table(name: str) -> exp.Table:
     if not _QUALIFIED.fullmatch(name):
         raise Flaw(f"{name!r} is no name of a table: write table, schema.table or database.schema.table")
     names = [
-        part[1:-1].replace('""', '"') if part.startswith('"') else part.strip()
-        for part in re.findall(_NAME, name)
+        part[1:-1].replace('""', '"') if part.startswith('"') else part.strip() for part in re.findall(_NAME, name)
     ]
     parts = [ident(part) for part in names]
     return exp.Table(
@@ -219,7 +216,5 @@ def _table_columns(rule: TableRule, engine: Engine | None) -> list[str]:
 
 
 def _table_query(rule: TableRule, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [
-        named(to_type(col(name, "t"), "VARCHAR"), f"c{i}") for i, name in enumerate(names)
-    ]
+    columns: list[exp.Expr] = [named(to_type(col(name, "t"), "VARCHAR"), f"c{i}") for i, name in enumerate(names)]
     return select(columns, aliased(named_table(rule.table), "t"))

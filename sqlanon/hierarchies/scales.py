@@ -119,9 +119,7 @@ def _date_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type: s
         raise Flaw(f"widths must be whole days: the column is of type {column_type}")
     if max(widths) > _LONGEST_DAYS:
         raise Flaw(f"widths for dates are days, at most {_LONGEST_DAYS:,}")
-    below, above = (
-        Decimal((end - start).days) if isinstance(end, date) else None for end in (rule.below, rule.above)
-    )
+    below, above = (Decimal((end - start).days) if isinstance(end, date) else None for end in (rule.below, rule.above))
     return Scale(widths, Decimal(0), below, above, column_type, start)
 
 

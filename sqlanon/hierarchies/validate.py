@@ -80,8 +80,7 @@ def checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
 def totals(found: Sequence[Check], draft: Draft) -> exp.Select:
     """Return one query over all checks: number of a check and of its findings. No row: nothing is wrong."""
     queries = [
-        select([named(number(index), "check")], subquery(check.query(), "f"))
-        for index, check in enumerate(found)
+        select([named(number(index), "check")], subquery(check.query(), "f")) for index, check in enumerate(found)
     ]
     whole = exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
     return _with_keys(select([col("check"), _rows()], subquery(whole, "c"), [col("check")]), draft)
@@ -184,9 +183,7 @@ def _unknown_values(values: exp.Table, target: exp.Table) -> exp.Select:
 
 def _finding(source: exp.Table, texts: _Texts, n: exp.Expr, *, group: exp.Expr | None = None) -> exp.Select:
     values = [*(value or to_type(exp.null(), "VARCHAR") for value in texts), n]
-    columns: list[exp.Expr] = [
-        named(value, name) for name, value in zip(Finding._fields, values, strict=True)
-    ]
+    columns: list[exp.Expr] = [named(value, name) for name, value in zip(Finding._fields, values, strict=True)]
     return select(columns, source.copy(), [group] if group else None)
 
 

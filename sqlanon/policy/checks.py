@@ -88,13 +88,9 @@ def _files(
     outputs = {place: path for place, path in written.items() if path is not None}
     for place, path in outputs.items():
         if source and _is_read(path, source):
-            yield Problem(
-                place, "is the source, or one of its files; the source is only ever read: use another file"
-            )
+            yield Problem(place, "is the source, or one of its files; the source is only ever read: use another file")
         for name, attribute in attributes.items():
-            if any(
-                isinstance(rule, FileRule) and _same(path, rule.file) for rule in attribute.hierarchy or ()
-            ):
+            if any(isinstance(rule, FileRule) and _same(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
         if place != "catalog.database" and catalog and _same(path, catalog.database):
             yield Problem(place, "is the catalog, which is private and never handed out: use another file")

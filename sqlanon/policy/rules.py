@@ -255,9 +255,7 @@ def _recognised(value: object) -> object:
     known = f'a rule is "suppress" or a table with one of {", ".join(kinds)}'
     if isinstance(value, dict):
         if several := [key for key in _BY_KEY if key in value]:
-            raise ValueError(
-                f"has {' and '.join(several)} in one rule: write a list of rules to compose them"
-            )
+            raise ValueError(f"has {' and '.join(several)} in one rule: write a list of rules to compose them")
         guesses = [f"did you mean {guess!r}?" for key in value if (guess := nearest(key, kinds))]
         raise ValueError("; ".join([known, *guesses]))
     if value in kinds:

@@ -52,9 +52,7 @@ class Attribute(Section):
         default="error", description="what becomes of values that are missing in the hierarchy"
     )
     min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="generalize at least so far")
-    max_level: Annotated[Whole, Field(ge=0)] | None = Field(
-        default=None, description="generalize at most so far"
-    )
+    max_level: Annotated[Whole, Field(ge=0)] | None = Field(default=None, description="generalize at most so far")
 
     @model_validator(mode="after")
     def _sound(self) -> Attribute:
@@ -91,9 +89,7 @@ class SourceSection(Section):
     files: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
         default=(), description="Parquet or CSV files, or patterns of them, in place of a database"
     )
-    undeclared: Literal["error", "drop"] = Field(
-        default="error", description="what becomes of columns without a role"
-    )
+    undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
 
     @model_validator(mode="after")
     def _sound(self) -> SourceSection:

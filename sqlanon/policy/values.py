@@ -172,9 +172,7 @@ Bound: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}),
 ]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
-FilePath: TypeAlias = Annotated[
-    Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})
-]
+FilePath: TypeAlias = Annotated[Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 FilePattern: TypeAlias = Annotated[str, BeforeValidator(_file_pattern)]
 Whole: TypeAlias = Annotated[int, Field(strict=True)]
 

@@ -89,10 +89,7 @@ def candidate(space: ClassSpace, levels: Levels, leaves: bool = False) -> exp.Se
         exp.Coalesce(this=total(size, bad), expressions=[number(0)]),
         where(exp.Min(this=size.copy()), good.copy()),
         where(exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2))), good.copy()),
-        *(
-            where(exp.Sum(this=exp.Mul(this=size.copy(), expression=col(f"w{i}"))), bad.copy())
-            for i, _ in between
-        ),
+        *(where(exp.Sum(this=exp.Mul(this=size.copy(), expression=col(f"w{i}"))), bad.copy()) for i, _ in between),
     ]
     return select(figures, subquery(classes(space, levels, extra), "c"))
 

@@ -92,9 +92,7 @@ def value_counts(raw: exp.Table, attribute: int) -> exp.Select:
     return select([named(value, "value"), named(total(col(ROWS)), "rows")], raw.copy(), [value.copy()])
 
 
-def coded_values(
-    values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool
-) -> exp.Select:
+def coded_values(values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool) -> exp.Select:
     """The values of a column with their labels, codes and leaves, level by level.
 
     A value that is missing from the hierarchy (``known`` is false) stays itself below the top.
@@ -132,9 +130,7 @@ def coded_values(
         ),
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
-    return select(output, aliased(values, "v")).join(
-        subquery(with_leaves, "l"), on=on, join_type="left", copy=False
-    )
+    return select(output, aliased(values, "v")).join(subquery(with_leaves, "l"), on=on, join_type="left", copy=False)
 
 
 def _code(order: list[exp.Expr]) -> exp.Cast:
@@ -166,9 +162,7 @@ def marginals(coded: Coded, entropy: bool) -> exp.Select:
         ]
         source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
         figures += [
-            exp.Sum(
-                this=exp.Mul(this=rows.copy(), expression=_log2(exp.Div(this=group, expression=rows.copy())))
-            )
+            exp.Sum(this=exp.Mul(this=rows.copy(), expression=_log2(exp.Div(this=group, expression=rows.copy()))))
             for group in (col(f"group_{level}") for level in range(1, coded.height + 1))
         ]
     return select(figures, source)
@@ -194,9 +188,7 @@ def frequency(raw: exp.Table, attributes: Sequence[Coded], leaves: bool) -> exp.
     query = exp.Select().from_(aliased(raw, "r"))
     for i, attribute in enumerate(attributes):
         coded = f"c{i}"
-        output += [
-            named(col(f"code_{level}", coded), code_name(i, level)) for level in range(attribute.height)
-        ]
+        output += [named(col(f"code_{level}", coded), code_name(i, level)) for level in range(attribute.height)]
         if leaves:
             output += [
                 named(cast(col(f"leaves_{level}", coded), "DOUBLE"), leaves_name(i, level))

@@ -26,7 +26,6 @@ def create_lattice(target: exp.Table) -> exp.Create:
 def insert_lattice(target: exp.Table) -> exp.Insert:
     """Insert rows that come as one list a column, as parameters."""
     lists = [
-        named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name)
-        for name, type_ in LATTICE_COLUMNS.items()
+        named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name) for name, type_ in LATTICE_COLUMNS.items()
     ]
     return exp.Insert(this=target, expression=exp.Select(expressions=lists))

@@ -18,9 +18,7 @@ def col(name: str, table: str | None = None) -> exp.Column:
     return exp.Column(this=ident(name), table=ident(table) if table else None)
 
 
-def table(
-    name: str, schema: str | None = None, catalog: str | None = None, alias: str | None = None
-) -> exp.Table:
+def table(name: str, schema: str | None = None, catalog: str | None = None, alias: str | None = None) -> exp.Table:
     """A table by its name, schema and catalog."""
     return exp.Table(
         this=ident(name),

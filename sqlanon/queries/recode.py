@@ -101,9 +101,7 @@ def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> ex
     query = select(aggregates, aliased(space.frequency, "f"))
     below = space.below_top(levels)
     if below:
-        keys = [
-            exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below
-        ]
+        keys = [exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below]
         if space.unknown:
             keys.append(exp.EQ(this=col(KNOWN, "f"), expression=col(KNOWN, "x")))
         query = query.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False)
@@ -124,9 +122,7 @@ def recode(recoding: Recoding) -> exp.Select:
     unknown = [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
     if recoding.suppressed is not None:
         kind = "left" if recoding.mask else "anti"
-        query = query.join(
-            aliased(recoding.suppressed, "x"), on=_matches(recoding), join_type=kind, copy=False
-        )
+        query = query.join(aliased(recoding.suppressed, "x"), on=_matches(recoding), join_type=kind, copy=False)
     if recoding.mask:
         parts: list[exp.Expr] = [exp.Not(this=known) for known in unknown]
         if recoding.suppressed is not None:

@@ -14,9 +14,7 @@ NEARLY = 0.9
 
 def distinct_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     """One row: about how many distinct values each column has; one scan, memory flat."""
-    counts = [
-        exp.ApproxDistinct(this=exp.Anonymous(this="HASH", expressions=[col(name)])) for name in columns
-    ]
+    counts = [exp.ApproxDistinct(this=exp.Anonymous(this="HASH", expressions=[col(name)])) for name in columns]
     return select(list(counts), source.copy())
 
 

@@ -149,9 +149,7 @@ def _to_parquet(staged: Path, manifest: Manifest, table_name: str) -> Path:
     connection = duckdb.connect(str(staged), read_only=True)
     try:
         engine = DuckDBEngine(connection)
-        metadata = exp.Struct(
-            expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))]
-        )
+        metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
         engine.execute(
             exp.Copy(
                 this=exp.Subquery(this=star(table(table_name))),
