@@ -16,6 +16,7 @@ from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.queries.names import col, create_table, insert_row, named, select, star, table, text
 from sqlanon.resources import sql_text
+from sqlanon.workdir import private_files
 
 ATTACHED = "sqlanon_catalog"
 SCHEMA = "sqlanon"
@@ -29,16 +30,15 @@ def init_database(path: Path) -> None:
     SourceError
         The file cannot be opened for writing.
     """
-    new = not path.exists()
     try:
-        connection = duckdb.connect(str(path))
+        with private_files():
+            connection = duckdb.connect(str(path))
     except (duckdb.Error, OSError) as error:
         raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
     try:
-        if new:
-            path.chmod(0o600)
-        connection.execute(sql_text("catalog.sql"))
-        connection.execute(sql_text("macros.sql"))
+        with private_files():
+            connection.execute(sql_text("catalog.sql"))
+            connection.execute(sql_text("macros.sql"))
     finally:
         connection.close()
 
@@ -54,15 +54,16 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     """
     if not path.exists():
         init_database(path)
-    _attach(engine, path)
-    try:
-        if not _is_installed(engine):
+    with private_files():
+        _attach(engine, path)
+        try:
+            if not _is_installed(engine):
+                engine.detach(ATTACHED)
+                init_database(path)
+                _attach(engine, path)
+            yield
+        finally:
             engine.detach(ATTACHED)
-            init_database(path)
-            _attach(engine, path)
-        yield
-    finally:
-        engine.detach(ATTACHED)
 
 
 def _attach(engine: DuckDBEngine, path: Path) -> None:

@@ -30,7 +30,7 @@ from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import sql_text
 from sqlanon.result import Result, lattice_rows
 from sqlanon.risk import Risk, risk_of, risk_query
-from sqlanon.sources import Source, bind_source
+from sqlanon.sources import Source, bind_source, copy_arrow
 from sqlanon.workdir import private_directory
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Database:
         self._runs = 0
         self._attached: dict[Path, str] = {}
         self._is_live = isinstance(source, duckdb.DuckDBPyConnection)
-        self._arrow: Any = None
+        self._arrow: exp.Table | None = None
         self._section: SourceSection | None = None
         self._described = "the policy's source"
         try:
@@ -111,12 +111,13 @@ class Database:
                 self._described = str(source)
                 if self._section.database is not None:
                     self._attach(self._section.database)
-            elif source is not None:
-                self._arrow, self._described = source, type(source).__name__
         # In a live connection there may be others of us.
         self._work_name = f"sqlanon_work_{id(self):x}" if self._is_live else "sqlanon_work"
         self._engine.attach(":memory:", self._work_name)
         self._stack.callback(self._engine.detach, self._work_name)
+        if not self._is_live and source is not None and self._section is None:
+            self._described = type(source).__name__
+            self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._work_name))
 
     def anonymize(self, policy: Policy, progress: StageProgress | None = None) -> Result:
         """Find the version of a table that meets the policy and loses the least.

@@ -62,7 +62,7 @@ def bind_source(
     engine: DuckDBEngine,
     section: SourceSection,
     work: exp.Table,
-    arrow: Any = None,
+    copied: exp.Table | None = None,
     text_columns: frozenset[str] = frozenset(),
 ) -> Source:
     """Bind the policy's source.
@@ -75,8 +75,8 @@ def bind_source(
         The policy's ``[source]``.
     work:
         The name of the relation to make, in the work database; ``NAME_read`` is what it reads from.
-    arrow:
-        An Arrow table or stream instead.
+    copied:
+        An Arrow table or stream that was copied by `copy_arrow`, instead.
     text_columns:
         Columns that a CSV file must not turn into numbers, in lower case.
 
@@ -86,8 +86,8 @@ def bind_source(
         It cannot be found or read, or names of columns differ in case only.
     """
     try:
-        if arrow is not None:
-            kind, found = "table", _from_arrow(engine, arrow, _beside(work, "read"))
+        if copied is not None:
+            kind, found = "table", copied
         elif section.files:
             kind, found = "files", _from_files(engine, section.files, _beside(work, "read"), text_columns)
         elif section.query is not None:
@@ -129,16 +129,26 @@ def _known_tables(engine: DuckDBEngine) -> str:
     return f"; there is: {', '.join(name for (name,) in names)}" if names else ""
 
 
-def _from_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table:
-    """An Arrow table or stream is copied: a stream can be read only once, and both may be of any type."""
+def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table:
+    """Copy an Arrow table or stream into a private table: a stream can be read only once.
+
+    Raises
+    ------
+    SourceError
+        It is neither, or names of columns differ in case only.
+    """
+    if not hasattr(arrow, "schema"):
+        raise SourceError(
+            f"a {type(arrow).__name__} is no source: give a path, a duckdb connection, an Arrow table or stream"
+        )
+    _refuse_ambiguous(arrow.schema.names)
     name = f"sqlanon_arrow_{id(arrow)}"
-    engine.connection.register(name, arrow)
     try:
-        names = engine.connection.execute(engine.sql(exp.select("*").from_(table(name)).limit(0))).description or []
-        _refuse_ambiguous([column[0] for column in names] if not hasattr(arrow, "schema") else arrow.schema.names)
+        engine.connection.register(name, arrow)
         engine.execute(create_table(target, star(table(name))))
-    finally:
         engine.connection.unregister(name)
+    except duckdb.Error as error:
+        raise SourceError(f"the Arrow source cannot be read ({type(error).__name__})") from error
     return target
 
 

@@ -39,6 +39,16 @@ def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files that are made meanwhile, journals of a database too, are for their owner's eyes only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def remove_dead(parent: Path, prefix: str) -> None:
     """Remove the directories that killed runs of ours left behind."""
     for directory in parent.glob(prefix + "*"):

@@ -25,5 +25,5 @@ class Engine(Protocol):
         ...
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text (in the engine's own spelling) of a table's or query's columns, in order; reads no rows."""
+        """Name and type text (in the engine's own spelling) of the columns, in order; reads no rows."""
         ...

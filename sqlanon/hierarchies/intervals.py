@@ -1,7 +1,7 @@
 """Intervals of growing width over numbers and dates, in exact arithmetic.
 
-The value becomes a DECIMAL x. An interval of width w starts at ``x - ((x - origin) mod w)``: since widths are
-multiples of each other and decimals are exact, each interval lies in one of the next level.
+The value becomes an integer or a DECIMAL x. An interval of width w starts at ``x - ((x - origin) mod w)``. Since
+widths are multiples of each other and the arithmetic is exact, each interval lies in one of the next level.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ def _extend(scale: Scale, query: exp.Select, prefix: str) -> Labelled:
     """Add the labels in stages: the value as x, starts of intervals, their bounds, and how long those are."""
     levels = range(len(scale.widths))
     x = inside = f"{prefix}x"
-    query = stage(query, [(f"{prefix}number", _exact_number(scale))])
-    query = stage(query, [(x, _within_range(scale, f"{prefix}number"))])
+    if scale.narrow:
+        query = stage(query, [(x, _exact_number(scale))])
+    else:
+        query = stage(query, [(f"{prefix}number", _exact_number(scale))])
+        query = stage(query, [(x, _within_range(scale, f"{prefix}number"))])
     if scale.below is not None or scale.above is not None:
         inside = f"{prefix}inside"
         query = stage(query, [(inside, _inside(scale, x))])
@@ -69,7 +72,7 @@ def _extend(scale: Scale, query: exp.Select, prefix: str) -> Labelled:
 
 
 def _exact_number(scale: Scale) -> exp.Expr:
-    """Return the value as a DECIMAL, rounded down if need be; NULL for NaN, infinity and overflow."""
+    """Return the value as an exact number, rounded down if need be; NULL for NaN, infinity and overflow."""
     value = col(VALUE)
     if scale.start is not None:
         value_day, start = day(scale.column_type), _date(scale.start)

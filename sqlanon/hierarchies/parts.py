@@ -43,6 +43,7 @@ _KINDS = {
     ColumnKind.ZONED: {_Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ},
     ColumnKind.DATE: exp.DataType.TEMPORAL_TYPES - {_Type.TIME, _Type.TIMETZ},
 }
+_NARROW = {_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.UTINYINT, _Type.USMALLINT, _Type.UINT}
 
 
 @lru_cache(maxsize=256)
@@ -61,6 +62,15 @@ def column_kind(column_type: str) -> ColumnKind:
     """
     type_ = _parsed_type(column_type).this
     return next((kind for kind, types in _KINDS.items() if type_ in types), ColumnKind.OTHER)
+
+
+def is_narrow_integer(column_type: str) -> bool:
+    """Tell whether a type is an integer of up to 32 bits.
+
+    >>> is_narrow_integer("UINTEGER"), is_narrow_integer("BIGINT")
+    (True, False)
+    """
+    return _parsed_type(column_type).this in _NARROW
 
 
 def to_type(expression: exp.Expr, type_: str, attempt: bool = False) -> exp.Cast:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from sqlanon.hierarchies.parts import CAST_IT, ColumnKind, Flaw, column_kind, decimal_size, to_type
+from sqlanon.hierarchies.parts import CAST_IT, ColumnKind, Flaw, column_kind, decimal_size, is_narrow_integer, to_type
 from sqlanon.policy.rules import IntervalsRule
 
 _EPOCH = date(1970, 1, 1)
@@ -56,9 +56,19 @@ class Scale:
         return max(self.shown, _FLOATING_SCALE) if self.kind is ColumnKind.FLOATING else 0
 
     @property
+    def narrow(self) -> bool:
+        """Whether 64 bits hold all that is computed: for days, and integers of up to 32 bits. It is faster."""
+        return self.start is not None or is_narrow_integer(self.column_type)
+
+    @property
     def exact(self) -> str:
         """The type that is computed with."""
-        return f"DECIMAL(38, {self.computed})"
+        return "BIGINT" if self.narrow else f"DECIMAL(38, {self.computed})"
+
+    @property
+    def limit(self) -> Decimal:
+        """What widths and bounds must stay below, so that no sum of them and a value can overflow."""
+        return Decimal(10) ** (15 if self.narrow else 36 - self.computed)
 
     @property
     def half_open(self) -> bool:
@@ -134,7 +144,6 @@ def _number_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type:
     for name, value in numbers.items():
         if scale.kind is ColumnKind.INTEGER and decimals(value):
             raise Flaw(f"{name} must be a whole number: the column is of type {column_type}")
-        # Two digits are kept free, so that no sum of these can overflow.
-        if value.copy_abs() >= Decimal(10) ** (36 - scale.computed):
+        if value.copy_abs() >= scale.limit:
             raise Flaw(f"{name} is out of the range of a column of type {column_type}")
     return scale
