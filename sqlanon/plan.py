@@ -78,7 +78,7 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
     columns = [matched[name] for name in policy.quasi]
     rules = [policy.attributes[name].hierarchy or () for name in policy.quasi]
     heights = [known_height(rule, engine) for rule in rules]
-    shown = tuple(EXAMPLE_LENGTH if height is None else height for height in heights)
+    shown = tuple(known_height(rule, engine, EXAMPLE_LENGTH) or 0 for rule in rules)
     attributes = tuple(
         Coded(column, height, work(f"coded_{i}")) for i, (column, height) in enumerate(zip(columns, shown, strict=True))
     )

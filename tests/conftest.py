@@ -27,9 +27,7 @@ def data() -> Path:
     return folder
 
 
-def make_policy(
-    attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any
-) -> sqlanon.Policy:
+def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any) -> sqlanon.Policy:
     """A policy from its attributes; the other sections as in TOML.
 
     An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or all of its own table.

@@ -27,7 +27,7 @@ from sqlanon.hierarchies.parts import (
     to_type,
 )
 from sqlanon.hierarchies.rules import resolve
-from sqlanon.hierarchies.validate import checks, first_findings, totals
+from sqlanon.hierarchies.validate import Check, Summary, checks, first_findings, summary, totals
 from sqlanon.policy.rules import MaskRule, Rule
 from sqlanon.queries.names import aliased, col, create_table, drop_table, ident, named, select, subquery, text
 
@@ -58,7 +58,7 @@ class Hierarchy:
     top: str | None
 
 
-def build_hierarchy(  # noqa: PLR0917 - the signature that callers know
+def build_hierarchy(
     engine: Engine,
     attribute: str,
     rules: tuple[Rule, ...],
@@ -103,11 +103,13 @@ def build_hierarchy(  # noqa: PLR0917 - the signature that callers know
         names = " and ".join(part.what for part in draft.listed.values())
         reason = str(error).partition("\n")[0]
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
-    if messages := _validate(engine, draft, target, on_unknown):
+    facts = Summary(*engine.rows(summary(draft, target))[0])
+    found = checks(draft, target, on_unknown, facts)
+    if messages := _messages(engine, draft, found):
         engine.execute(drop_table(target))
         return None, [Problem(place, message) for message in messages]
-    leaves, top = engine.rows(_summary(target, draft.height))[0]
-    return Hierarchy(attribute, target, draft.height, leaves, TOP if parts[-1].top else top), []
+    top = TOP if parts[-1].top else facts.top
+    return Hierarchy(attribute, target, draft.height, facts.leaves, top if draft.height else None), []
 
 
 def hierarchy_query(
@@ -227,9 +229,8 @@ def _listed_top(part: Listed, index: int) -> exp.Select:
     return select([exp.Max(this=col(f"c{part.levels}"))], keys_table(index))
 
 
-def _validate(engine: Engine, draft: Draft, target: exp.Table, on_unknown: str) -> list[str]:
+def _messages(engine: Engine, draft: Draft, found: Sequence[Check]) -> list[str]:
     """Return what is wrong: one message for each check that found something."""
-    found = checks(draft, target, on_unknown)
     if not found:
         return []
     messages = []
@@ -238,9 +239,3 @@ def _validate(engine: Engine, draft: Draft, target: exp.Table, on_unknown: str) 
         findings = [Finding(*row) for row in engine.rows(first_findings(check, draft))]
         messages.append(check.message(findings, total))
     return messages
-
-
-def _summary(target: exp.Table, height: int) -> exp.Select:
-    """Return one row: how many ground values (NULL among them), and the top label."""
-    top = exp.Max(this=col(f"level_{height}")) if height else exp.null()
-    return select([exp.Count(this=exp.Star()), top], target.copy())

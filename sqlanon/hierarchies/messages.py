@@ -45,7 +45,7 @@ def odd(part: Listed, column_type: str, findings: list[Finding], total: int) -> 
     if findings[0].label is None and total == 1:
         return f"{part.what} has a row without a key: leave it out, NULL stays NULL up to the top"
     named_keys = _listing([finding for finding in findings if finding.label is not None], total)
-    hint = "a hierarchy file has no header; " if part.lines is not None else ""
+    hint = "a hierarchy file has no header; " if part.what.startswith("file") else ""
     return (
         f"{part.what}: keys that are no values of type {column_type}: {named_keys}; "
         f"{hint}each key has to be a value that the column can hold"

@@ -173,7 +173,7 @@ class Listed:
     top:
         Whether ``*`` stands above the used levels; otherwise the last of them is the top.
     lines:
-        How many lines a file has; ``None`` for the other kinds.
+        How many keys are listed; ``None`` where only the engine knows (a table).
     """
 
     what: str

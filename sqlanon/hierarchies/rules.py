@@ -88,7 +88,7 @@ def resolve(
     return parts, flaws
 
 
-def known_height(rules: Sequence[Rule], engine: Engine | None = None) -> int | None:
+def known_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:
     """Tell a hierarchy's height without reading rows of data.
 
     Parameters
@@ -97,6 +97,8 @@ def known_height(rules: Sequence[Rule], engine: Engine | None = None) -> int | N
         The attribute's rules, finest first.
     engine:
         If given, it tells the columns of hierarchy tables.
+    longest:
+        If given, the length of the longest text that masks are to assume.
 
     Returns
     -------
@@ -107,14 +109,16 @@ def known_height(rules: Sequence[Rule], engine: Engine | None = None) -> int | N
     >>> known_height([IntervalsRule(intervals=[5, 10])])
     3
     >>> known_height([MaskRule(mask="right")])
+    >>> known_height([MaskRule(mask="right", levels=2)], longest=5)
+    3
     """
     height = 0
     for index, rule in enumerate(rules):
-        if isinstance(rule, MaskRule):
+        if longest is None and isinstance(rule, MaskRule):
             return None
         last = index == len(rules) - 1
         try:
-            used, top = _offer(rule, "", engine, 1).used(_levels(rule), last)
+            used, top = _offer(rule, "", engine, longest or 1).used(_levels(rule), last)
         except Flaw:
             return None
         height += used + (last and top)
@@ -138,8 +142,8 @@ def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) ->
         case SuppressRule():
             offer = _Offer(0, lambda *_: Generated("suppress", 0, _unlabelled, total=True))
         case CategoriesRule():
-            query = _categories_query(rule)
-            offer = _listed("categories", rule.depth, query, own_top=len(rule.categories) == 1)
+            query, one_root = _categories_query(rule), len(rule.categories) == 1
+            offer = _listed("categories", rule.depth, query, lines=len(rule.rows), own_top=one_root)
         case FileRule():
             file = inspect_file(rule.file)
             offer = _listed(f"file {rule.file}", file.width - 1, file_query(file), lines=file.lines)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
 
@@ -48,8 +48,27 @@ class Check:
     message: Callable[[list[Finding], int], str]
 
 
-def checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
-    """Return all checks of a hierarchy.
+class Summary(NamedTuple):
+    """What a hierarchy's table holds: rows, ground values, how many of them differ, least and greatest top."""
+
+    leaves: int
+    ground: int
+    distinct: int
+    top: str | None
+    last_top: str | None
+
+
+def summary(draft: Draft, target: exp.Table) -> exp.Select:
+    """Return the query of a table's `Summary`."""
+    top = to_type(col(f"level_{draft.height}"), "VARCHAR")
+    ground = exp.Count(this=col("level_0"))
+    # Values of a column differ; keys that are listed need not.
+    distinct = exp.Count(this=exp.Distinct(expressions=[col("level_0")])) if draft.listed else ground.copy()
+    return select([_rows(), ground, distinct, exp.Min(this=top), exp.Max(this=top.copy())], target.copy())
+
+
+def checks(draft: Draft, target: exp.Table, on_unknown: str, facts: Summary) -> list[Check]:
+    """Return the checks that a hierarchy needs, after what is known from its summary.
 
     Parameters
     ----------
@@ -59,14 +78,17 @@ def checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
         Its table.
     on_unknown:
         ``error``, or ``suppress``: then there may be values without labels.
+    facts:
+        The summary of the table.
     """
     found = [
         check
         for index, part in draft.listed.items()
+        if not (len(draft.parts) == 1 and facts.ground == facts.distinct == part.lines)
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
     found += _tree_checks(draft.parts, target)
-    if not draft.parts[-1].top:
+    if facts.top != facts.last_top:
         top = partial(_several_tops, target, draft.height)
         found.append(Check(top, partial(messages.top, draft.height)))
     if draft.height == 0:
@@ -106,7 +128,7 @@ def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[
     yield Check(partial(_wrong_size, part, keys), partial(size, part))
     yield Check(partial(_odd_keys, keys), partial(messages.odd, part, column_type))
     yield Check(partial(_keys_listed_twice, keys), partial(messages.twice, part))
-    if part.levels and part.lines is None:  # a file has no NULL
+    if part.levels and part.lines is None:  # only a table can have NULL
         yield Check(partial(_missing_labels, part, keys), partial(messages.missing, part))
 
 

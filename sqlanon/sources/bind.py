@@ -8,23 +8,19 @@ dictionaries, collations, the sign of a floating-point zero.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
-from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from sqlanon.csv_source import create_from_csv
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
 from sqlanon.queries.names import (
-    cast,
     col,
     create_table,
     create_view,
@@ -35,6 +31,9 @@ from sqlanon.queries.names import (
     table,
     text,
 )
+from sqlanon.sources.csv import create_from_csv
+from sqlanon.sources.parquet import parquet_columns
+from sqlanon.sources.plain import plain_column, plain_type, refuse_ambiguous
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.zst")
 
@@ -141,7 +140,7 @@ def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table
         raise SourceError(
             f"a {type(arrow).__name__} is no source: give a path, a duckdb connection, an Arrow table or stream"
         )
-    _refuse_ambiguous(arrow.schema.names)
+    refuse_ambiguous(arrow.schema.names, "the Arrow source")
     name = f"sqlanon_arrow_{id(arrow)}"
     try:
         engine.connection.register(name, arrow)
@@ -177,7 +176,7 @@ def _from_files(
     if suffixes == {"csv"}:
         return create_from_csv(engine, paths, target, text_columns)
     for path in paths:
-        _refuse_ambiguous(_parquet_columns(engine, path))
+        refuse_ambiguous(parquet_columns(engine, path), Path(path).name)
     scan = exp.Anonymous(this="read_parquet", expressions=[exp.Array(expressions=[text(path) for path in paths])])
     engine.execute(create_view(target, star(exp.Table(this=scan))))
     return target
@@ -202,80 +201,13 @@ def _kind(path: str) -> str:
     raise SourceError(f"source.files: {Path(path).name}: neither Parquet nor CSV by its name")
 
 
-def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:
-    """The top-level names in a Parquet file's own schema: a scan would rename the ones that differ in case only."""
-    schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[text(path)]))
-    nodes = engine.rows(select([col("name"), col("num_children")], schema))
-    names: list[str] = []
-    position = 1
-    for _ in range(nodes[0][1] or 0):
-        names.append(nodes[position][0])
-        position = _after(nodes, position)
-    return names
-
-
-def _after(nodes: list[tuple[Any, ...]], position: int) -> int:
-    """The position behind a node and all of its children, in depth-first order."""
-    children, position = nodes[position][1] or 0, position + 1
-    for _ in range(children):
-        position = _after(nodes, position)
-    return position
-
-
-def _refuse_ambiguous(names: list[str]) -> None:
-    counts = Counter(name.lower() for name in names)
-    if twice := [name for name in names if counts[name.lower()] > 1]:
-        raise SourceError(
-            f"source: columns {', '.join(map(repr, twice))} have the same name, or differ in case only; rename them"
-        )
-
-
 def _plain(engine: DuckDBEngine, found: exp.Table, work: exp.Table, kind: str) -> Source:
     """A view over what was found, with every column plain."""
     types = engine.types(found)
-    _refuse_ambiguous(list(types))
+    refuse_ambiguous(list(types), "the source")
     output: list[exp.Expr] = [named(plain_column(name, type_), name) for name, type_ in types.items()]
     engine.execute(create_view(work, select(output, found.copy())))
     return Source(work, {name: plain_type(type_) for name, type_ in types.items()}, kind)
-
-
-def plain_column(name: str, type_: DuckDBPyType) -> exp.Expr:
-    """A column whose equality is what a reader sees, and which carries no dictionary."""
-    column = col(name)
-    plain = plain_type(type_)
-    if plain != str(type_):
-        return cast(column, plain)
-    if plain == "VARCHAR":
-        return exp.Collate(this=column, expression=ident("binary"))
-    if plain in ("FLOAT", "DOUBLE"):
-        return cast(exp.Add(this=column, expression=exp.Literal.number(0)), plain)  # -0.0 becomes 0.0
-    if plain == "INTERVAL":
-        return exp.Anonymous(this="normalized_interval", expressions=[column])  # 30 days become 1 month
-    return column
-
-
-def plain_type(type_: DuckDBPyType) -> str:
-    """The spelling of a type with VARCHAR for every ENUM in it."""
-    if type_.id == "enum":
-        return "VARCHAR"
-    if type_.id == "null":
-        return "INTEGER"
-    if type_.id in ("list", "array", "struct", "map", "union") and "ENUM(" in str(type_):
-        return _plain_nested(type_)
-    return str(type_)
-
-
-def _plain_nested(type_: DuckDBPyType) -> str:
-    children: dict[str, Any] = dict(type_.children)
-    if type_.id == "list":
-        return f"{plain_type(children['child'])}[]"
-    if type_.id == "array":
-        return f"{plain_type(children['child'])}[{children['size']}]"
-    if type_.id == "map":
-        return f"MAP({plain_type(children['key'])}, {plain_type(children['value'])})"
-    children.pop("", None)  # the tag of a UNION
-    fields = [f"{ident(name).sql('duckdb')} {plain_type(child)}" for name, child in children.items()]
-    return f"{type_.id.upper()}({', '.join(fields)})"
 
 
 def _beside(work: exp.Table, suffix: str) -> exp.Table:

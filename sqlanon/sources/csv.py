@@ -6,7 +6,6 @@ The engine's sniffer says how the files are written; then everything is spelled 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.queries.names import create_table, ident, select, text
+from sqlanon.sources.plain import refuse_ambiguous
 
 WHOLE_FILE = -1
 
@@ -82,7 +82,7 @@ def _sniff(engine: DuckDBEngine, path: str, **options: int) -> _Dialect:
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
     types = {column["name"]: column["type"] for column in columns}
     if header:
-        _refuse_ambiguous(engine, path, written, len(types))
+        _refuse_ambiguous_header(engine, path, written, len(types))
     return _Dialect(written, types)
 
 
@@ -90,19 +90,14 @@ def _given(value: str | None) -> str:
     return "" if value in (None, "(empty)") else value or ""
 
 
-def _refuse_ambiguous(engine: DuckDBEngine, path: str, written: dict[str, str | bool | int], width: int) -> None:
+def _refuse_ambiguous_header(engine: DuckDBEngine, path: str, written: dict[str, str | bool | int], width: int) -> None:
     """Read the header line as data: a scan renames columns that differ in case only."""
     options = {**written, "header": False}
     options.pop("dateformat", None)
     options.pop("timestampformat", None)
     plain = _Dialect(options, {f"c{i}": "VARCHAR" for i in range(width)})
     names = [name or "" for name in engine.rows(_scan([path], plain, frozenset()).limit(1))[0]]
-    counts = Counter(name.lower() for name in names)
-    if twice := [name for name in names if counts[name.lower()] > 1]:
-        raise SourceError(
-            f"source.files: {Path(path).name}: columns {', '.join(map(repr, twice))} have the same name, "
-            "or differ in case only; rename them"
-        )
+    refuse_ambiguous(names, Path(path).name)
 
 
 def _scan(paths: list[str], dialect: _Dialect, text_columns: frozenset[str]) -> exp.Select:

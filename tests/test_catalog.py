@@ -1,0 +1,379 @@
+"""The catalog: what `init` installs, what runs leave in it, and that it is for its owner's eyes only."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon import catalog
+from sqlanon.catalog import init_database
+from sqlanon.cli import main
+from sqlanon.errors import SourceError
+
+TABLES = {"runs", "hierarchies", "lattice", "releases"}
+MACROS = {"equivalence_classes", "k_anonymity", "digest"}
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+[attributes]
+name = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+sex = { role = "quasi", hierarchy = "suppress" }
+illness = { role = "sensitive" }
+[privacy]
+k = 4
+[search]
+suppression_limit = 0.1
+[release]
+database = "release.duckdb"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a source and a policy in it."""
+    with duckdb.connect(tmp_path / "hospital.duckdb") as connection:
+        connection.execute(
+            "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + i % 9 AS VARCHAR) AS zip, "
+            "CASE i % 2 WHEN 0 THEN 'f' ELSE 'm' END AS sex, 'illness ' || i % 3 AS illness FROM range(100) AS r(i)"
+        )
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return tmp_path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(path, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def contents(path: Path) -> tuple[set[str], set[str]]:
+    tables = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sqlanon'")
+    macros = fetch(path, "SELECT function_name FROM duckdb_functions() WHERE schema_name = 'sqlanon'")
+    return {name for (name,) in tables}, {name for (name,) in macros}
+
+
+def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+# init
+
+
+def test_init_makes_a_private_file_with_the_catalog_and_the_macros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "new.duckdb"
+    assert cli(monkeypatch, "init", path) == 0
+    assert str(path) in capsys.readouterr().out
+    assert mode(path) == 0o600
+    assert contents(path) == (TABLES, MACROS)
+    assert [file.name for file in tmp_path.iterdir()] == ["new.duckdb"]
+
+
+def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    init_database(path)
+    with duckdb.connect(path) as connection:
+        row = "('r', TIMESTAMP '2026-01-01', '/r.duckdb', 't', 1, 'd')"
+        connection.execute(f"INSERT INTO sqlanon.releases VALUES {row}")
+    init_database(path)
+    init_database(path)
+    assert contents(path) == (TABLES, MACROS)
+    assert fetch(path, "SELECT run_id, digest FROM sqlanon.releases") == [("r", "d")]
+
+
+def test_init_of_a_database_that_is_there_keeps_its_tables_and_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "mine.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE patients AS SELECT i AS zip FROM range(10) AS r(i)")
+    path.chmod(0o640)
+    init_database(path)
+    assert mode(path) == 0o640
+    assert contents(path) == (TABLES, MACROS)
+    assert fetch(path, "FROM sqlanon.k_anonymity('patients', ['zip'])") == [(1, 10, 10, 10)]
+
+
+def letter(path: Path) -> None:
+    path.write_text("a letter to somebody")
+
+
+def folder_there(path: Path) -> None:
+    path.mkdir()
+
+
+def nothing_around(path: Path) -> None:
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(letter, "c.duckdb"), (folder_there, "c.duckdb"), (nothing_around, "no/where/c.duckdb")]
+)
+def test_init_of_what_is_no_database_is_an_error_and_changes_nothing(
+    make: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    make(path)
+    before = sorted(tmp_path.rglob("*")), path.read_bytes() if path.is_file() else b""
+    assert cli(monkeypatch, "init", path) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert str(path) in shown.err
+    assert "Traceback" not in shown.err
+    assert (sorted(tmp_path.rglob("*")), path.read_bytes() if path.is_file() else b"") == before
+
+
+# What runs leave in it
+
+
+@pytest.fixture
+def after(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Any]:
+    """The catalog after `sqlanon anonymize`, and what it printed."""
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml", "--json") == 0
+    return folder / "policy.catalog.duckdb", json.loads(capsys.readouterr().out)
+
+
+def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -> None:
+    path, _ = after
+    assert mode(path) == 0o600
+    assert {file.name for file in path.parent.iterdir()} == {
+        "hospital.duckdb", "policy.toml", "policy.catalog.duckdb", "release.duckdb",
+    }  # fmt: skip
+
+
+def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any], folder: Path) -> None:
+    path, printed = after
+    with duckdb.connect(path, read_only=True) as connection:
+        found = connection.execute("FROM sqlanon.runs")
+        names = [column[0] for column in found.description or []]
+        ((row),) = [dict(zip(names, values, strict=True)) for values in found.fetchall()]
+    for name in ("rows", "suppressed_rows", "classes", "score", "measure", "optimal"):
+        assert row[name] == printed[name], name
+    assert (row["nodes"], row["checked"]) == (printed["lattice"]["nodes"], printed["lattice"]["checked"])
+    assert json.loads(row["generalization"]) == printed["generalization"]
+    assert row["strategy"] == "optimal"
+    assert row["policy_hash"] == sqlanon.Policy.load(folder / "policy.toml").fingerprint()
+    # Here the policy is whole: the catalog is private.
+    assert json.loads(row["policy"])["source"]["table"] == "patients"
+
+
+def test_the_release_is_a_row_that_leads_to_the_file(after: tuple[Path, Any]) -> None:
+    path, printed = after
+    query = "SELECT path, table_name, released_rows, digest FROM sqlanon.releases SEMI JOIN sqlanon.runs USING (run_id)"
+    ((place, table, rows, digest),) = fetch(path, query)
+    assert (place, table, rows) == (printed["release"], "patients", printed["released_rows"])
+    assert fetch(Path(place), "SELECT digest FROM sqlanon.manifest") == [(digest,)]
+
+
+def test_the_lattice_can_be_asked(after: tuple[Path, Any]) -> None:
+    path, printed = after
+    rows = fetch(path, "SELECT levels, height, status, classes, suppressed_rows, score FROM sqlanon.lattice")
+    chosen = list(printed["generalization"].values())
+    by_levels = {tuple(row[0]): row for row in rows}
+    assert len(by_levels) == len(rows) <= printed["lattice"]["nodes"]
+    assert all(row[1] == sum(row[0]) for row in rows)
+    assert {row[2] for row in rows} <= {"satisfies", "violates", "open"}
+    best = by_levels[tuple(chosen)]
+    assert best[2:] == ("satisfies", printed["classes"], printed["suppressed_rows"], printed["score"])
+    assert sum(row[3] is not None for row in rows) == printed["lattice"]["checked"]
+    assert min(row[5] for row in rows if row[5] is not None) == printed["score"]
+
+
+def test_the_hierarchies_are_tables_leaf_to_root(after: tuple[Path, Any]) -> None:
+    path, _ = after
+    query = "SELECT attribute, rule, height, leaves, table_name FROM sqlanon.hierarchies ORDER BY attribute DESC"
+    (zip_, sex) = fetch(path, query)
+    assert (zip_[0], zip_[2], zip_[3]) == ("zip", 4, 9)
+    assert (sex[0], sex[2], sex[3]) == ("sex", 1, 2)
+    assert "mask" in zip_[1]
+    rows = fetch(path, f'SELECT level_0, level_1, level_3, level_4 FROM sqlanon."{zip_[4]}" ORDER BY ALL')
+    assert rows == [(str(2130 + i), "213*", "2***", "*") for i in range(9)]
+    assert fetch(path, f'FROM sqlanon."{sex[4]}" ORDER BY ALL') == [("f", "*"), ("m", "*")]
+
+
+def hierarchy_tables(path: Path) -> set[str]:
+    found = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'hierarchy\\_%' ESCAPE '\\'")
+    return {name for (name,) in found}
+
+
+def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(
+    after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = after
+    before = hierarchy_tables(path)
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute("INSERT INTO patients SELECT 'New', '99999', 'f', 'illness 1' FROM range(5)")
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert hierarchy_tables(path) == before
+    assert fetch(path, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
+    assert fetch(path, "SELECT count(*), count(DISTINCT run_id) FROM sqlanon.releases") == [(2, 2)]
+    assert fetch(path, "SELECT count(DISTINCT run_id) FROM sqlanon.lattice") == [(2,)]
+    ((table, height, leaves),) = fetch(
+        path, "SELECT table_name, height, leaves FROM sqlanon.hierarchies WHERE attribute = 'zip'"
+    )
+    assert (height, leaves) == (5, 10)  # of the new data, whose longest ZIP has five digits
+    assert ("99999",) in fetch(path, f'SELECT level_0 FROM sqlanon."{table}"')
+
+
+def test_another_policy_keeps_the_hierarchies_of_the_first(
+    after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = after
+    (folder / "policy.toml").write_text(POLICY.replace("k = 4", "k = 5"))
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert len(hierarchy_tables(path)) == 4
+    assert fetch(path, "SELECT count(*), count(DISTINCT policy_hash) FROM sqlanon.hierarchies") == [(4, 2)]
+
+
+def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
+    names = ['"; DROP TABLE runs; --', "select", "größe x", "a.b"]
+    private = tmp_path / "c.duckdb"
+    with duckdb.connect() as connection:
+        columns = ", ".join("i % 2 AS " + quoted(name) for name in names)
+        connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(8) AS r(i)")
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in names},
+            privacy={"k": 2},
+            catalog={"database": str(private)},
+        )
+        with sqlanon.connect(connection) as db:
+            db.anonymize(policy)
+    found = fetch(private, "SELECT attribute, table_name FROM sqlanon.hierarchies")
+    assert {attribute for attribute, _ in found} == set(names)
+    for _, table in found:
+        assert fetch(private, f"SELECT count(*) FROM sqlanon.{quoted(table)}") == [(2,)]
+
+
+def test_a_catalog_in_a_database_of_ones_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[catalog] database` may name any DuckDB file: what is in it stays."""
+    private = folder / "private.duckdb"
+    with duckdb.connect(private) as connection:
+        connection.execute("CREATE TABLE notes AS SELECT 'mine' AS note")
+    (folder / "policy.toml").write_text(POLICY + '[catalog]\ndatabase = "private.duckdb"\n')
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert fetch(private, "FROM notes") == [("mine",)]
+    assert contents(private)[0] >= TABLES
+    assert not (folder / "policy.catalog.duckdb").exists()
+
+
+def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
+    tree = sqlanon.Policy.load(folder / "policy.toml").model_copy(update={"catalog": None})
+    with sqlanon.connect() as db:
+        db.anonymize(tree).publish()
+    assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml", "release.duckdb"}
+
+
+# Who can see it, and what if it cannot be had
+
+
+def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write-ahead log holds what the catalog does; and a new file is private before anything is in it."""
+    seen: dict[str, int] = {}
+    real = catalog.DuckDBEngine.execute
+
+    def looking(engine: Any, *arguments: Any, **named: Any) -> None:
+        real(engine, *arguments, **named)
+        for path in folder.glob("*catalog*"):
+            seen[path.name] = seen.get(path.name, 0) | mode(path)
+
+    monkeypatch.setattr(catalog.DuckDBEngine, "execute", looking)
+    for _ in range(2):
+        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert "policy.catalog.duckdb" in seen
+    assert {name: oct(bits) for name, bits in seen.items() if bits & 0o077} == {}
+
+
+def test_a_new_catalog_is_private_before_it_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opens it in the moment before a chmod reads on for ever after."""
+    made: list[int] = []
+    monkeypatch.setattr(Path, "chmod", lambda self, bits, **_: made.append(mode(self)))
+    before = os.umask(0o022)
+    try:
+        init_database(tmp_path / "c.duckdb")
+    finally:
+        os.umask(before)
+    assert [oct(bits) for bits in [*made, mode(tmp_path / "c.duckdb")] if bits & 0o077] == []
+
+
+HOLDER = """
+import duckdb, sys
+with duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "reading"):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(path: Path, how: str) -> Iterator[None]:
+    """Another process has the file open."""
+    arguments = [sys.executable, "-c", HOLDER, path, how]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        yield
+        process.communicate("")
+
+
+@pytest.mark.parametrize("how", ["reading", "writing"])
+def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
+    how: str,
+    after: tuple[Path, Any],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, _ = after
+    before = (folder / "release.duckdb").read_bytes()
+    with held(path, how):
+        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert str(path) in shown.err
+    assert "catalog" in shown.err
+    assert "Traceback" not in shown.err
+    assert (folder / "release.duckdb").read_bytes() == before
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+
+
+def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    init_database(path)
+    with held(path, "writing"), pytest.raises(SourceError, match="cannot be opened for writing"):
+        init_database(path)
+
+
+def test_a_catalog_that_is_no_database_is_a_clear_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    letter(folder / "policy.catalog.duckdb")
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
+    assert "policy.catalog.duckdb" in capsys.readouterr().err
+    assert (folder / "policy.catalog.duckdb").read_text() == "a letter to somebody"
+    assert not (folder / "release.duckdb").exists()

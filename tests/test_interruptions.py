@@ -1,0 +1,498 @@
+"""Runs that are killed, interrupted, or beside one another: the source, the old release and the next run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+import sqlanon.database
+import sqlanon.release.publish as publishing
+from sqlanon import catalog, workdir
+from sqlanon.database import SPILL_PREFIX
+from sqlanon.release.verify import verify_file
+from sqlanon.workdir import private_directory, remove_dead
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+
+ROWS = 2_000
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+[attributes]
+name = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
+illness = { role = "sensitive" }
+[privacy]
+k = 5
+[search]
+suppression_limit = 0.05
+[release]
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A source, a policy that differs from the one of the old release, the old release, and a place to spill to."""
+
+    folder: Path
+    spill: Path
+    release: Path
+    source: bytes
+    old: sqlanon.Release
+
+    @property
+    def leftovers(self) -> list[Path]:
+        staging = self.folder.glob(f".{self.release.name}.sqlanon-*")
+        return sorted([*staging, *self.spill.iterdir()])
+
+    @property
+    def policy(self) -> Path:
+        return self.folder / "policy.toml"
+
+    def digest(self) -> str:
+        """The digest of the release that is there, after it verified."""
+        found = verify_file(self.release)
+        assert found.verified, found.failures
+        return found.manifest.digest
+
+    def check_source(self) -> None:
+        assert (self.folder / "hospital.duckdb").read_bytes() == self.source
+        assert not (self.folder / "hospital.duckdb.wal").exists()
+
+    def run(self) -> sqlanon.Release:
+        """The next run, in this process."""
+        with sqlanon.connect() as db:
+            return db.anonymize(sqlanon.Policy.load(self.policy)).publish()
+
+
+def make_place(folder: Path, spill: Path, release: str) -> Place:
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute(
+            "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + hash(i) % 40 AS VARCHAR) AS zip, "
+            f"CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range({ROWS}) AS r(i)"
+        )
+    key = "file" if release.endswith(".parquet") else "database"
+    policy = folder / "policy.toml"
+    policy.write_text(f'{POLICY}{key} = "{release}"\ntable = "patients"\n')
+    with sqlanon.connect() as db:
+        old = db.anonymize(sqlanon.Policy.load(policy)).publish()
+    # The next release is another one.
+    policy.write_text(policy.read_text().replace("k = 5", "k = 6"))
+    return Place(folder, spill, folder / release, (folder / "hospital.duckdb").read_bytes(), old)
+
+
+@pytest.fixture(params=["release.duckdb", "release.parquet"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    (tmp_path / "spill").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spill"))
+    return make_place(tmp_path / "work", tmp_path / "spill", request.param)
+
+
+# Killed
+
+# The last thing that a killed run does. It is told where to die: before, after, or in the middle of a function.
+KILLED = """
+import os, signal, sys
+from importlib import import_module
+
+module, name, moment = sys.argv[1:4]
+owner = import_module(module)
+*outer, name = name.split(".")
+for part in outer:
+    owner = getattr(owner, part)
+real = getattr(owner, name)
+
+def dying(*arguments, **named):
+    if moment == "after":
+        real(*arguments, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(owner, name, dying)
+sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
+from sqlanon.cli import main
+main()
+"""
+PUBLISH, DATABASE = "sqlanon.release.publish", "sqlanon.database"
+# Where it dies, whether it leaves its directory for spilling, and the one for staging.
+STAGES = [
+    (DATABASE, "bind_source", "after", True, False),
+    (DATABASE, "prepare", "after", True, False),
+    ("sqlanon.anonymization", "find", "after", True, False),
+    ("sqlanon.catalog", "insert", "before", True, False),
+    ("sqlanon.catalog", "store_hierarchies", "after", True, False),
+    (PUBLISH, "_refuse_to_destroy", "after", True, False),
+    (PUBLISH, "_write_rows", "before", True, True),
+    (PUBLISH, "_write_rows", "after", True, True),
+    (PUBLISH, "_write_manifest", "after", True, True),
+    (PUBLISH, "verify_file", "after", True, True),
+    (PUBLISH, "_swap_in", "before", True, True),
+    ("shutil", "copymode", "after", True, True),
+    ("os", "fsync", "after", True, True),
+    (PUBLISH, "_swap_in", "after", True, True),
+    ("sqlanon.result", "Result._record", "before", True, False),
+    ("sqlanon.result", "Result._record", "after", True, False),
+]
+QUICK = {("find", "after"), ("_write_rows", "after"), ("_swap_in", "before"), ("_swap_in", "after")}
+
+
+def start(place: Place, *arguments: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=os.environ | {"TMPDIR": str(place.spill)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def check_after_a_kill(place: Place, published: bool | None) -> None:
+    """The source is as it was, the release is the old or the new one, whole, and the next run cleans up."""
+    place.check_source()
+    new = place.digest() != place.old.manifest.digest
+    assert published is None or new is published
+    for path in place.leftovers:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    place.run()
+    place.check_source()
+    assert place.digest() != place.old.manifest.digest
+    assert place.leftovers == []
+    expected = {"hospital.duckdb", "policy.toml", "policy.catalog.duckdb", place.release.name}
+    assert {path.name for path in place.folder.iterdir()} == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "moment", "spills", "stages"),
+    [
+        pytest.param(*stage, id=f"{stage[2]} {stage[1]}", marks=() if stage[1:3] in QUICK else pytest.mark.slow)
+        for stage in STAGES
+    ],
+)
+def test_a_run_that_is_killed(module: str, name: str, moment: str, spills: bool, stages: bool, place: Place) -> None:
+    process = start(place, "-c", KILLED, module, name, moment, place.policy)
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (-signal.SIGKILL, "")
+    left = [path.name for path in place.leftovers]
+    assert any(name.startswith(SPILL_PREFIX) for name in left) is spills
+    assert any(name.startswith(f".{place.release.name}.sqlanon-") for name in left) is stages
+    check_after_a_kill(place, published=(name, moment) == ("_swap_in", "after") or name == "Result._record")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_a_run_that_is_killed_at_any_moment(seed: int, place: Place) -> None:
+    process = start(place, "-m", "sqlanon", "anonymize", place.policy)
+    time.sleep(random.Random(seed).uniform(0.1, 1.0))
+    process.kill()
+    process.communicate()
+    check_after_a_kill(place, published=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0, 0.002, 0.005, 0.01, 0.02, 0.05])
+def test_a_run_that_is_killed_while_it_writes(delay: float, place: Place) -> None:
+    process = start(place, "-m", "sqlanon", "anonymize", place.policy)
+    while process.poll() is None and not list(place.folder.glob(".*.sqlanon-*")):
+        time.sleep(0.0005)
+    time.sleep(delay)
+    process.kill()
+    process.communicate()
+    check_after_a_kill(place, published=None)
+
+
+def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(place: Place) -> None:
+    for name, module in (("SIGINT", PUBLISH), ("SIGTERM", PUBLISH)):
+        dying = KILLED.replace("SIGKILL", name)
+        process = start(place, "-c", dying, module, "_write_manifest", "before", place.policy)
+        _, errors = process.communicate()
+        assert process.returncode != 0, name
+        assert "Traceback" not in errors, name
+        assert place.digest() == place.old.manifest.digest
+    check_after_a_kill(place, published=None)
+
+
+# Interrupted from within
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError(28, "No space left on device")], ids=str)
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (sqlanon.database, "prepare"),
+        (sqlanon.database.anonymization, "find"),
+        (publishing, "_write_rows"),
+        (publishing, "_write_manifest"),
+        (publishing, "verify_file"),
+        (publishing.shutil, "copymode"),
+        (publishing.os, "fsync"),
+        (Path, "replace"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_exception_leaves_nothing_behind(
+    owner: Any, name: str, moment: str, error: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (owner, moment) == (Path, "after"):
+        pytest.skip("then it is published")
+    real = getattr(owner, name)
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if moment == "after":
+            real(*arguments, **named)
+        raise error
+
+    before = place.release.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, failing)
+        with pytest.raises((KeyboardInterrupt, MemoryError, OSError, sqlanon.ReleaseError)):
+            place.run()
+    assert place.leftovers == []
+    assert place.release.read_bytes() == before
+    place.check_source()
+    place.run()
+    assert place.digest() != place.old.manifest.digest
+
+
+def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine has let go of the staged file: the same result publishes the second time."""
+
+    def failing(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy.load(place.policy))
+        for name in ("_write_manifest", "_swap_in"):
+            with monkeypatch.context() as patch:
+                patch.setattr(publishing, name, failing)
+                with pytest.raises(KeyboardInterrupt):
+                    result.publish()
+        with monkeypatch.context() as patch:
+            execute = publishing.DuckDBEngine.execute
+
+            def full(engine: Any, statement: Any, *more: Any) -> None:
+                execute(engine, statement, *more)
+                if statement.key == "insert":
+                    raise OSError(28, "No space left on device")
+
+            patch.setattr(publishing.DuckDBEngine, "execute", full)
+            with pytest.raises(sqlanon.ReleaseError, match="No space left"):
+                result.publish()
+        result.publish()
+    assert place.digest() != place.old.manifest.digest
+    assert place.leftovers == []
+
+
+# Beside one another
+
+
+def test_runs_beside_one_another_publish_both(place: Place) -> None:
+    """One policy each, with a catalog each, for one release: the last one stays."""
+    policies = []
+    for number in range(3):
+        policy = place.folder / f"policy{number}.toml"
+        policy.write_text(place.policy.read_text().replace("k = 6", f"k = {number + 6}"))
+        policies.append(policy)
+    processes = [start(place, "-m", "sqlanon", "anonymize", policy, "--json") for policy in policies]
+    outputs = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    digests = set()
+    for policy, (out, errors) in zip(policies, outputs, strict=True):
+        assert errors == ""
+        assert json.loads(out)["release"] == str(place.release)
+        with duckdb.connect(policy.with_suffix(".catalog.duckdb"), read_only=True) as connection:
+            digests.add(connection.execute("SELECT digest FROM sqlanon.releases").fetchall()[0][0])
+    assert len(digests) == 3
+    assert place.digest() in digests
+    assert place.leftovers == []
+    place.check_source()
+
+
+def test_a_run_leaves_the_directories_of_a_living_one_alone(place: Place) -> None:
+    """A run of another process that stands still in the middle of its work."""
+    waiting = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('here', flush=True); sys.stdin.read()")
+    with subprocess.Popen(
+        [sys.executable, "-c", waiting, PUBLISH, "_write_manifest", "before", place.policy],
+        env=os.environ | {"TMPDIR": str(place.spill)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        alive = place.leftovers
+        assert len(alive) == 2
+        place.run()
+        place.run()
+        assert place.leftovers == alive
+        assert all((path / workdir.LOCK).exists() for path in alive if hasattr(workdir, "LOCK"))
+        process.kill()
+        process.communicate()
+    place.run()
+    assert place.leftovers == []
+
+
+# The private directories themselves
+
+PREFIX = ".test-"
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    assert list(tmp_path.glob(PREFIX + "*")) == []
+
+
+def test_a_directory_is_private_and_gone_at_the_end(parent: Path) -> None:
+    before = os.umask(0)
+    try:
+        with private_directory(parent, PREFIX) as directory:
+            assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+            (directory / "nested").mkdir()
+            (directory / "nested" / "value").write_text("private")
+            for _ in range(3):
+                remove_dead(parent, PREFIX)
+            assert (directory / "nested" / "value").read_text() == "private"
+    finally:
+        os.umask(before)
+
+
+def test_directories_side_by_side_live_as_long_as_their_runs(parent: Path) -> None:
+    with private_directory(parent, PREFIX) as one:
+        with private_directory(parent, PREFIX) as other:
+            assert one != other
+            assert one.is_dir()
+        assert one.is_dir()
+        assert not other.exists()
+
+
+MAKE_AND_DIE = """
+import os, sys
+from pathlib import Path
+from sqlanon.workdir import private_directory
+with private_directory(Path(sys.argv[1]), sys.argv[2]) as directory:
+    (directory / "value").write_text("private")
+    os._exit(1)
+"""
+
+
+def dead(parent: Path) -> Path:
+    """A directory that a run left behind."""
+    done = subprocess.run([sys.executable, "-c", MAKE_AND_DIE, parent, PREFIX], check=False)
+    assert done.returncode == 1
+    (directory,) = parent.glob(PREFIX + "*")
+    assert (directory / "value").read_text() == "private"
+    return directory
+
+
+def test_the_directory_of_a_dead_run_is_removed_by_the_next(parent: Path) -> None:
+    left = dead(parent)
+    with private_directory(parent, PREFIX) as directory:
+        assert not left.exists()
+        assert directory.is_dir()
+
+
+def test_what_is_left_of_a_removal_that_was_killed_is_removed(parent: Path) -> None:
+    """The order in which a tree is removed is nobody's promise: the lock may be gone before a private value is."""
+    left = dead(parent)
+    (left / "lock").unlink(missing_ok=True)
+    with private_directory(parent, PREFIX):
+        assert not left.exists()
+
+
+def test_an_empty_directory_of_a_run_that_was_killed_at_once_is_removed(parent: Path) -> None:
+    left = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    with private_directory(parent, PREFIX):
+        assert not left.exists()
+
+
+def test_nothing_else_is_ever_removed(tmp_path: Path) -> None:
+    """Links, files, and directories of other names stay, and so does what a link leads to."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "lock").touch()
+    (tmp_path / f"{PREFIX}link").symlink_to(target)
+    (tmp_path / f"{PREFIX}file").write_text("a file")
+    (tmp_path / "other").mkdir()
+    with private_directory(tmp_path, PREFIX):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"target", f"{PREFIX}link", f"{PREFIX}file", "other"}
+    assert (target / "lock").exists()
+
+
+@pytest.mark.parametrize("moment", ["mkdtemp", "open", "lock"])
+def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
+    moment: str, parent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run cleans up between the steps of making a directory: what the run then gets is its own, and alive."""
+    fcntl = pytest.importorskip("fcntl")
+    inside = False
+
+    def cleaning(real: Callable[..., Any], first: bool) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal inside
+            if inside:
+                return real(*arguments, **named)
+            inside = True
+            try:
+                if first:
+                    remove_dead(parent, PREFIX)
+                result = real(*arguments, **named)
+                if not first:
+                    remove_dead(parent, PREFIX)
+                return result
+            finally:
+                inside = False
+
+        return call
+
+    owner, name, first = {
+        "mkdtemp": (tempfile, "mkdtemp", False),
+        "open": (os, "open", False),
+        "lock": (fcntl, "flock", True),
+    }[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, cleaning(getattr(owner, name), first))
+        with private_directory(parent, PREFIX) as directory:
+            patch.undo()
+            assert directory.is_dir()
+            (directory / "value").write_text("private")
+            remove_dead(parent, PREFIX)
+            assert (directory / "value").read_text() == "private"
+
+
+@pytest.mark.slow
+def test_many_directories_at_once(parent: Path) -> None:
+    making = (
+        "import sys; from pathlib import Path; from sqlanon.workdir import private_directory\n"
+        "for i in range(300):\n"
+        "    with private_directory(Path(sys.argv[1]), sys.argv[2]) as directory:\n"
+        "        (directory / 'value').write_text('private')\n"
+        "        assert (directory / 'value').exists()\n"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", making, parent, PREFIX], stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    errors = [process.communicate()[1] for process in processes]
+    assert errors == [""] * 4
+    with suppress(OSError), private_directory(parent, PREFIX):
+        pass

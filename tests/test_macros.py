@@ -1,0 +1,243 @@
+"""The macro library, as a stranger uses it: from `sqlanon init`, in a release, and straight from the SQL file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.catalog import init_database
+from sqlanon.resources import sql_text
+
+# Names that the macros use themselves, and names that are patterns: each is the name of a column here.
+INTERNAL = ["qi", "rel", "class_size", "sqlanon class size", "k", "rows", "classes", "uniques", "line", "c", "digest"]
+PATTERNS = [".*", "*", "z.*", "^zip$", "%"]
+COLUMNS = ["zip", "Age", 'say "hi"', "größe", *INTERNAL, *PATTERNS]
+ROWS = 60
+
+
+def values(row: int) -> list[int | None]:
+    """A value for each column; every column groups the rows in its own way, and some have NULLs."""
+    return [None if (row + i) % 17 == 0 else (row * (i + 1)) % (2 + i % 5) for i in range(len(COLUMNS))]
+
+
+TABLE = [values(row) for row in range(ROWS)]
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def fill(connection: duckdb.DuckDBPyConnection) -> None:
+    columns = ", ".join(f"{quoted(name)} INTEGER" for name in COLUMNS)
+    connection.execute(f"CREATE TABLE people ({columns})")
+    connection.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(COLUMNS))})", TABLE)
+    connection.execute('CREATE SCHEMA "my schema"')
+    connection.execute('CREATE TABLE "my schema"."my ""own"" table" AS FROM people')
+    connection.execute("CREATE TABLE nobody AS FROM people LIMIT 0")
+    connection.execute("CREATE VIEW looked_at AS FROM people")
+
+
+@pytest.fixture(scope="module", params=["init of a new file", "init of an old file", "the SQL file"])
+def db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    if request.param == "the SQL file":
+        with duckdb.connect() as connection:
+            fill(connection)
+            connection.execute(sql_text("macros.sql"))
+            yield connection
+        return
+    path = tmp_path_factory.mktemp("macros") / "db.duckdb"
+    if request.param == "init of a new file":
+        init_database(path)
+    with duckdb.connect(path) as connection:
+        fill(connection)
+    if request.param == "init of an old file":
+        init_database(path)
+    with duckdb.connect(path, read_only=True) as connection:
+        yield connection
+
+
+def listed(names: list[str]) -> str:
+    return "[" + ", ".join("'" + name.replace("'", "''") + "'" for name in names) + "]"
+
+
+def k_anonymity(db: duckdb.DuckDBPyConnection, relation: str, names: list[str]) -> tuple[Any, ...]:
+    found = db.execute(f"FROM sqlanon.k_anonymity({relation}, {listed(names)})")
+    assert [column[0] for column in found.description or []] == ["k", "classes", "rows", "uniques"]
+    (row,) = found.fetchall()
+    return row
+
+
+def counted(names: list[str]) -> Counter[tuple[int | None, ...]]:
+    places = [COLUMNS.index(name) for name in names]
+    return Counter(tuple(row[place] for place in places) for row in TABLE)
+
+
+def expected(names: list[str]) -> tuple[int, int, int, int]:
+    sizes = list(counted(names).values())
+    return min(sizes), len(sizes), ROWS, sizes.count(1)
+
+
+def test_k_is_that_of_the_columns_asked_for(db: duckdb.DuckDBPyConnection) -> None:
+    assert k_anonymity(db, "'people'", ["zip", "Age"]) == expected(["zip", "Age"])
+    assert k_anonymity(db, "'people'", ["Age"]) == expected(["Age"])
+    assert expected(["zip", "Age"]) != expected(["Age"])
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_name_means_its_own_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
+    """The macros' own names (parameters, inner columns) and patterns are names like any other."""
+    for names in ([name], [name, "zip"], ["zip", name]):
+        assert k_anonymity(db, "'people'", names) == expected(list(dict.fromkeys(names)))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_classes_are_those_of_the_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
+    found = db.execute(f"FROM sqlanon.equivalence_classes('people', {listed([name])})")
+    columns = [column[0] for column in found.description or []]
+    assert columns[0] == name
+    assert columns[1].startswith("class_size")
+    assert Counter({(value,): size for value, size in found.fetchall()}) == counted([name])
+
+
+def test_null_is_a_value_of_its_own(db: duckdb.DuckDBPyConnection) -> None:
+    found = db.execute("SELECT zip, class_size FROM sqlanon.equivalence_classes('people', ['zip'])").fetchall()
+    nulls = sum(row[0] is None for row in TABLE)
+    assert nulls > 0
+    assert (None, nulls) in found
+
+
+@pytest.mark.parametrize("names", [["ZIP", "AGE"], ["Zip"], ["age"], ['SAY "HI"'], ["SQLANON CLASS SIZE", "zip"]])
+def test_case_does_not_matter(names: list[str], db: duckdb.DuckDBPyConnection) -> None:
+    by_lower = {name.lower(): name for name in COLUMNS}
+    assert k_anonymity(db, "'people'", names) == expected([by_lower[name.lower()] for name in names])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["nope"], ["zip", "nope"], ["nope", "zip"], ["zi."], ["zi.*"], ["(zip|Age)"], ["zip "], [" zip"], [""],
+     ["people.zip"], ['"zip"'], ["zip, Age"], ["rowid"], ["_"], ["zip", ""]],
+)  # fmt: skip
+@pytest.mark.parametrize("macro", ["k_anonymity", "equivalence_classes"])
+def test_a_name_that_is_not_there_is_an_error(macro: str, names: list[str], db: duckdb.DuckDBPyConnection) -> None:
+    """A name that was left out in silence, or that matched others, would make k look other than it is."""
+    with pytest.raises(duckdb.BinderException):
+        db.execute(f"FROM sqlanon.{macro}('people', {listed(names)})")
+
+
+@pytest.mark.parametrize("argument", ["[]", "[]::VARCHAR[]", "NULL", "[NULL]", "['zip', NULL]", "'zip'", "1"])
+@pytest.mark.parametrize("macro", ["k_anonymity", "equivalence_classes"])
+def test_no_list_of_names_is_an_error(macro: str, argument: str, db: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error):
+        db.execute(f"FROM sqlanon.{macro}('people', {argument})")
+
+
+def test_a_name_given_twice_counts_once(db: duckdb.DuckDBPyConnection) -> None:
+    assert k_anonymity(db, "'people'", ["zip", "zip", "ZIP"]) == expected(["zip"])
+
+
+@pytest.mark.parametrize(
+    "relation",
+    ["'people'", "'PEOPLE'", "'main.people'", "'looked_at'", """'"my schema"."my ""own"" table"'""", """'"people"'"""],
+)
+def test_relations_are_named_by_text(relation: str, db: duckdb.DuckDBPyConnection) -> None:
+    assert k_anonymity(db, relation, ["zip", "Age"]) == expected(["zip", "Age"])
+    assert db.execute(f"SELECT rows FROM sqlanon.digest({relation})").fetchall() == [(ROWS,)]
+    found = db.execute(f"SELECT sum(class_size) FROM sqlanon.equivalence_classes({relation}, ['zip'])").fetchall()
+    assert found == [(ROWS,)]
+
+
+@pytest.mark.parametrize(
+    "relation", ["'nope'", "'people; DROP TABLE people'", "'(SELECT 1 AS zip)'", "''", "NULL", "'people WHERE false'"]
+)
+def test_what_is_no_relation_is_an_error(relation: str, db: duckdb.DuckDBPyConnection) -> None:
+    for call in ("k_anonymity({}, ['zip'])", "equivalence_classes({}, ['zip'])", "digest({})"):
+        with pytest.raises(duckdb.Error):
+            db.execute(f"FROM sqlanon.{call.format(relation)}")
+    assert db.execute("SELECT count(*) FROM people").fetchall() == [(ROWS,)]
+
+
+def test_an_empty_table_has_no_k_and_no_classes(db: duckdb.DuckDBPyConnection) -> None:
+    assert k_anonymity(db, "'nobody'", ["zip"]) == (None, 0, 0, 0)
+    assert db.execute("FROM sqlanon.equivalence_classes('nobody', ['zip'])").fetchall() == []
+    assert db.execute("FROM sqlanon.digest('nobody')").fetchall() == [(0, "0")]
+    with pytest.raises(duckdb.BinderException):
+        k_anonymity(db, "'nobody'", ["nope"])
+
+
+def test_the_macros_can_be_used_in_queries_and_other_macros(db: duckdb.DuckDBPyConnection) -> None:
+    query = """
+        WITH sizes AS (SELECT class_size FROM sqlanon.equivalence_classes('people', ['zip', 'Age']))
+        SELECT min(class_size), count(*) FROM sizes
+    """
+    assert db.execute(query).fetchall() == [expected(["zip", "Age"])[:2]]
+
+
+# The digest
+
+
+def digest(query: str) -> str:
+    with duckdb.connect() as connection:
+        connection.execute(sql_text("macros.sql"))
+        connection.execute(f"CREATE TABLE t AS {query}")
+        found: str = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()[0][0]
+        return found
+
+
+def test_the_digest_is_what_its_comment_says() -> None:
+    """Length, colon, text, and N for NULL; MD5; the lower 64 bits; summed: done again here in plain Python."""
+    from hashlib import md5  # noqa: PLC0415
+
+    lines = ["1:12:äb", "2:12N"]
+    sums = sum(int.from_bytes(md5(line.encode(), usedforsecurity=False).digest()[8:], "little") for line in lines)
+    assert digest("SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, b)") == str(sums)
+
+
+def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
+    rows = "SELECT i, i % 7 AS j, 'v' || i AS t FROM range(5000) AS r(i) ORDER BY"
+    assert digest(f"{rows} i") == digest(f"{rows} i DESC") == digest(f"{rows} hash(i)")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT 'a' AS x, 'b' AS y", "SELECT 'b' AS x, 'a' AS y"),
+        ("SELECT 'ab' AS x, '' AS y", "SELECT 'a' AS x, 'b' AS y"),
+        ("SELECT 'N' AS x", "SELECT NULL::VARCHAR AS x"),
+        ("SELECT '' AS x", "SELECT NULL::VARCHAR AS x"),
+        ("SELECT 'a' AS x", "SELECT 'a ' AS x"),
+        ("SELECT 'a' AS x", "SELECT 'A' AS x"),
+        ("SELECT 0.1::DOUBLE AS x", "SELECT 0.10000000000000002::DOUBLE AS x"),
+        ("SELECT 'a' AS x FROM range(2)", "SELECT 'a' AS x FROM range(3)"),
+        ("SELECT ['a', 'b'] AS x", "SELECT ['a, b'] AS x"),
+        ("SELECT [NULL] AS x", "SELECT ['NULL'] AS x"),
+        ("SELECT TIMESTAMP '2020-01-01 00:00:00.000001' AS x", "SELECT TIMESTAMP '2020-01-01 00:00:00' AS x"),
+    ],
+)
+def test_different_tables_have_different_digests(one: str, other: str) -> None:
+    assert digest(one) != digest(other)
+
+
+# In a release
+
+
+def test_the_macros_of_a_release_group_by_the_right_columns(tmp_path: Path) -> None:
+    """The same hostile names, in a release file that is opened with nothing but DuckDB."""
+    with duckdb.connect() as connection:
+        fill(connection)
+        attributes = {name: "suppress" if name == "zip" else "insensitive" for name in COLUMNS}
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy(attributes, k=ROWS, table="people"))
+            path = result.publish(tmp_path / "r.duckdb").path
+    with duckdb.connect(path, read_only=True) as release:
+        assert k_anonymity(release, "'people'", ["ZIP"]) == (ROWS, 1, ROWS, 0)
+        for name in COLUMNS[1:]:
+            assert k_anonymity(release, "'people'", ["zip", name]) == expected([name])
+        with pytest.raises(duckdb.BinderException):
+            k_anonymity(release, "'people'", ["zip", "nope"])
