@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -23,7 +24,6 @@ import pytest
 import sqlanon
 import sqlanon.database
 import sqlanon.release.publish as publishing
-from sqlanon import catalog, workdir
 from sqlanon.database import SPILL_PREFIX
 from sqlanon.release.verify import verify_file
 from sqlanon.workdir import private_directory, remove_dead
@@ -83,28 +83,46 @@ class Place:
             return db.anonymize(sqlanon.Policy.load(self.policy)).publish()
 
 
-def make_place(folder: Path, spill: Path, release: str) -> Place:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, sqlanon.Release]]:
+    """A source, and an old release of each kind."""
+    folder = tmp_path_factory.mktemp("template")
     with duckdb.connect(folder / "hospital.duckdb") as connection:
         connection.execute(
             "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + hash(i) % 40 AS VARCHAR) AS zip, "
             f"CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range({ROWS}) AS r(i)"
         )
+    policy, releases = folder / "policy.toml", {}
+    for name in ("release.duckdb", "release.parquet"):
+        policy.write_text(policy_text(name, 5))
+        with sqlanon.connect() as db:
+            releases[name] = db.anonymize(sqlanon.Policy.load(policy)).publish()
+    return folder, releases
+
+
+def policy_text(release: str, k: int) -> str:
     key = "file" if release.endswith(".parquet") else "database"
-    policy = folder / "policy.toml"
-    policy.write_text(f'{POLICY}{key} = "{release}"\ntable = "patients"\n')
-    with sqlanon.connect() as db:
-        old = db.anonymize(sqlanon.Policy.load(policy)).publish()
+    return POLICY.replace("k = 5", f"k = {k}") + f'{key} = "{release}"\ntable = "patients"\n'
+
+
+@pytest.fixture(params=["release.duckdb", pytest.param("release.parquet", marks=pytest.mark.slow)])
+def place(
+    request: pytest.FixtureRequest,
+    template: tuple[Path, dict[str, sqlanon.Release]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    spill, folder = tmp_path / "spill", tmp_path / "work"
+    spill.mkdir()
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spill))
+    made, releases = template
+    for name in ("hospital.duckdb", "policy.catalog.duckdb", request.param):
+        shutil.copy(made / name, folder / name)
     # The next release is another one.
-    policy.write_text(policy.read_text().replace("k = 5", "k = 6"))
-    return Place(folder, spill, folder / release, (folder / "hospital.duckdb").read_bytes(), old)
-
-
-@pytest.fixture(params=["release.duckdb", "release.parquet"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    (tmp_path / "spill").mkdir()
-    (tmp_path / "work").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spill"))
-    return make_place(tmp_path / "work", tmp_path / "spill", request.param)
+    (folder / "policy.toml").write_text(policy_text(request.param, 30))
+    source = (folder / "hospital.duckdb").read_bytes()
+    return Place(folder, spill, folder / request.param, source, releases[request.param])
 
 
 # Killed
@@ -232,7 +250,15 @@ def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(place:
 # Interrupted from within
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError(28, "No space left on device")], ids=str)
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyboardInterrupt,
+        pytest.param(MemoryError, marks=pytest.mark.slow),
+        pytest.param(OSError(28, "No space left on device"), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
@@ -309,7 +335,7 @@ def test_runs_beside_one_another_publish_both(place: Place) -> None:
     policies = []
     for number in range(3):
         policy = place.folder / f"policy{number}.toml"
-        policy.write_text(place.policy.read_text().replace("k = 6", f"k = {number + 6}"))
+        policy.write_text(policy_text(place.release.name, 10 * 3**number))
         policies.append(policy)
     processes = [start(place, "-m", "sqlanon", "anonymize", policy, "--json") for policy in policies]
     outputs = [process.communicate() for process in processes]
@@ -343,7 +369,7 @@ def test_a_run_leaves_the_directories_of_a_living_one_alone(place: Place) -> Non
         place.run()
         place.run()
         assert place.leftovers == alive
-        assert all((path / workdir.LOCK).exists() for path in alive if hasattr(workdir, "LOCK"))
+        assert all(list(path.iterdir()) for path in alive if path.parent == place.folder)
         process.kill()
         process.communicate()
     place.run()

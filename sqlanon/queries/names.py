@@ -113,6 +113,12 @@ def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
     return exp.Create(this=target, kind="VIEW", expression=query)
 
 
+def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
+    """``CREATE TEMPORARY VIEW target AS query``: it stays out of the file."""
+    temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
+    return exp.Create(this=target, kind="VIEW", expression=query, properties=temporary)
+
+
 def create_schema(name: str, catalog: str) -> exp.Create:
     """``CREATE SCHEMA catalog.name``."""
     return exp.Create(this=exp.Table(db=ident(name), catalog=ident(catalog)), kind="SCHEMA")

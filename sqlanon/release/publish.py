@@ -19,9 +19,9 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries.audit import digest_of, k_anonymity_of
-from sqlanon.queries.names import column_definitions, ident, insert_row, star, table, text
+from sqlanon.queries.names import column_definitions, create_temporary_view, ident, insert_row, star, table, text
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import KEY, existing_manifest
+from sqlanon.release.reader import KEY, SUBJECT, existing_manifest
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import sql_text
 from sqlanon.workdir import private_directory
@@ -131,10 +131,10 @@ def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest
         engine = DuckDBEngine(connection)
         engine.script(sql_text("macros.sql"))
         engine.script(sql_text("manifest.sql"))
-        name = table(table_name).sql(engine.dialect)
-        rows, digest = engine.rows(digest_of(name))[0]
+        engine.execute(create_temporary_view(SUBJECT.copy(), star(table(table_name, "main", staged.stem))))
+        rows, digest = engine.rows(digest_of(SUBJECT.name))[0]
         quasi = [column.name for column in content.columns if column.role == "quasi"]
-        smallest, classes, _, _ = engine.rows(k_anonymity_of(name, quasi))[0]
+        smallest, classes, _, _ = engine.rows(k_anonymity_of(SUBJECT.name, quasi))[0]
         manifest = content.manifest(rows, classes, smallest or 0, digest)
         row = manifest.row()
         engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
