@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,7 +30,7 @@ from sqlanon.resources import sql_text
 from sqlanon.result import Result, lattice_rows
 from sqlanon.risk import Risk, risk_of, risk_query
 from sqlanon.sources import Source, bind_source, copy_arrow
-from sqlanon.workdir import private_directory
+from sqlanon.workdir import spill_directory
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
 """Told the stage (``scan``, ``search``, ``write``), generalizations open and checked, and the best score so far."""
-
-SPILL_PREFIX = "sqlanon-spill-"
-"""Private spill directories in the system's directory for temporary files (``TMPDIR``) begin so."""
 
 
 def connect(
@@ -103,9 +99,9 @@ class Database:
             self._stack.enter_context(self._engine.setting("python_enable_replacements", False))
             self._stack.enter_context(self._engine.setting("default_collation", ""))
         else:
-            spill = self._stack.enter_context(private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX))
+            spill = self._stack.enter_context(spill_directory())
             self._engine = DuckDBEngine.private(spill)
-            self._stack.callback(self._engine.connection.close)
+            self._stack.callback(self._engine.close)
             if isinstance(source, (str, os.PathLike)):
                 self._section = _section(Path(source))
                 self._described = str(source)

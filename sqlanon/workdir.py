@@ -11,10 +11,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 LOCK = "lock"
+SPILL_PREFIX = "sqlanon-spill-"
+"""Spill directories begin so, in the system's directory for temporary files (``TMPDIR``)."""
+
+
+def spill_directory() -> AbstractContextManager[Path]:
+    """A private directory for an engine to spill to."""
+    return private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX)
 
 
 @contextmanager

@@ -24,9 +24,8 @@ import pytest
 import sqlanon
 import sqlanon.database
 import sqlanon.release.publish as publishing
-from sqlanon.database import SPILL_PREFIX
 from sqlanon.release.verify import verify_file
-from sqlanon.workdir import private_directory, remove_dead
+from sqlanon.workdir import SPILL_PREFIX, private_directory, remove_dead
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 

@@ -37,6 +37,10 @@ class DuckDBEngine:
         )
         return cls(connection)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
     def sql(self, expression: exp.Expr) -> str:
         """The text of an expression. It is made without a copy: the expression may be used up."""
         return self._generator.generate(expression, copy=False)

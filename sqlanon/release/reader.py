@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.queries.names import col, create_view, select, star, table, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.resources import sql_text
+from sqlanon.workdir import spill_directory
 
 KEY = "sqlanon"
 """The key of the manifest in a Parquet file's metadata."""
@@ -48,9 +49,7 @@ def open_release(path: Path) -> Iterator[OpenRelease]:
     """
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
-    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
-    try:
-        engine = DuckDBEngine(connection)
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine:
         engine.script(sql_text("macros.sql"))
         is_parquet = path.suffix.lower() == ".parquet"
         try:
@@ -58,8 +57,6 @@ def open_release(path: Path) -> Iterator[OpenRelease]:
         except (duckdb.Error, KeyError, TypeError, ValueError) as error:
             raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
         yield OpenRelease(engine, manifest, is_parquet)
-    finally:
-        connection.close()
 
 
 def _open_database(engine: DuckDBEngine, path: Path) -> Manifest:

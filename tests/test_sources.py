@@ -1,0 +1,767 @@
+"""Sources: everything that can be anonymized, under any name, of any type, and what is said of what cannot."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon import InfeasibleError, SourceError
+
+PEOPLE = "SELECT '0213' || i % 2 AS zip, i % 2 AS age FROM range(8) AS r(i)"
+ROLES = {"zip": "mask", "age": "suppress"}
+ROWS = Counter({("02130", 0): 4, ("02131", 1): 4})
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_of(path: Path, name: str = "released") -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    """The rows of a release, and its columns with their types."""
+    with duckdb.connect(str(path), read_only=True) as release:
+        relation = release.sql(f"FROM {quoted(name)}")
+        return relation.fetchall(), dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def published(
+    source: Any, /, attributes: Mapping[str, Any], directory: Path, k: int = 2, **sections: Any
+) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    """Anonymize, publish, verify: the rows of the release, and its columns with their types."""
+    path = directory / "release.duckdb"
+    with sqlanon.connect(source) as db:
+        release = db.anonymize(make_policy(attributes, k=k, **sections)).publish(path, "released")
+        assert release.verify().verified
+    return table_of(path)
+
+
+def released(*arguments: Any, **options: Any) -> tuple[Counter[tuple[Any, ...]], dict[str, str]]:
+    """The same, with the rows as a multiset."""
+    rows, types = published(*arguments, **options)
+    return Counter(rows), types
+
+
+# A DuckDB file
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "people file.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"CREATE TABLE people AS {PEOPLE}")
+        db.execute("CREATE VIEW seen AS FROM people")
+        db.execute(f'CREATE SCHEMA "my schema"; CREATE TABLE "my schema".people AS {PEOPLE}')
+        db.execute(f'CREATE TABLE "my schema"."only here" AS {PEOPLE}')
+        db.execute(f'CREATE TABLE "with.dot" AS {PEOPLE}')
+        db.execute('CREATE VIEW "my schema".crossing AS FROM "my schema"."only here"')
+        db.execute("CREATE TABLE nobody AS FROM people WHERE false")
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "people",
+        "PEOPLE",
+        '"people"',
+        "seen",
+        "main.people",
+        "my schema.people",
+        '"my schema"."only here"',
+        '"my schema".crossing',
+        "people file.main.people",
+        "with.dot",
+        '"with.dot"',
+    ],
+)
+def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str) -> None:
+    rows, types = released(file, ROLES, tmp_path, source={"table": name})
+    assert rows == ROWS
+    assert types == {"zip": "VARCHAR", "age": "BIGINT"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM people",
+        "SELECT zip, age FROM people;",
+        "SELECT * FROM people -- all of them",
+        "SELECT * FROM people; -- all of them",
+        "/* all */ SELECT * FROM people ;; \n -- of them\n",
+        "FROM people SELECT zip, age",
+        "(FROM people)",
+        "WITH p AS (FROM people) SELECT * FROM p",
+        "FROM people WHERE age = 0 UNION ALL FROM people WHERE age = 1",
+        'FROM "my schema"."only here"',
+        'SELECT p.zip, s.age FROM people AS p POSITIONAL JOIN "my schema".people AS s',
+        "SELECT zip, age, ';--' || zip AS \"a;b\" FROM people",
+    ],
+)
+def test_query(file: Path, tmp_path: Path, query: str) -> None:
+    rows, _ = released(file, ROLES, tmp_path, source={"query": query, "undeclared": "drop"})
+    assert rows == ROWS
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM people; SELECT 1",
+        "SELECT * FROM people; DROP TABLE people",
+        "DROP TABLE people",
+        "INSERT INTO people VALUES ('x', 1)",
+        "CREATE TABLE other AS FROM people",
+        "COPY people TO 'out.csv'",
+        "ATTACH 'other.duckdb'",
+        "SET threads = 1",
+        "EXPLAIN SELECT * FROM people",
+        "-- nothing",
+        ";",
+        "SELECT * FROM",
+        "SELECT * FROM people) AS x; DROP TABLE people; --",
+        "SELECT * FROM nowhere",
+        "SELECT nothing FROM people",
+        "SELECT ? AS zip, 1 AS age",
+    ],
+)
+def test_what_is_not_one_select_is_refused(file: Path, query: str) -> None:
+    before = digest(file)
+    with sqlanon.connect(file) as db, pytest.raises(SourceError):
+        db.anonymize(make_policy(ROLES, source={"query": query}))
+    assert digest(file) == before
+    assert not (file.parent / "other.duckdb").exists()
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
+    before, beside = digest(file), set(file.parent.iterdir())
+    catalog = {"database": str(tmp_path / "catalog.duckdb")}
+    with sqlanon.connect(file) as db:
+        policy = make_policy(ROLES, source={"table": "people"}, catalog=catalog)
+        db.plan(policy)
+        db.risk(policy)
+        result = db.anonymize(policy)
+        release = result.publish(tmp_path / "release.duckdb")
+        db.verify(release.path, policy)
+        with pytest.raises(duckdb.Error, match="read-only"):
+            db._engine.connection.execute('INSERT INTO "people file".people VALUES (1, 2)')
+    assert digest(file) == before
+    assert set(file.parent.iterdir()) == beside
+
+
+def test_the_policy_says_where(file: Path, tmp_path: Path) -> None:
+    source = {"database": str(file), "table": "people"}
+    assert released(None, ROLES, tmp_path, source=source)[0] == ROWS
+
+
+def test_two_files_with_one_name(tmp_path: Path) -> None:
+    """One `Database`, policies with files of their own."""
+    for folder, age in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        with duckdb.connect(str(tmp_path / folder / "p.duckdb")) as db:
+            db.execute(f"CREATE TABLE t AS SELECT {age} AS age FROM range(3)")
+    with sqlanon.connect() as both:
+        for folder, age in (("a", 1), ("b", 2), ("a", 1)):
+            source = {"database": str(tmp_path / folder / "p.duckdb"), "table": "t"}
+            result = both.anonymize(make_policy({"age": "suppress"}, source=source))
+            path = tmp_path / folder / "release.duckdb"
+            result.publish(path, "released")
+            assert table_of(path)[0] == [(age,)] * 3
+
+
+def test_what_is_missing_is_named(file: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere.duckdb"
+    with pytest.raises(SourceError, match=r"no database at .*nowhere\.duckdb"):
+        sqlanon.connect(nowhere)
+    assert not nowhere.exists()
+    with sqlanon.connect() as db, pytest.raises(SourceError, match=r"nowhere\.duckdb"):
+        db.anonymize(make_policy(ROLES, source={"database": str(nowhere), "table": "t"}))
+    (tmp_path / "text.duckdb").write_text("no database at all", encoding="utf-8")
+    with pytest.raises(SourceError, match=r"text\.duckdb"):
+        sqlanon.connect(tmp_path / "text.duckdb")
+    with sqlanon.connect(file) as db:
+        with pytest.raises(SourceError, match=r"'persons'.*people"):
+            db.anonymize(make_policy(ROLES, source={"table": "persons"}))
+        with pytest.raises(SourceError, match="no table or view"):
+            db.anonymize(make_policy(ROLES, source={"table": "people; DROP TABLE people"}))
+        with pytest.raises(SourceError, match="which table"):
+            db.anonymize(make_policy(ROLES, table=None))
+    with sqlanon.connect() as db, pytest.raises(SourceError, match=r"no file matches .*gone\*\.csv"):
+        db.anonymize(make_policy(ROLES, source={"files": [str(tmp_path / "gone*.csv")]}))
+
+
+def test_columns_and_roles_must_fit(file: Path) -> None:
+    with sqlanon.connect(file) as db:
+        with pytest.raises(SourceError, match=r"without a role: 'age'.*undeclared"):
+            db.anonymize(make_policy({"zip": "mask"}, table="people"))
+        with pytest.raises(SourceError, match=r"without a column in the source: 'ZIPCODE', 'sex'"):
+            db.anonymize(make_policy({**ROLES, "ZIPCODE": "mask", "sex": "suppress"}, table="people"))
+
+
+def test_case_of_a_column_does_not_matter(file: Path, tmp_path: Path) -> None:
+    rows, types = released(file, {"ZIP": "mask", "Age": "suppress"}, tmp_path, source={"table": "people"})
+    assert rows == ROWS
+    assert list(types) == ["zip", "age"], "the names are the source's"
+
+
+def test_empty_table_is_infeasible(file: Path) -> None:
+    with sqlanon.connect(file) as db, pytest.raises(InfeasibleError, match="no rows") as caught:
+        db.anonymize(make_policy(ROLES, table="nobody"))
+    assert caught.value.exit_status == 1
+    assert caught.value.nearest is None
+
+
+def test_file_that_another_process_writes_to(tmp_path: Path) -> None:
+    path = tmp_path / "held.duckdb"
+    code = f"""
+import duckdb, sys
+db = duckdb.connect({str(path)!r})
+db.execute("CREATE TABLE people AS {PEOPLE}")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "ready\n"
+        with pytest.raises(SourceError, match=r"held\.duckdb cannot be opened for reading.*process"):
+            sqlanon.connect(path)
+        holder.communicate("")
+    with sqlanon.connect(path) as db:
+        assert db.anonymize(make_policy(ROLES, table="people")).rows == 8
+
+
+# Files
+
+
+def write(path: Path, content: str) -> str:
+    path.write_bytes(content.encode())
+    return str(path)
+
+
+def csv_text(separator: str = ",", end: str = "\n") -> str:
+    lines = [("zip", "age"), *((f"0213{i % 2}", str(i % 2)) for i in range(8))]
+    return "".join(separator.join(line) + end for line in lines)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv(tmp_path: Path, separator: str, end: str) -> None:
+    """02139 stays text: the attribute has a mask."""
+    path = write(tmp_path / "people.csv", csv_text(separator, end))
+    rows, types = released(path, ROLES, tmp_path, table=None)
+    assert rows == ROWS
+    assert types == {"zip": "VARCHAR", "age": "BIGINT"}
+
+
+def test_csv_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "people.csv", "\ufeff" + csv_text())
+    assert released(path, ROLES, tmp_path, table=None)[0] == ROWS
+
+
+def test_zip_stays_text_for_a_hierarchy_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "people.csv", csv_text())
+    file = write(tmp_path / "zips.csv", "02130;021**\n02131;021**\n")
+    rule = {"role": "quasi", "hierarchy": {"file": file}}
+    assert released(path, {"zip": rule, "age": "insensitive"}, tmp_path, table=None)[0] == ROWS
+
+
+def test_gzipped_csv(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv.gz"
+    path.write_bytes(gzip.compress(csv_text(";").encode()))
+    assert released(path, ROLES, tmp_path, table=None)[0] == ROWS
+
+
+def test_quoted_csv(tmp_path: Path) -> None:
+    lines = '"zip","a ""b"", c"\n' + '"02139","it, ""s""\nhere"\n' * 3 + "02138,\n" * 3
+    path = write(tmp_path / "people.csv", lines)
+    rows, types = released(path, {"zip": "mask", 'a "b", c': "suppress"}, tmp_path, table=None)
+    assert rows == {("02139", 'it, "s"\nhere'): 3, ("02138", None): 3}
+    assert list(types) == ["zip", 'a "b", c']
+
+
+@pytest.mark.parametrize(("first", "late"), [("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")])
+def test_late_row_of_another_type(tmp_path: Path, first: str, late: str) -> None:
+    """The sniffer looks at the first 20,480 rows only."""
+    lines = "zip,age\n" + f"02139,{first}\n" * 30_000 + f"02139,{late}\n" * 3
+    path = write(tmp_path / "people.csv", lines)
+    rows, types = released(path, ROLES, tmp_path, table=None)
+    assert rows == {("02139", first): 30_000, ("02139", late): 3}
+    assert types["age"] == "VARCHAR"
+
+
+def test_late_number_of_another_type(tmp_path: Path) -> None:
+    lines = "zip,age\n" + "02139,1\n" * 30_000 + "02139,1.5\n" * 3
+    rows, types = released(write(tmp_path / "people.csv", lines), ROLES, tmp_path, table=None)
+    assert rows == {("02139", 1.0): 30_000, ("02139", 1.5): 3}
+    assert types["age"] == "DOUBLE"
+
+
+def test_null_in_csv(tmp_path: Path) -> None:
+    path = write(tmp_path / "people.csv", "zip,age\n" + ",\n" * 3 + "02139,1\n" * 3)
+    assert released(path, ROLES, tmp_path, table=None)[0] == {(None, None): 3, ("02139", 1): 3}
+
+
+def test_several_files(tmp_path: Path) -> None:
+    for name in ("a1", "a2"):
+        write(tmp_path / f"{name}.csv", csv_text())
+    twice = Counter({row: 2 * n for row, n in ROWS.items()})
+    assert released(tmp_path / "a*.csv", ROLES, tmp_path, table=None)[0] == twice
+    files = [str(tmp_path / name) for name in ("a1.csv", "a2.csv", "a?.csv")]
+    found, _ = released(None, ROLES, tmp_path, source={"files": files})
+    assert found == twice, "a file that two patterns match counts once"
+
+
+def test_files_whose_types_differ(tmp_path: Path) -> None:
+    write(tmp_path / "a1.csv", csv_text())
+    write(tmp_path / "a2.csv", "zip,age\n" + "02130,none\n" * 2)
+    rows, _ = released(tmp_path / "a*.csv", ROLES, tmp_path, table=None)
+    assert rows == {("02130", "0"): 4, ("02131", "1"): 4, ("02130", "none"): 2}
+
+
+def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
+    write(tmp_path / "a1.csv", csv_text())
+    write(tmp_path / "a2.csv", "zip,years\n02139,1\n")
+    pq.write_table(ARROW, tmp_path / "p1.parquet")
+    pq.write_table(ARROW.rename_columns(["zip", "years"]), tmp_path / "p2.parquet")
+    for patterns in (["a*.csv"], ["p*.parquet"], ["a1.csv", "p1.parquet"]):
+        files = [str(tmp_path / pattern) for pattern in patterns]
+        with sqlanon.connect() as db, pytest.raises(SourceError):
+            db.anonymize(make_policy(ROLES, source={"files": files}))
+
+
+def test_file_that_is_not_what_its_name_says(tmp_path: Path) -> None:
+    for name in ("people.parquet", "people.csv.gz"):
+        path = write(tmp_path / name, csv_text())
+        with sqlanon.connect(path) as db, pytest.raises(SourceError):
+            db.anonymize(make_policy(ROLES, table=None))
+    path = write(tmp_path / "people.xlsx", csv_text())
+    with sqlanon.connect() as db, pytest.raises(SourceError, match="neither Parquet nor CSV"):
+        db.anonymize(make_policy(ROLES, source={"files": [path]}))
+
+
+def test_empty_csv_is_infeasible(tmp_path: Path) -> None:
+    path = write(tmp_path / "people.csv", "zip,age\n")
+    with sqlanon.connect(path) as db, pytest.raises(InfeasibleError):
+        db.anonymize(make_policy(ROLES, table=None))
+
+
+def test_csv_names_that_differ_in_case_only(tmp_path: Path) -> None:
+    for header in ("zip,Age,age", "zip,age,age", "ZIP,zip,age"):
+        path = write(tmp_path / "people.csv", header + "\n" + "02139,1,2\n" * 3)
+        with sqlanon.connect(path) as db, pytest.raises(SourceError, match=r"people\.csv.*case"):
+            db.anonymize(make_policy(ROLES, source={"undeclared": "drop"}))
+
+
+ARROW = pa.table({"zip": ["02130", "02131"] * 4, "age": pa.array([0, 1] * 4, pa.int64())})
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pq.write_table(ARROW, tmp_path / "a1.parquet")
+    pq.write_table(ARROW, tmp_path / "a[2].parquet")
+    assert released(tmp_path / "a1.parquet", ROLES, tmp_path, table=None)[0] == ROWS
+    assert released(tmp_path / "a[2].parquet", ROLES, tmp_path, table=None)[0] == ROWS
+    twice = Counter({row: 2 * n for row, n in ROWS.items()})
+    assert released(tmp_path / "a*.parquet", ROLES, tmp_path, table=None)[0] == twice
+
+
+def test_parquet_names_that_differ_in_case_only(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"zip": ["a"] * 3, "age": [1] * 3, "Age": [2] * 3}), path)
+    with sqlanon.connect(path) as db, pytest.raises(SourceError, match=r"'age', 'Age'.*case"):
+        db.anonymize(make_policy(ROLES, source={"undeclared": "drop"}))
+
+
+def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    nested = {"inner": [{"zip": "x", "b": [{"age": 1}]}] * 8, "list": [[{"zip": 1}]] * 8, "map": [{"age": 1}] * 8}
+    pq.write_table(pa.table({"zip": ARROW["zip"], **nested, "age": ARROW["age"]}), path)
+    others = dict.fromkeys(nested, "insensitive")
+    rows, types = published(path, {**ROLES, **others}, tmp_path, table=None)
+    assert list(types) == ["zip", "inner", "list", "map", "age"]
+    assert Counter((row[0], row[-1]) for row in rows) == ROWS
+
+
+# Arrow
+
+
+def test_arrow_table_and_stream(tmp_path: Path) -> None:
+    assert released(ARROW, ROLES, tmp_path, table=None)[0] == ROWS
+    assert released(ARROW.to_reader(max_chunksize=3), ROLES, tmp_path, table=None)[0] == ROWS
+    many = pa.chunked_array([ARROW["zip"].chunk(0).dictionary_encode()])
+    rows, types = released(pa.table({"zip": many, "age": ARROW["age"]}), ROLES, tmp_path, table=None)
+    assert (rows, types["zip"]) == (ROWS, "VARCHAR")
+
+
+def test_arrow_names_that_differ_in_case_only() -> None:
+    twice = ARROW.append_column("Age", ARROW["age"])
+    for source in (twice, twice.to_reader()):
+        with sqlanon.connect(source) as db, pytest.raises(SourceError, match=r"'age', 'Age'.*case"):
+            db.anonymize(make_policy(ROLES, source={"undeclared": "drop"}))
+
+
+def test_empty_arrow_table_is_infeasible() -> None:
+    with sqlanon.connect(ARROW.slice(0, 0)) as db, pytest.raises(InfeasibleError):
+        db.anonymize(make_policy(ROLES, table=None))
+
+
+def test_wide_table(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(300)]
+    wide = pa.table({name: [i % 7, i % 7, 1, 1] for i, name in enumerate(names)})
+    quasi = dict.fromkeys(names[::30], "suppress")
+    rows, types = released(wide, {name: quasi.get(name, "insensitive") for name in names}, tmp_path, table=None)
+    assert list(types) == names
+    assert rows == {tuple(i % 7 for i in range(300)): 2, (1,) * 300: 2}
+
+
+# A live connection
+
+
+@pytest.fixture
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[Any, ...]]]:
+    """What a user may notice of a connection: databases, settings, tables and views."""
+    queries = {
+        "databases": "SELECT database_name FROM duckdb_databases()",
+        "settings": "SELECT name, value FROM duckdb_settings()",
+        "tables": "SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()",
+        "views": "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal",
+        "schemas": "SELECT database_name, schema_name FROM duckdb_schemas()",
+        "macros": "SELECT function_name FROM duckdb_functions() WHERE NOT internal",
+        "path": "SELECT current_database(), current_schema()",
+    }
+    return {name: sorted(connection.execute(query).fetchall()) for name, query in queries.items()}
+
+
+@pytest.mark.parametrize(
+    ("setup", "source"),
+    [
+        (f"CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
+        (f"CREATE TABLE p AS {PEOPLE}; CREATE VIEW people AS FROM p", {"table": "people"}),
+        (f"CREATE TEMP TABLE people AS {PEOPLE}", {"table": "people"}),
+        (f"CREATE TEMP TABLE p AS {PEOPLE}; CREATE TEMP VIEW people AS FROM p", {"table": "people"}),
+        (f"CREATE TEMP TABLE p AS {PEOPLE}", {"query": "FROM p"}),
+        (f"CREATE SCHEMA s; CREATE TABLE s.people AS {PEOPLE}", {"table": "s.people"}),
+        (f"CREATE SCHEMA s; CREATE TABLE s.people AS {PEOPLE}", {"query": "FROM s.people"}),
+        (f"CREATE SCHEMA s; USE s; CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
+        (f"ATTACH ':memory:' AS o; CREATE TABLE o.people AS {PEOPLE}", {"table": "o.people"}),
+        (f"ATTACH ':memory:' AS o; USE o; CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
+        (
+            f"CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE b.people AS {PEOPLE}; SET search_path = 'a,b'",
+            {"table": "people"},
+        ),
+    ],
+)
+def test_live_connection(live: duckdb.DuckDBPyConnection, tmp_path: Path, setup: str, source: dict[str, str]) -> None:
+    live.execute(setup)
+    before = state(live)
+    rows, _ = released(live, ROLES, tmp_path, source=source)
+    assert rows == ROWS
+    assert state(live) == before
+
+
+def test_live_connection_after_an_error(live: duckdb.DuckDBPyConnection) -> None:
+    live.execute(f"CREATE TABLE people AS {PEOPLE}")
+    before = state(live)
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"source": {"table": "nowhere"}}, SourceError),
+        ({"source": {"query": "SELECT error('broken') AS zip, 1 AS age"}}, Exception),
+        ({"source": {"table": "people"}, "k": 9}, InfeasibleError),
+    ]
+    for options, error in wrong:
+        with sqlanon.connect(live) as db, pytest.raises(error):
+            db.anonymize(make_policy(ROLES, **options))
+        assert state(live) == before
+
+
+def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
+    live.execute(f"CREATE TABLE people AS {PEOPLE}")
+    before = state(live)
+    policy = make_policy(ROLES, table="people")
+    with sqlanon.connect(live) as one, sqlanon.connect(live) as other:
+        assert one.anonymize(policy).score == other.anonymize(policy).score
+    assert state(live) == before
+
+
+def test_python_variables_are_no_tables(live: duckdb.DuckDBPyConnection) -> None:
+    arrow_people = ARROW
+    assert live.execute("SELECT count(*) FROM arrow_people").fetchall() == [(arrow_people.num_rows,)]
+    with sqlanon.connect(live) as db, pytest.raises(SourceError):
+        db.anonymize(make_policy(ROLES, table="arrow_people"))
+    assert live.execute("SELECT count(*) FROM arrow_people").fetchall() == [(8,)]
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_open_transaction_of_the_user_is_not_lost(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, writes: bool
+) -> None:
+    """A transaction can write to one database only: so a release cannot be written inside of it. That is said,
+    and the transaction goes on."""
+    live.execute(f"CREATE TABLE people AS {PEOPLE}")
+    live.execute("BEGIN")
+    if writes:
+        live.execute("INSERT INTO people VALUES ('02130', 0)")
+    with pytest.raises(SourceError, match="transaction"), sqlanon.connect(live) as db:
+        db.anonymize(make_policy(ROLES, table="people")).publish(tmp_path / "release.duckdb")
+    live.execute("INSERT INTO people VALUES ('02131', 1)")
+    live.execute("COMMIT")
+    assert live.execute("SELECT count(*) FROM people").fetchall() == [(8 + writes + 1,)]
+    rows, _ = released(live, ROLES, tmp_path, table="people")
+    assert sum(rows.values()) == 8 + writes + 1
+
+
+# Names
+
+INTERNAL = (
+    "n", "q0", "q0_l0", "w0_l1", "known", "class_size", "value", "rows", "levels", "sqlanon class size", "code_0",
+    "code_1", "label_1", "leaves_1", "level_0", "level_1", "key_0", "key", "masked", "k", "classes", "uniques", "x",
+    "f", "s", "v", "h", "h0", "c0", "c1", "attribute", "text", "file",
+)  # fmt: skip
+HOSTILE = (
+    '"; drop table people; --', '"', "o'x", "a b", " ", "\t", "a\nb", "größe", "日本", "select", "order", "table", "*",
+    ".", "a.b", "$1", "?", "%s", "{}", "--", "/*", "rowid", "true", "null", "COLUMNS(*)", "sqlanon", "x" * 300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*INTERNAL, *HOSTILE])
+def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str) -> None:
+    """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
+    others = [other for other in ("n", "known", "value", '"; drop', "a b") if other != name]
+    values = ("i // 12 % 2", "i % 3", "i // 24", "i % 5", "i % 7", "i % 11")  # classes of 12, 12, 12 and 4
+    columns = ", ".join(f"{value} AS {quoted(one)}" for value, one in zip(values, (name, *others), strict=False))
+    live.execute(f"CREATE TABLE people AS SELECT {columns} FROM range(40) AS r(i)")
+    generalized = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
+    roles = {name: "suppress", others[0]: generalized, others[1]: "suppress", others[2]: "sensitive"}
+    sections = {
+        "source": {"table": "people", "undeclared": "drop"},
+        "search": {"measure": "loss", "suppression_limit": 0.3},
+    }
+    rows, types = released(live, roles, tmp_path, k=9, **sections)
+    assert list(types) == [name, *others[:3]]
+    picked = ", ".join(map(quoted, (name, others[1])))
+    expected = live.execute(f"SELECT {picked}, count(*) FROM people GROUP BY ALL HAVING count(*) >= 9").fetchall()
+    assert Counter((row[0], row[2]) for row in rows.elements()) == {(a, b): n for a, b, n in expected}
+    assert {row[1] for row in rows} == {"*"}
+
+    swapped = {name: generalized, others[0]: "suppress", others[1]: "insensitive", others[2]: "identifying"}
+    rows, types = released(live, swapped, tmp_path, k=9, **sections)
+    assert list(types) == [name, *others[:2]]
+    assert types[name] == "VARCHAR"
+    assert {row[0] for row in rows} == {"*"}
+
+
+WORK_TABLES = (
+    "source", "source_read", "frequency_raw", "frequency", "values_0", "hierarchy_0", "coded_0", "lattice",
+    "suppressed", "recoded", "manifest", "released", "sqlanon_work",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*WORK_TABLES, *HOSTILE])
+@pytest.mark.parametrize("as_query", [False, True], ids=["table", "query"])
+def test_any_name_of_a_table(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, as_query: bool) -> None:
+    live.execute(f"CREATE TABLE {quoted(name)} AS {PEOPLE} UNION ALL SELECT 'x', 9")
+    if as_query:
+        source = {"query": f"SELECT zip, age FROM {quoted(name)}"}
+    elif name == " ":
+        pytest.skip("a policy has no blank names")
+    else:
+        source = {"table": name}
+    rows, _ = released(live, ROLES, tmp_path, source=source, search={"suppression_limit": 0.2})
+    assert rows == ROWS
+
+
+# Types
+
+
+SCALARS = {
+    "BOOLEAN": ["true", "false"],
+    "TINYINT": ["-128", "7"],
+    "SMALLINT": ["-32768", "7"],
+    "INTEGER": ["-2147483648", "7"],
+    "BIGINT": ["-9223372036854775808", "7"],
+    "HUGEINT": ["-170141183460469231731687303715884105728", "170141183460469231731687303715884105727"],
+    "UTINYINT": ["255", "7"],
+    "USMALLINT": ["65535", "7"],
+    "UINTEGER": ["4294967295", "7"],
+    "UBIGINT": ["18446744073709551615", "18446744073709551614"],
+    "UHUGEINT": ["340282366920938463463374607431768211455", "340282366920938463463374607431768211454"],
+    "BIGNUM": ["123456789012345678901234567890123456789012345678901", "-7"],
+    "FLOAT": ["nan", "inf", "-inf", "1e-45", "0.1"],
+    "DOUBLE": ["nan", "inf", "-inf", "0.1", "0.30000000000000004", "0.3"],
+    "DECIMAL(4,1)": ["1.5", "-999.9"],
+    "DECIMAL(18,3)": ["1.500", "999999999999999.999"],
+    "DECIMAL(38,10)": ["1.5000000000", "2.0000000001"],
+    "VARCHAR": ["a", "A", "a ", "", "é", "e\u0301", "NULL", "*", "it's", "日"],
+    "BLOB": ["\\x00\\xFF", "a", ""],
+    "BIT": ["0101", "101", "1"],
+    "UUID": ["00000000-0000-0000-0000-000000000001", "f0000000-0000-0000-0000-000000000001"],
+    "DATE": ["2020-02-29", "0044-03-15 (BC)", "infinity", "-infinity"],
+    "TIME": ["12:00:00", "23:59:59.999999"],
+    "TIME_NS": ["12:00:00.123456789", "12:00:00.123456788"],
+    "TIME WITH TIME ZONE": ["12:00:00+01", "11:00:00+00", "13:00:00+02"],
+    "TIMESTAMP": ["2020-01-01 00:00:00", "2020-01-01 00:00:00.000001", "infinity"],
+    "TIMESTAMP_S": ["2020-01-01 00:00:00", "2020-01-01 00:00:01"],
+    "TIMESTAMP_MS": ["2020-01-01 00:00:00", "2020-01-01 00:00:00.001"],
+    "TIMESTAMP_NS": ["2020-01-01 00:00:00", "2020-01-01 00:00:00.000000001"],
+    "TIMESTAMP WITH TIME ZONE": ["2020-01-01 00:00:00+00", "2020-01-01 00:00:00.000001+00"],
+    "INTERVAL": ["1 month", "29 days", "00:00:01"],
+}
+
+
+@pytest.mark.parametrize("type_", SCALARS)
+@pytest.mark.parametrize("storage", ["live", "file"])
+def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, storage: str) -> None:
+    """At level 0 it keeps its type, its values stay apart, and NULL is one of them."""
+    path = tmp_path / "types.duckdb" if storage == "file" else ":memory:"
+    connection = duckdb.connect(str(path))
+    connection.execute(f"CREATE TABLE t (x {type_}, y INTEGER)")
+    values = [*SCALARS[type_], None]
+    for value in values:
+        connection.execute(f"INSERT INTO t SELECT CAST(? AS {type_}), 1 FROM range(2)", [value])
+    shown = "SELECT typeof(x), CAST(x AS VARCHAR), count(*) FROM {} GROUP BY ALL"
+    expected = sorted(connection.execute(shown.format("t")).fetchall(), key=str)
+    assert len(expected) == len(values)
+    for rule in ("suppress", "mask"):
+        source: Any = connection
+        if storage == "file":
+            connection.close()
+            source = path
+        release = tmp_path / f"{rule}.duckdb"
+        with sqlanon.connect(source) as db:
+            result = db.anonymize(make_policy({"x": rule, "y": "insensitive"}))
+            assert (result.generalization, result.classes) == ({"x": 0}, len(values))
+            assert result.publish(release, "released").verify().verified
+        with duckdb.connect(str(release), read_only=True) as found:
+            assert sorted(found.execute(shown.format("released")).fetchall(), key=str) == expected
+    connection.close()
+
+
+@pytest.mark.parametrize("type_", SCALARS)
+def test_every_scalar_type_with_labels_and_suppression(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, type_: str
+) -> None:
+    """What is suppressed is matched by value at level 0; labels are VARCHAR."""
+    live.execute(f"CREATE TABLE t (x {type_}, y {type_})")
+    first, second = SCALARS[type_][:2]
+    for x, n in ((first, 3), (second, 1), (None, 3)):
+        live.execute(f"INSERT INTO t SELECT CAST(? AS {type_}), CAST(? AS {type_}) FROM range({n})", [x, first])
+    top, path = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}, tmp_path / "release.duckdb"
+    kept = live.execute("SELECT CAST(x AS VARCHAR), 3 FROM t GROUP BY x HAVING count(*) > 1").fetchall()
+    assert len(kept) == 2
+    with sqlanon.connect(live) as db:
+        limit = {"suppression_limit": 0.2}
+        release = db.anonymize(make_policy({"x": "suppress", "y": top}, search=limit)).publish(path, "released")
+        assert release.verify().verified
+    with duckdb.connect(str(path), read_only=True) as found:
+        query = "SELECT CAST(x AS VARCHAR), count(*) FROM released WHERE y = '*' GROUP BY ALL"
+        assert Counter(found.execute(query).fetchall()) == Counter(kept)
+        types = found.execute("SELECT DISTINCT typeof(x), typeof(y) FROM released").fetchall()
+        assert types == [(type_, "VARCHAR")]
+
+
+def test_floats_that_read_alike_are_one_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """-0.0 is 0.0, and every NaN is NaN."""
+    live.execute("CREATE TABLE t AS SELECT unnest(['0.0', '-0.0', 'nan', '-nan'])::DOUBLE AS x")
+    rows, types = released(live, {"x": "suppress"}, tmp_path)
+    assert Counter(str(x) for (x,) in rows.elements()) == {"0.0": 2, "nan": 2}
+    assert types == {"x": "DOUBLE"}
+
+
+def test_intervals_that_are_equal_are_one_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """They are to GROUP BY: a release must not tell them apart."""
+    live.execute("CREATE TABLE t AS SELECT unnest(['30 days', '1 month', '720 hours'])::INTERVAL AS x")
+    released(live, {"x": "suppress"}, tmp_path, k=3)
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:
+        assert release.execute("SELECT DISTINCT CAST(x AS VARCHAR), typeof(x) FROM released").fetchall() == [
+            ("1 month", "INTERVAL")
+        ]
+
+
+def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    live.execute("CREATE TYPE mood AS ENUM ('sad', 'ok', 'never seen')")
+    live.execute("""
+        CREATE TABLE t AS SELECT
+            'ok'::mood AS quasi, 'ok'::mood AS plain, {'m': 'ok'::mood, 'a b': ['sad'::mood], 'n': 1} AS struct,
+            ['ok'::mood] AS list, map {'ok'::mood: 'sad'::mood} AS map, union_value(u := 'ok'::mood) AS either,
+            ['ok', 'sad']::mood[2] AS pair, [{'deep': map {'x': ['ok'::mood]}}] AS deep, {'no': 'enum'} AS other
+        FROM range(3)""")
+    names = ("plain", "struct", "list", "map", "either", "pair", "deep", "other")
+    _, types = published(live, {"quasi": "suppress", **dict.fromkeys(names, "insensitive")}, tmp_path)
+    assert types == {
+        "quasi": "VARCHAR",
+        "plain": "VARCHAR",
+        "struct": 'STRUCT(m VARCHAR, "a b" VARCHAR[], n INTEGER)',
+        "list": "VARCHAR[]",
+        "map": "MAP(VARCHAR, VARCHAR)",
+        "either": "UNION(u VARCHAR)",
+        "pair": "VARCHAR[2]",
+        "deep": "STRUCT(deep MAP(VARCHAR, VARCHAR[]))[]",
+        "other": 'STRUCT("no" VARCHAR)',
+    }
+    assert b"never seen" not in (tmp_path / "release.duckdb").read_bytes()
+
+
+@pytest.mark.parametrize("expression", ["{'a': 1}::VARIANT", "row(1, 'x')"], ids=["variant", "tuple"])
+def test_type_that_a_release_cannot_hold_is_said(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, expression: str
+) -> None:
+    """Or it can: but no error of the engine comes through."""
+    live.execute(f"CREATE TABLE t AS SELECT 1 AS x, {expression} AS y FROM range(3)")
+    try:
+        rows, _ = published(live, {"x": "suppress", "y": "insensitive"}, tmp_path)
+    except sqlanon.SqlanonError as error:
+        assert "y" in str(error)
+    else:
+        assert len(rows) == 3
+
+
+# What makes values look equal
+
+
+def test_collations_do_not_merge_values(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    live.execute("CREATE TABLE t (x VARCHAR COLLATE NOCASE, y VARCHAR COLLATE NOCASE.NOACCENT)")
+    live.execute("INSERT INTO t VALUES ('a', 'é'), ('a', 'é'), ('A', 'E'), ('A', 'E')")
+    rows, _ = released(live, {"x": "suppress", "y": "suppress"}, tmp_path)
+    assert rows == {("a", "é"): 2, ("A", "E"): 2}
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(make_policy({"x": "suppress", "y": "suppress"}, k=3))
+        assert set(result.generalization.values()) == {1}, "two values of two rows each are not one of four"
+        assert db.risk(make_policy({"x": "suppress", "y": "suppress"})).classes == 2
+
+
+def test_default_collation_of_a_connection_does_not_merge_values(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    live.execute("SET default_collation = 'nocase'")
+    live.execute("CREATE TABLE t (x VARCHAR)")
+    live.execute("INSERT INTO t VALUES ('ab'), ('ab'), ('AB'), ('AB')")
+    assert released(live, {"x": "suppress"}, tmp_path)[0] == {("ab",): 2, ("AB",): 2}
+    masked = {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1}
+    assert released(live, {"x": masked}, tmp_path)[0] == {("a*",): 2, ("A*",): 2}
+    assert live.execute("SELECT current_setting('default_collation'), 'a' = 'A'").fetchall() == [("nocase", True)]
+
+
+def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    live.execute("CREATE TABLE t AS SELECT unnest([NULL, NULL, 1, 1, 2]) AS x")
+    rows, _ = released(live, {"x": "suppress"}, tmp_path, search={"suppression_limit": 0.2})
+    assert rows == {(None,): 2, (1,): 2}
+    live.execute("CREATE TABLE nulls AS SELECT NULL AS x FROM range(3)")
+    assert released(live, {"x": "suppress"}, tmp_path, table="nulls")[0] == {(None,): 3}
