@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
 STEPS = {
     "lint": [BIN / "ruff", "check", "."],
     "format": [BIN / "ruff", "format", "--check", "."],
-    "layers": [BIN / "lint-imports", "--no-cache"],
+    "layers": [BIN / "lint-imports", "--no-cache", "--no-logo"],
     "types": [BIN / "mypy"],
     "tests": [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow", *sys.argv[1:]],
 }

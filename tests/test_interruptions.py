@@ -469,23 +469,20 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
 ) -> None:
     """Another run cleans up between the steps of making a directory: what the run then gets is its own, and alive."""
     fcntl = pytest.importorskip("fcntl")
-    inside = False
+    cleaned = False
 
     def cleaning(real: Callable[..., Any], first: bool) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
-            nonlocal inside
-            if inside:
+            nonlocal cleaned
+            if cleaned:
                 return real(*arguments, **named)
-            inside = True
-            try:
-                if first:
-                    remove_dead(parent, PREFIX)
-                result = real(*arguments, **named)
-                if not first:
-                    remove_dead(parent, PREFIX)
-                return result
-            finally:
-                inside = False
+            cleaned = True
+            if first:
+                remove_dead(parent, PREFIX)
+            result = real(*arguments, **named)
+            if not first:
+                remove_dead(parent, PREFIX)
+            return result
 
         return call
 
@@ -497,7 +494,7 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, cleaning(getattr(owner, name), first))
         with private_directory(parent, PREFIX) as directory:
-            patch.undo()
+            assert cleaned
             assert directory.is_dir()
             (directory / "value").write_text("private")
             remove_dead(parent, PREFIX)

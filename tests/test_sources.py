@@ -168,19 +168,36 @@ def test_the_policy_says_where(file: Path, tmp_path: Path) -> None:
     assert released(None, ROLES, tmp_path, source=source)[0] == ROWS
 
 
-def test_two_files_with_one_name(tmp_path: Path) -> None:
+def test_files_with_one_name(tmp_path: Path) -> None:
     """One `Database`, policies with files of their own."""
-    for folder, age in (("a", 1), ("b", 2)):
+    for folder, age in (("a", 1), ("b", 2), ("c", 3)):
         (tmp_path / folder).mkdir()
         with duckdb.connect(str(tmp_path / folder / "p.duckdb")) as db:
             db.execute(f"CREATE TABLE t AS SELECT {age} AS age FROM range(3)")
     with sqlanon.connect() as both:
-        for folder, age in (("a", 1), ("b", 2), ("a", 1)):
+        for folder, age in (("a", 1), ("b", 2), ("c", 3), ("a", 1)):
             source = {"database": str(tmp_path / folder / "p.duckdb"), "table": "t"}
             result = both.anonymize(make_policy({"age": "suppress"}, source=source))
             path = tmp_path / folder / "release.duckdb"
             result.publish(path, "released")
             assert table_of(path)[0] == [(age,)] * 3
+
+
+@pytest.mark.parametrize("source", [{"table": "t"}, {"query": "SELECT age FROM t"}], ids=["table", "query"])
+def test_results_over_two_files_do_not_mix(tmp_path: Path, source: dict[str, str]) -> None:
+    """A release is made from the file that was searched, whatever was opened since."""
+    results = {}
+    for name in ("a", "b"):
+        with duckdb.connect(str(tmp_path / f"{name}.duckdb")) as db:
+            db.execute(f"CREATE TABLE t AS SELECT '{name}' AS age FROM range(3)")
+    with sqlanon.connect() as both:
+        for name in ("a", "b"):
+            section = {"database": str(tmp_path / f"{name}.duckdb"), **source}
+            results[name] = both.anonymize(make_policy({"age": "suppress"}, source=section))
+        for name, result in results.items():
+            result.publish(tmp_path / f"release_{name}.duckdb", "released")
+    for name in results:
+        assert table_of(tmp_path / f"release_{name}.duckdb")[0] == [(name,)] * 3
 
 
 def test_what_is_missing_is_named(file: Path, tmp_path: Path) -> None:
@@ -410,7 +427,7 @@ def test_arrow_table_and_stream(tmp_path: Path) -> None:
 def test_arrow_names_that_differ_in_case_only() -> None:
     twice = ARROW.append_column("Age", ARROW["age"])
     for source in (twice, twice.to_reader()):
-        with sqlanon.connect(source) as db, pytest.raises(SourceError, match=r"'age', 'Age'.*case"):
+        with pytest.raises(SourceError, match=r"'age', 'Age'.*case"), sqlanon.connect(source) as db:
             db.anonymize(make_policy(ROLES, source={"undeclared": "drop"}))
 
 

@@ -1,0 +1,626 @@
+"""The command line as the contract has it: exit statuses, what goes to stdout and stderr, JSON, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.cli import main
+from sqlanon.release.verify import verify_file
+
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+[attributes]
+name = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
+illness = { role = "sensitive" }
+[privacy]
+k = 5
+[search]
+suppression_limit = 0.1
+[release]
+database = "release.duckdb"
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process, as the console script does. No traceback is ever shown."""
+    monkeypatch.delenv("SQLANON_DEBUG", raising=False)
+
+    def call(*arguments: str | Path) -> Ended:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
+        status = 0
+        try:
+            main()
+        except SystemExit as done:
+            assert done.code is None or isinstance(done.code, int)
+            status = done.code or 0
+        shown = capsys.readouterr()
+        assert "Traceback" not in shown.out + shown.err
+        return Ended(status, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "hospital.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + hash(i) % 12 AS VARCHAR) AS zip, "
+            "CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range(400) AS r(i)"
+        )
+    return path
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A folder with a source and a policy."""
+    shutil.copy(made, tmp_path)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return tmp_path
+
+
+def rewrite(folder: Path, old: str, new: str) -> Path:
+    """The policy with a change."""
+    text = (folder / "policy.toml").read_text()
+    assert old in text
+    (folder / "policy.toml").write_text(text.replace(old, new))
+    return folder / "policy.toml"
+
+
+# Done: 0
+
+
+def test_anonymize_says_what_it_did(run: Run, folder: Path) -> None:
+    ended = run("anonymize", folder / "policy.toml")
+    assert (ended.status, ended.err) == (0, "")
+    found = verify_file(folder / "release.duckdb")
+    assert found.verified
+    assert f"{found.manifest.released_rows} of 400 rows released" in ended.out
+    assert str(folder / "release.duckdb") in ended.out
+    assert "optimal" in ended.out
+
+
+def test_anonymize_prints_one_json_object(run: Run, folder: Path) -> None:
+    ended = run("anonymize", folder / "policy.toml", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.count("\n") == 1
+    printed = json.loads(ended.out)
+    manifest = verify_file(folder / "release.duckdb").manifest
+    assert set(printed) >= {
+        "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "generalization", "measure", "score",
+        "lattice", "optimal", "release", "table", "seconds",
+    }  # fmt: skip
+    for name in (
+        "rows",
+        "released_rows",
+        "suppressed_rows",
+        "classes",
+        "smallest_class",
+        "measure",
+        "score",
+        "optimal",
+    ):
+        assert printed[name] == getattr(manifest, name), name
+    assert printed["generalization"] == manifest.generalization
+    assert list(printed["generalization"]) == ["zip", "age"]
+    assert printed["lattice"]["nodes"] == 25
+    assert 0 < printed["lattice"]["checked"] <= 25
+    assert (printed["release"], printed["table"]) == (str(folder / "release.duckdb"), "patients")
+    assert set(printed["seconds"]) >= {"load", "search", "publish", "total"}
+    assert all(value >= 0 for value in printed["seconds"].values())
+    assert printed["seconds"]["total"] >= printed["seconds"]["search"] + printed["seconds"]["publish"]
+
+
+def test_warnings_go_to_stderr_and_leave_the_json_alone(run: Run, folder: Path) -> None:
+    ended = run("anonymize", rewrite(folder, '"identifying"', '"insensitive"'), "--json")
+    assert ended.status == 0
+    assert "warning: column 'name' is nearly unique" in ended.err
+    assert json.loads(ended.out)["rows"] == 400
+
+
+ADULT = ["sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class"]
+
+
+def adult_policy(data: Path, folder: Path) -> Path:
+    lines = [
+        "[source]",
+        f"files = {json.dumps(str(data / 'adult' / 'adult.csv'))}",
+        'undeclared = "drop"',
+        "[attributes]",
+    ]
+    for name in ADULT:
+        file = json.dumps(str(data / "adult" / f"hierarchy_{name}.csv"))
+        lines.append(f'{name} = {{ role = "quasi", hierarchy = {{ file = {file} }} }}')
+    lines += ["[privacy]", "k = 5", "[search]", "suppression_limit = 0.05"]
+    lines += ["[release]", 'database = "release.duckdb"', 'table = "patients"']
+    (folder / "adult.toml").write_text("\n".join(lines))
+    return folder / "adult.toml"
+
+
+def test_the_figures_of_the_contract_on_adult(run: Run, data: Path, tmp_path: Path) -> None:
+    """The object that the design prints, but for the times and the number of checks."""
+    ended = run("anonymize", adult_policy(data, tmp_path), "--json")
+    assert ended.status == 0
+    printed = json.loads(ended.out)
+    known = {
+        "rows": 30162, "released_rows": 28816, "suppressed_rows": 1346, "classes": 397, "smallest_class": 5,
+        "measure": "loss", "optimal": True, "table": "patients", "release": str(tmp_path / "release.duckdb"),
+    }  # fmt: skip
+    assert {name: printed[name] for name in known} == known
+    assert math.isclose(printed["score"], 0.178339, abs_tol=5e-7)
+    assert list(printed["generalization"]) == ADULT
+    assert (printed["generalization"]["sex"], printed["generalization"]["age"]) == (0, 3)
+    assert printed["generalization"]["race"] == 0
+    assert printed["lattice"]["nodes"] == 4320
+    assert 0 < printed["lattice"]["checked"] < 4320 / 10
+
+
+def test_risk_says_how_risky_the_source_is(run: Run, folder: Path) -> None:
+    with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
+        sizes = [n for (n,) in connection.execute("SELECT count(*) FROM patients GROUP BY zip, age").fetchall()]
+    ended = run("risk", folder / "policy.toml", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    assert json.loads(ended.out) == {
+        "rows": 400, "classes": len(sizes), "smallest_class": min(sizes), "uniques": sizes.count(1), "k": 5,
+        "rows_below_k": sum(n for n in sizes if n < 5), "highest_risk": 1 / min(sizes),
+        "average_risk": len(sizes) / 400,
+    }  # fmt: skip
+    told = run("risk", folder / "policy.toml")
+    assert told.status == 0
+    assert f"{sizes.count(1)} rows are alone" in told.out
+    assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
+
+
+def test_verify(run: Run, folder: Path) -> None:
+    run("anonymize", folder / "policy.toml")
+    release, policy = folder / "release.duckdb", folder / "policy.toml"
+    for arguments in ([release], [release, "--policy", policy]):
+        told = run("verify", *arguments)
+        assert (told.status, told.err) == (0, "")
+        assert told.out.splitlines()[-1] == "verified"
+        printed = json.loads(run("verify", *arguments, "--json").out)
+        assert (printed["verified"], printed["release"], printed["table"]) == (True, str(release), "patients")
+        assert all(check["passed"] for check in printed["checks"])
+        assert {"content digest", "columns", "rows"} <= {check["name"] for check in printed["checks"]}
+
+
+def test_verify_of_a_release_with_a_changed_row_is_1(run: Run, folder: Path) -> None:
+    run("anonymize", folder / "policy.toml")
+    release, policy = folder / "release.duckdb", folder / "policy.toml"
+    with duckdb.connect(release) as connection:
+        connection.execute("UPDATE patients SET illness = 'none' WHERE rowid = 3")
+    for arguments in ([release], [release, "--policy", policy]):
+        told = run("verify", *arguments)
+        assert told.status == 1
+        assert "FAILED: content digest" in told.out
+        assert told.out.splitlines()[-1] == "NOT verified"
+        ended = run("verify", *arguments, "--json")
+        assert ended.status == 1
+        assert json.loads(ended.out)["verified"] is False
+
+
+def test_a_release_as_parquet(run: Run, folder: Path) -> None:
+    policy = rewrite(folder, 'database = "release.duckdb"', 'file = "release.parquet"')
+    printed = json.loads(run("anonymize", policy, "--json").out)
+    assert printed["release"] == str(folder / "release.parquet")
+    assert run("verify", folder / "release.parquet").status == 0
+    assert run("verify", folder / "release.parquet", "--policy", policy).status == 0
+
+
+def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line_to_the_folder_one_is_in(
+    run: Run, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    assert run("anonymize", os.path.relpath(folder / "policy.toml")).status == 0
+    assert list(elsewhere.iterdir()) == []
+    monkeypatch.chdir(folder)
+    assert json.loads(run("verify", "release.duckdb", "--json").out)["release"] == str(folder / "release.duckdb")
+    assert str(folder / "new.duckdb") in run("init", "new.duckdb").out
+
+
+def test_help_and_version(run: Run) -> None:
+    assert run("--version").out == f"sqlanon {sqlanon.__version__}\n"
+    ended = run("--help")
+    assert ended.status == 0
+    for command in ("demo", "anonymize", "plan", "risk", "verify", "init"):
+        assert command in ended.out
+        assert run(command, "--help").status == 0
+
+
+def test_demo(run: Run, tmp_path: Path) -> None:
+    ended = run("demo", "--dir", tmp_path / "demo", "--rows", "3000")
+    assert (ended.status, ended.err) == (0, "")
+    assert str(tmp_path / "demo") in ended.out.replace("\n", "")
+
+
+# plan: reads no rows
+
+FORBIDDEN = (
+    "SELECT error(name) AS name, error(zip) AS zip, error(name)::INTEGER AS age, error(zip) AS illness FROM patients"
+)
+
+
+def test_plan_shows_the_stages_and_their_sql(run: Run, folder: Path) -> None:
+    ended = run("plan", folder / "policy.toml")
+    assert (ended.status, ended.err) == (0, "")
+    stages = re.findall(r"^-- \d+\. ([^:]+):", ended.out, re.MULTILINE)
+    assert stages == ["scan", "hierarchies", "frequency set", "search", "recode and suppress", "audit and publish"]
+    for statement in ("GROUP BY", "CREATE TABLE", "RANDOM()", "sqlanon"):
+        assert statement in ended.out
+    assert "depends on the data" in ended.out  # on the longest ZIP
+    assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
+
+
+def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(run: Run, data: Path, tmp_path: Path) -> None:
+    ended = run("plan", adult_policy(data, tmp_path))
+    assert ended.status == 0
+    assert "4,320 generalizations" in ended.out
+
+
+def test_plan_reads_no_rows_of_a_database(run: Run, folder: Path) -> None:
+    """Every value of this source is an error to read."""
+    policy = rewrite(folder, 'table = "patients"', f'query = "{FORBIDDEN}"')
+    assert run("plan", policy).status == 0
+    assert run("anonymize", policy).status == 2
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute(f"CREATE VIEW seen AS {FORBIDDEN}")
+    policy.write_text(POLICY.replace('table = "patients"', 'table = "seen"'))
+    assert run("plan", policy).status == 0
+    assert run("anonymize", policy).status == 2
+
+
+def test_plan_reads_no_rows_of_parquet(run: Run, folder: Path) -> None:
+    """The pages are broken; the schema, at the end, is not."""
+    path = folder / "patients.parquet"
+    with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
+        connection.execute(f"COPY patients TO '{path}'")
+    content = bytearray(path.read_bytes())
+    content[4:1000] = bytes(996)
+    path.write_bytes(content)
+    policy = rewrite(folder, 'database = "hospital.duckdb"\ntable = "patients"', 'files = "patients.parquet"')
+    assert run("plan", policy).status == 0
+    assert run("anonymize", policy).status == 2
+
+
+def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(run: Run, folder: Path) -> None:
+    """A line far down has a field too many."""
+    lines = ["name,zip,age,illness", *(f"Person {i},0213{i % 9},{i % 90},illness {i % 7}" for i in range(200_000))]
+    lines[150_000] += ",more"
+    (folder / "patients.csv").write_text("\n".join(lines))
+    policy = rewrite(folder, 'database = "hospital.duckdb"\ntable = "patients"', 'files = "patients.csv"')
+    assert run("plan", policy).status == 0
+    assert run("anonymize", policy).status == 2
+
+
+# The answer is no: 1
+
+
+def test_what_cannot_be_met_is_1_and_names_what_comes_nearest(run: Run, folder: Path) -> None:
+    ended = run("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("error: ")
+    assert "zip 4, age 5" in ended.err
+    assert not (folder / "release.duckdb").exists()
+
+
+def test_a_source_without_rows_is_1(run: Run, folder: Path) -> None:
+    ended = run("anonymize", rewrite(folder, 'table = "patients"', 'query = "SELECT * FROM patients LIMIT 0"'))
+    assert (ended.status, ended.out) == (1, "")
+    assert "0 rows" in ended.err or "no rows" in ended.err
+
+
+# The request is wrong: 2
+
+
+def test_five_mistakes_get_five_messages_each_with_its_place(run: Run, folder: Path) -> None:
+    policy = folder / "policy.toml"
+    policy.write_text(
+        POLICY.replace('{ mask = "right" }', '{ mask = "middle" }')
+        .replace("[5, 10, 20, 40]", "[5, 12]")
+        .replace('"sensitive"', '"delicate"')
+        .replace("k = 5", "k = 0")
+        .replace("suppression_limit = 0.1", "suppression_limit = 1.5")
+    )
+    for command in ("anonymize", "plan", "risk"):
+        ended = run(command, policy)
+        assert (ended.status, ended.out) == (2, "")
+        assert "5 problems in the policy" in ended.err
+        messages = [line for line in ended.err.splitlines() if line.startswith("  - ")]
+        places = ["attributes.zip.hierarchy", "attributes.age.hierarchy", "attributes.illness.role", "privacy.k",
+                  "search.suppression_limit"]  # fmt: skip
+        assert len(messages) == 5
+        for place in places:
+            assert sum(message.startswith(f"  - {place}") for message in messages) == 1, place
+
+
+HOSTILE = {
+    "nothing": b"",
+    "binary": bytes(range(256)) * 40,
+    "zeros": bytes(1000),
+    "a DuckDB file": None,
+    "not TOML": b"[source\ndatabase = 'x'",
+    "the same section twice": b"[privacy]\nk = 5\n[privacy]\nk = 6\n",
+    "arrays in arrays": b"x = " + b"[" * 50_000,
+    "tables in tables": b"[" + b".".join([b"a"] * 20_000) + b"]\nk = 1",
+    "a number too long": b"[privacy]\nk = " + b"9" * 50_000,
+    "a key of control characters": b'"\\u0000\\u001b[31m" = 1',
+    "not a table": b"attributes = 5\nprivacy = []\nsource = 'x'\nsearch = true\nrelease = 1.5\ncatalog = 2020-01-01",
+    "tables for values": b"[attributes]\nzip = { role = { role = 'quasi' }, hierarchy = [[[{}]]] }\n[privacy]\nk = {}",
+    "values for tables": b"[attributes]\nzip = 'quasi'\nage = [1, [2, [3]]]\n[privacy]\nk = 'five'",
+    "odd numbers": b"[attributes.a]\nrole = 'quasi'\nhierarchy = { intervals = [nan, inf, -1, 0, 1e400] }\nweight = -0.0\n"
+    b"[privacy]\nk = true\n[search]\nsuppression_limit = nan",
+    "null in a path": b"[source]\ndatabase = \"a\\u0000b\"\ntable = \"t\\u0000\"\n[attributes]\nx = {role='quasi', "
+    b"hierarchy='suppress'}\n[privacy]\nk = 2\n[release]\ndatabase = \"r\\u0000\"",
+    "a path too long": b"[source]\ndatabase = '" + b"a" * 5000 + b"'\ntable = 't'\n[attributes]\nx = {role='quasi', "
+    b"hierarchy='suppress'}\n[privacy]\nk = 2\n[release]\ndatabase = 'r.duckdb'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_policy_is_2_with_a_message(what: str, run: Run, folder: Path) -> None:
+    content = HOSTILE[what]
+    (folder / "policy.toml").write_bytes((folder / "hospital.duckdb").read_bytes() if content is None else content)
+    before = {path.name for path in folder.iterdir()}
+    for command in ("anonymize", "plan", "risk"):
+        ended = run(command, folder / "policy.toml")
+        assert (ended.status, ended.out) == (2, "")
+        assert ended.err.startswith("error: ")
+        assert len(ended.err) < 20_000
+        assert "in the engine or in sqlanon itself" not in ended.err
+        assert "\x1b" not in ended.err
+        assert "\x00" not in ended.err
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def a_directory(folder: Path) -> Path:
+    (folder / "directory.toml").mkdir()
+    return folder / "directory.toml"
+
+
+def a_missing_file(folder: Path) -> Path:
+    return folder / "missing.toml"
+
+
+def a_path_through_a_file(folder: Path) -> Path:
+    return folder / "policy.toml" / "policy.toml"
+
+
+@pytest.mark.parametrize("make", [a_directory, a_missing_file, a_path_through_a_file])
+def test_a_policy_that_is_no_file_is_2(make: Callable[[Path], Path], run: Run, folder: Path) -> None:
+    path = make(folder)
+    for arguments in (["anonymize", path], ["plan", path], ["risk", path]):
+        ended = run(*arguments)
+        assert (ended.status, ended.out) == (2, "")
+        assert str(path) in ended.err
+
+
+WRONG = {
+    "a database that is missing": ('"hospital.duckdb"', '"missing.duckdb"', "missing.duckdb"),
+    "a table that is missing": ('table = "patients"', 'table = "people"', "patients"),  # says which there are
+    "a database that is none": ('"hospital.duckdb"', '"policy.toml"', "policy.toml"),
+    "a column that is missing": ("illness = ", "disease = ", "disease"),
+    "a column without a role": ('illness = { role = "sensitive" }', "", "illness"),
+    "a query that is none": ('table = "patients"', 'query = "SELECT FROM WHERE"', "query"),
+    "a query that writes": ('table = "patients"', 'query = "DROP TABLE patients"', "SELECT"),
+    "two queries": ('table = "patients"', 'query = "SELECT 1; DROP TABLE patients"', "one SELECT"),
+    "a hierarchy file that is missing": ('{ mask = "right" }', '{ file = "no.csv" }', "no.csv"),
+    "a hierarchy file that is a directory": ('{ mask = "right" }', '{ file = "." }', "hierarchy"),
+    "a hierarchy file that is binary": ('{ mask = "right" }', '{ file = "hospital.duckdb" }', "attributes.zip"),
+    "a hierarchy table that is missing": ('{ mask = "right" }', '{ table = "no_such" }', "no_such"),
+    "a rule for another type": ("{ intervals = [5, 10, 20, 40] }", '{ dates = ["year"] }', "attributes.age"),
+    "files that are missing": ('database = "hospital.duckdb"\ntable = "patients"', 'files = "*.csv"', "*.csv"),
+    "files of no kind": ('database = "hospital.duckdb"\ntable = "patients"', 'files = "*.toml"', "Parquet"),
+    "a release in no folder": ('"release.duckdb"', '"no/where/release.duckdb"', "where"),
+    "a release that is a folder": ('"release.duckdb"', '"."', "error"),
+    "no place for a release": ('database = "release.duckdb"', "", "release"),
+    "a release over the source": ('"release.duckdb"', '"hospital.duckdb"', "source"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, run: Run, folder: Path) -> None:
+    old, new, said = WRONG[what]
+    before = (folder / "hospital.duckdb").read_bytes()
+    ended = run("anonymize", rewrite(folder, old, new), "--json")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("error: ")
+    assert said in ended.err
+    assert "in the engine or in sqlanon itself" not in ended.err
+    assert not (folder / "release.duckdb").exists()
+    assert (folder / "hospital.duckdb").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["anonymise"],
+        ["anonymize"],
+        ["anonymize", "--jsn"],
+        ["anonymize", "a", "b"],
+        ["verify"],
+        ["init"],
+        ["demo", "--rows", "0"],
+        ["demo", "--rows", "many"],
+        ["--nonsense"],
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], run: Run) -> None:
+    ended = run(*arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err != ""
+
+
+def make_text(path: Path) -> None:
+    path.write_text("a letter")
+
+
+def make_binary(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 100)
+
+
+def make_empty(path: Path) -> None:
+    path.touch()
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def make_database(path: Path) -> None:
+    duckdb.connect(path if path.suffix == ".duckdb" else path.with_suffix(".other")).close()
+
+
+@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+@pytest.mark.parametrize("make", [make_text, make_binary, make_empty, make_directory, make_database, None])
+def test_verify_of_what_is_no_release_is_2(
+    make: Callable[[Path], None] | None, name: str, run: Run, folder: Path
+) -> None:
+    path = folder / name
+    if make is not None:
+        make(path)
+    for more in ([], ["--policy", folder / "policy.toml"]):
+        ended = run("verify", path, *more, "--json")
+        assert (ended.status, ended.out) == (2, "")
+        assert str(path) in ended.err
+        assert "in the engine or in sqlanon itself" not in ended.err
+
+
+def test_verify_with_a_wrong_policy_is_2(run: Run, folder: Path) -> None:
+    run("anonymize", folder / "policy.toml")
+    for path in (a_missing_file(folder), a_directory(folder)):
+        ended = run("verify", folder / "release.duckdb", "--policy", path)
+        assert (ended.status, ended.out) == (2, "")
+
+
+def test_a_source_that_is_held_for_writing_is_2(run: Run, folder: Path) -> None:
+    holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, folder / "hospital.duckdb"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        ended = run("anonymize", folder / "policy.toml")
+        process.communicate("")
+    assert (ended.status, ended.out) == (2, "")
+    assert "hospital.duckdb" in ended.err
+    assert "close" in ended.err
+
+
+def test_an_error_within_is_2_and_no_traceback(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> None:
+        raise ZeroDivisionError("Person 7")
+
+    monkeypatch.setattr("sqlanon.database.prepare", failing)
+    ended = run("anonymize", folder / "policy.toml")
+    assert (ended.status, ended.out) == (2, "")
+    assert "ZeroDivisionError" in ended.err
+    assert "SQLANON_DEBUG" in ended.err
+    assert "Person 7" not in ended.err
+
+
+# As a process of its own
+
+
+def sqlanon_process(*arguments: str | Path, **options: Any) -> subprocess.Popen[Any]:
+    return subprocess.Popen([sys.executable, "-m", "sqlanon", *arguments], **options)
+
+
+def test_the_process_ends_with_the_status_and_shows_no_progress_in_a_pipe(folder: Path) -> None:
+    process = sqlanon_process(
+        "anonymize", folder / "policy.toml", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["rows"] == 400
+    # A release takes the mode of a new file; the catalog is private.
+    assert stat.S_IMODE((folder / "policy.catalog.duckdb").stat().st_mode) == 0o600
+
+
+def test_progress_is_shown_on_a_terminal_and_the_result_stays_clean(data: Path, tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    process = sqlanon_process(
+        "anonymize",
+        adult_policy(data, tmp_path),
+        "--json",
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"},
+    )
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    out, _ = process.communicate()
+    os.close(leader)
+    assert process.returncode == 0
+    assert json.loads(out)["rows"] == 30162
+    assert b"reading the source" in shown
+    assert re.search(rb"searching: [\d,]+ open, [\d,]+ checked, best score", shown)
+    assert b"Traceback" not in shown
+
+
+def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
+    process = sqlanon_process("plan", folder / "policy.toml", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    process.stderr.close()
+    process.wait()
+    assert err == b""
+
+
+def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path) -> None:
+    policy = rewrite(folder, 'table = "patients"', 'query = "SELECT p.* FROM patients p, range(3000000) r(i)"')
+    process = sqlanon_process("anonymize", policy, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    process.send_signal(2)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode not in (0, None)
+    assert out == ""
+    assert "Traceback" not in err

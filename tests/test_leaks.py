@@ -1,0 +1,427 @@
+"""What must not be in a release: searched byte by byte, in files that are written uncompressed.
+
+Compressed values hide from such a search, so every search has its control: the same needles are found in the source,
+written the same way, and released values are found in the release.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from sqlglot import exp
+
+import sqlanon
+import sqlanon.release.publish as publishing
+from sqlanon.cli import main
+
+ROWS = 400
+ODD = 5
+"""Rows that have to be suppressed: nobody is like them, and their levels are limited."""
+
+REGIONS = {"north region": ["Nordhaven-c1", "Nordkap-c2"], "south region": ["Suedhafen-c3", "Suedkap-c4"]}
+ALONE = {"far region": ["Farawaytown-c5"]}
+ATTRIBUTES: dict[str, Any] = {
+    "name": "identifying",
+    "ssn": "identifying",
+    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 2, "max_level": 4},
+    "city": {"role": "quasi", "hierarchy": {"categories": REGIONS | ALONE}, "min_level": 1, "max_level": 1},
+    "income": {"role": "quasi", "hierarchy": {"intervals": [10**12, 10**15]}, "min_level": 1},
+    "born": {"role": "quasi", "hierarchy": {"dates": ["year", "decade"]}, "min_level": 1},
+    "sex": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
+    "illness": "sensitive",
+    "drug": "sensitive",
+    "visits": "sensitive",
+    "history": "insensitive",
+    "wards": "insensitive",
+    "marked": "insensitive",
+    "note": "insensitive",
+    "code": "insensitive",
+}
+# ENUMs carry their whole dictionary: values that are nowhere in the table, too.
+CITY = "ENUM ('Nowhereville-c9', 'Nordhaven-c1', 'Nordkap-c2', 'Suedhafen-c3', 'Suedkap-c4', 'Farawaytown-c5')"
+DRUG = "ENUM ('unused-drug-d9', 'common-drug-d1', 'common-drug-d2', 'odd-drug-d3')"
+WARD = "ENUM ('unused-ward-w9', 'ward-a-w1', 'ward-b-w2', 'odd-ward-w3')"
+SOURCE = f"""
+    CREATE TABLE people AS
+    SELECT 'Identified Person ' || i AS name,
+           CAST(8123450000000000 + i * 7919 AS BIGINT) AS ssn,
+           CASE WHEN odd THEN 'QX99990' || i % 10 ELSE 'QX' || (71000 + (i * 37) % 90) || '' END AS zip,
+           CAST(CASE WHEN odd THEN 'Farawaytown-c5' ELSE
+               ['Nordhaven-c1', 'Nordkap-c2', 'Suedhafen-c3', 'Suedkap-c4'][1 + i % 4] END AS {CITY}) AS city,
+           CAST(CASE WHEN odd THEN 7 * 10::BIGINT**15 ELSE 3 * 10::BIGINT**15 END
+                + 123456789 * (1 + i % 50) AS BIGINT) AS income,
+           CAST(CASE WHEN odd THEN DATE '1911-02-03' ELSE DATE '1984-01-05' END
+               + CAST(i % 300 AS INTEGER) AS DATE) AS born,
+           CASE WHEN odd THEN 'odd-sex-' || i ELSE ['sex-one-x1', 'sex-two-x2'][1 + i % 2] END AS sex,
+           CASE WHEN odd THEN 'odd-illness-' || i ELSE 'common-illness-' || i % 5 END AS illness,
+           CAST(CASE WHEN odd THEN 'odd-drug-d3' ELSE 'common-drug-d' || (1 + i % 2) END AS {DRUG}) AS drug,
+           CAST(5550000000000000 + i * 6007 AS BIGINT) AS visits,
+           CAST([CASE WHEN odd THEN 'odd-ward-w3' ELSE 'ward-a-w1' END, 'ward-b-w2'] AS {WARD}[]) AS history,
+           {{'first': CAST(CASE WHEN odd THEN 'odd-ward-w3' ELSE 'ward-a-w1' END AS {WARD}), 'days': 3}} AS wards,
+           CAST(MAP {{CASE WHEN odd THEN 'odd-ward-w3' ELSE 'ward-b-w2' END: 'x'}} AS MAP({WARD}, VARCHAR)) AS marked,
+           'Note number ' || i || ' about a stay' AS note,
+           'code-' || i % 3 AS code
+    FROM (SELECT i, i >= {ROWS} AS odd FROM range({ROWS + ODD}) AS r(i))
+"""
+UNUSED = ["Nowhereville-c9", "unused-drug-d9", "unused-ward-w9"]
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("SET GLOBAL force_compression = 'uncompressed'")
+        connection.execute(SOURCE)
+        yield connection
+
+
+def plain(execute: Callable[..., None]) -> Callable[..., None]:
+    """Has Parquet files written without compression."""
+
+    def call(engine: Any, statement: Any, *more: Any) -> None:
+        if isinstance(statement, exp.Copy):
+            option = exp.CopyParameter(this=exp.Var(this="COMPRESSION"), expression=exp.Var(this="UNCOMPRESSED"))
+            statement.append("params", option)
+        execute(engine, statement, *more)
+
+    return call
+
+
+@pytest.fixture(scope="module", params=["drop", "mask"])
+def suppressed(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture(scope="module", params=["duckdb", "parquet"])
+def release(
+    request: pytest.FixtureRequest,
+    suppressed: str,
+    source: duckdb.DuckDBPyConnection,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("leaks") / f"release.{request.param}"
+    policy = make_policy(
+        ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02}, release={"suppressed": suppressed}
+    )
+    with pytest.MonkeyPatch.context() as patch, sqlanon.connect(source) as db:
+        patch.setattr(publishing.DuckDBEngine, "execute", plain(publishing.DuckDBEngine.execute))
+        result = db.anonymize(policy)
+        assert result.suppressed_rows == ODD
+        assert result.released_rows == ROWS + (ODD if suppressed == "mask" else 0)
+        result.publish(path, "people")
+    yield path
+
+
+def values(source: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
+    return [value for (value,) in source.execute(query).fetchall()]
+
+
+def needles(source: duckdb.DuckDBPyConnection, suppressed: str = "drop") -> dict[str, bytes]:
+    """Everything that must not be in the release, by what it is, as it would be written."""
+    found: dict[str, bytes] = {}
+    for column in ("name", "zip", "city::VARCHAR", "born::VARCHAR", "income::VARCHAR", "ssn::VARCHAR"):
+        for value in values(source, f"SELECT DISTINCT {column} FROM people"):
+            found[f"{column} {value}"] = value.encode()
+    for column in ("ssn", "income"):
+        for value in values(source, f"SELECT DISTINCT {column} FROM people"):
+            found[f"{column} {value} in binary"] = struct.pack("<q", value)
+    # What occurs in suppressed rows only; where these are masked, what is no quasi-identifier is released.
+    odd = "FROM people WHERE city = 'Farawaytown-c5'"
+    texts = ["illness", "drug::VARCHAR", "history[1]::VARCHAR", "wards.first::VARCHAR", "note"]
+    for column in ["sex", *(texts if suppressed == "drop" else [])]:
+        for value in values(source, f"SELECT DISTINCT {column} {odd}"):
+            found[f"{column} {value}, suppressed"] = value.encode()
+    for value in values(source, f"SELECT visits {odd}") if suppressed == "drop" else []:
+        found[f"visits {value} in binary, suppressed"] = struct.pack("<q", value)
+    return found | {f"{value} of a dictionary": value.encode() for value in UNUSED}
+
+
+def released(source: duckdb.DuckDBPyConnection) -> list[bytes]:
+    """What must be in the release, or the search is worth nothing."""
+    kept = "FROM people WHERE city <> 'Farawaytown-c5'"
+    texts = ["note", "illness", "drug::VARCHAR", "history[1]::VARCHAR", "wards.first::VARCHAR", "sex", "code"]
+    found = [value.encode() for text in texts for value in values(source, f"SELECT DISTINCT {text} {kept}")]
+    found += [struct.pack("<q", value) for value in values(source, f"SELECT visits {kept}")]
+    return [*found, b"north region", b"south region", b"QX71", b"1984"]
+
+
+def test_no_private_value_is_in_a_release(release: Path, suppressed: str, source: duckdb.DuckDBPyConnection) -> None:
+    content = release.read_bytes()
+    there = released(source)
+    missing = [value for value in there if value not in content]
+    assert len(there) > 2 * ROWS
+    assert missing == []
+    assert [what for what, value in needles(source, suppressed).items() if value in content] == []
+
+
+def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """The control of the other half: a file that does hold the private values."""
+    source.execute(f"ATTACH '{tmp_path / 'private.duckdb'}' AS private (STORAGE_VERSION 'v1.0.0')")
+    # A date as text is written only where somebody wrote it as text.
+    source.execute(
+        "CREATE TABLE private.main.people AS SELECT *, born::VARCHAR AS b, income::VARCHAR AS i, ssn::VARCHAR AS s, "
+        "city::VARCHAR AS c, drug::VARCHAR AS d, history[1]::VARCHAR AS h FROM people"
+    )
+    source.execute("DETACH private")
+    content = (tmp_path / "private.duckdb").read_bytes()
+    assert [what for what, value in needles(source).items() if value not in content] == []
+
+
+def test_the_release_of_the_command_line_holds_no_private_value(
+    source: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a DuckDB file with ENUM types of its own, compressed as it comes: here by what the engine can find in it."""
+    source.execute(f"ATTACH '{tmp_path / 'hospital.duckdb'}' AS hospital")
+    source.execute("CREATE TABLE hospital.main.people AS FROM people")
+    source.execute("DETACH hospital")
+    lines = ["[source]", 'database = "hospital.duckdb"', 'table = "people"', 'undeclared = "drop"', "[attributes]"]
+    lines += [
+        'city = { role = "quasi", hierarchy = "suppress", min_level = 1 }',
+        'zip = { role = "quasi", hierarchy = { mask = "right", levels = 4 }, min_level = 2 }',
+        'drug = { role = "sensitive" }',
+        'history = { role = "insensitive" }',
+        "[privacy]", "k = 4", "[search]", "suppression_limit = 0.02", "[release]", 'database = "release.duckdb"',
+    ]  # fmt: skip
+    (tmp_path / "policy.toml").write_text("\n".join(lines))
+    assert cli(monkeypatch, "anonymize", tmp_path / "policy.toml") == 0
+    with duckdb.connect(tmp_path / "release.duckdb", read_only=True) as connection:
+        types = dict(connection.execute("SELECT column_name, data_type FROM duckdb_columns() "
+                                        "WHERE table_name = 'people'").fetchall())  # fmt: skip
+        assert types == {"zip": "VARCHAR", "city": "VARCHAR", "drug": "VARCHAR", "history": "VARCHAR[]"}
+        statistics = str(connection.execute("SELECT DISTINCT stats(zip), stats(city), stats(drug), stats(history) "
+                                            "FROM people").fetchall())  # fmt: skip
+        assert "QX" in statistics
+        metadata = str(connection.execute("FROM pragma_storage_info('people')").fetchall())
+        dump = str([connection.execute(f"FROM {name}()").fetchall()
+                    for name in ("duckdb_types", "duckdb_views", "duckdb_tables", "duckdb_columns")])  # fmt: skip
+    for text in (statistics, metadata, dump):
+        for column in ("zip", "city::VARCHAR"):
+            for value in values(source, f"SELECT DISTINCT {column} FROM people"):
+                assert value not in text
+        for value in UNUSED:
+            assert value not in text
+
+
+def test_a_release_has_no_default_comment_index_or_view(release: Path) -> None:
+    if release.suffix == ".parquet":
+        pytest.skip("a Parquet file has none")
+    with duckdb.connect(release, read_only=True) as connection:
+        for query in (
+            "FROM duckdb_columns() WHERE NOT internal AND (column_default IS NOT NULL OR comment IS NOT NULL)",
+            "FROM duckdb_tables() WHERE comment IS NOT NULL",
+            "FROM duckdb_views() WHERE NOT internal",
+            "FROM duckdb_types() WHERE NOT internal",
+            "FROM duckdb_indexes()",
+            "FROM duckdb_sequences()",
+        ):
+            assert connection.execute(query).fetchall() == [], query
+    assert not release.with_name(release.name + ".wal").exists()
+
+
+# What is said when a run fails
+
+PEOPLE = [f"Secret Person {i}" for i in range(40)]
+POLICY = """
+[source]
+{source}
+[attributes]
+{attributes}
+[privacy]
+k = {k}
+[release]
+database = "release.duckdb"
+table = "people"
+"""
+SUPPRESSING = 'name = { role = "quasi", hierarchy = "suppress" }'
+
+
+def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+def query(expression: str) -> str:
+    return f"database = \"people.duckdb\"\nquery = '''SELECT {expression} FROM people'''"
+
+
+def broken_csv(folder: Path) -> str:
+    """A line in the middle has more fields than the others."""
+    lines = ["name,age", *(f"{name},{i}" for i, name in enumerate(PEOPLE * 1000))]
+    lines[30_000] = "Secret Person 7,1,2,Secret Person 8"
+    (folder / "people.csv").write_text("\n".join(lines))
+    return 'files = "people.csv"'
+
+
+def not_utf8(folder: Path) -> str:
+    lines = [b"name,age", *(f"{name},{i}".encode() for i, name in enumerate(PEOPLE * 1000))]
+    lines[30_000] = b"Secret Person \xff\xfe,1"
+    (folder / "people.csv").write_bytes(b"\n".join(lines))
+    return 'files = "people.csv"'
+
+
+def broken_parquet(folder: Path) -> str:
+    duckdb.execute(f"COPY (SELECT unnest({PEOPLE}) AS name, 1 AS age) TO '{folder / 'people.parquet'}'")
+    content = bytearray((folder / "people.parquet").read_bytes())
+    content[4:200] = random.Random(0).randbytes(196)
+    (folder / "people.parquet").write_bytes(content)
+    return 'files = "people.parquet"'
+
+
+FAILING: dict[str, Any] = {
+    "a cast": query("CAST(name AS INTEGER) AS name, age"),
+    "a date": query("CAST(name AS DATE) AS name, age"),
+    "a format": query("strptime(name, '%Y-%m-%d') AS name, age"),
+    "an error of the query's own": query("error(name) AS name, age"),
+    "an overflow": query("name, CAST(9223372036854775000 + age * 1000 AS BIGINT) AS age"),
+    "a number too large": query("name, CAST(10000 + age AS TINYINT) AS age"),
+    "JSON": query("json(name) AS name, age"),
+    "an ENUM": query("CAST(name AS ENUM ('a', 'b')) AS name, age"),
+    "a pattern": query("name, regexp_matches('x', '(' || name) AS age"),
+    "a struct": query("CAST(name AS STRUCT(a INTEGER)) AS name, age"),
+    "a blob": query("from_hex(name) AS name, age"),
+    "a CSV line": broken_csv,
+    "a CSV encoding": not_utf8,
+    "a Parquet page": broken_parquet,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("CREATE TABLE people (name VARCHAR, age INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?, ?)", [[name, i] for i, name in enumerate(PEOPLE)])
+    return tmp_path
+
+
+def failing_run(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    command: str = "anonymize",
+    **parts: Any,
+) -> str:
+    """What a run says that has to fail."""
+    attributes = SUPPRESSING + '\nage = { role = "insensitive" }'
+    text = POLICY.format(
+        **{"source": 'database = "people.duckdb"\ntable = "people"', "attributes": attributes, "k": 5, **parts}
+    )
+    (folder / "policy.toml").write_text(text)
+    monkeypatch.delenv("SQLANON_DEBUG", raising=False)
+    caplog.set_level(logging.DEBUG)
+    status = cli(monkeypatch, command, folder / "policy.toml")
+    shown = capsys.readouterr()
+    assert status in (1, 2), shown
+    assert shown.out == ""
+    assert shown.err != ""
+    assert "Traceback" not in shown.err
+    assert not (folder / "release.duckdb").exists()
+    return shown.err + caplog.text
+
+
+@pytest.mark.parametrize("command", ["anonymize", "risk"])
+@pytest.mark.parametrize("what", FAILING)
+def test_no_private_value_is_in_the_error_of_a_failing_run(
+    what: str,
+    command: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = FAILING[what]
+    source = failing(folder) if callable(failing) else failing
+    if command == "risk":  # every column has to be read
+        attributes = SUPPRESSING + '\nage = { role = "quasi", hierarchy = "suppress" }'
+        said = failing_run(folder, monkeypatch, capsys, caplog, command, source=source, attributes=attributes)
+    else:
+        said = failing_run(folder, monkeypatch, capsys, caplog, command, source=source)
+    assert "Secret Person" not in said
+    # The query is the data holder's own; what it computed is not to be seen.
+    assert "9223372036854775" not in said.replace("9223372036854775000 + age", "")
+    assert "100" not in said.replace("10000 + age", "").replace("age * 1000", "")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        '{ file = "names.csv" }',
+        '{ table = "names" }',
+        '{ categories = { all = ["Public Person"], none = ["Nobody"] } }',
+        '[{ mask = "right", levels = 2 }, { file = "names.csv" }]',
+        '{ dates = ["year"] }',
+        "{ intervals = [5] }",
+    ],
+)
+def test_an_error_of_a_hierarchy_shows_at_most_five_values(
+    rule: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The data holder needs some to mend the hierarchy, and the log of a run must not become a copy of the table."""
+    (folder / "names.csv").write_text("Public Person;*\nNobody;*\n")
+    with duckdb.connect(folder / "people.duckdb") as connection:
+        connection.execute("CREATE TABLE names AS SELECT 'Public Person' AS name, '*' AS top")
+    attributes = f'name = {{ role = "quasi", hierarchy = {rule} }}\nage = {{ role = "insensitive" }}'
+    said = failing_run(folder, monkeypatch, capsys, caplog, attributes=attributes)
+    assert said.count("Secret Person") <= 5
+
+
+def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = failing_run(folder, monkeypatch, capsys, caplog, k=41)
+    assert "Secret Person" not in said
+    assert "name 1" in said
+
+
+def test_a_warning_names_columns_and_no_values(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attributes = 'age = { role = "quasi", hierarchy = "suppress" }\nname = { role = "insensitive" }'
+    text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
+    (folder / "policy.toml").write_text(text)
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    shown = capsys.readouterr()
+    assert "'name'" in shown.err
+    assert "warning" in shown.err
+    assert "Secret Person" not in shown.err + shown.out
+
+
+def test_nothing_that_is_printed_by_a_good_run_names_a_value(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attributes = SUPPRESSING + '\nage = { role = "sensitive" }'
+    text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
+    (folder / "policy.toml").write_text(text)
+    for command in ("plan", "risk", "anonymize"):
+        assert cli(monkeypatch, command, folder / "policy.toml") == 0
+    assert cli(monkeypatch, "verify", folder / "release.duckdb", "--policy", folder / "policy.toml") == 0
+    shown = capsys.readouterr()
+    assert "Secret Person" not in shown.err + shown.out
+
+
+def test_reprs_show_no_values(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
+    with sqlanon.connect(source) as db:
+        result = db.anonymize(policy)
+        shown = repr(db) + repr(result) + repr(result.publish(tmp_path / "r.duckdb"))
+    assert [what for what, value in needles(source).items() if value.decode("latin-1") in shown] == []

@@ -1,0 +1,164 @@
+"""The package as a stranger gets it: built, installed away from the checkout, and run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import Specifier
+from packaging.version import Version
+
+import sqlanon
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+HEAVY = {"altair", "duckdb", "numpy", "pandas", "pyarrow", "pydantic", "rich", "sqlglot", "typer"}
+SQL = {path.name: path.read_bytes() for path in (ROOT / "sql").iterdir()}
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """What a command prints; it must succeed. It does not see this checkout."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def loaded_by(statement: str, cwd: Path) -> set[str]:
+    """The top-level modules that a fresh Python has after a statement."""
+    program = f"{statement}\nimport json, sys\nprint(json.dumps([name for name in sys.modules if '.' not in name]))"
+    return set(json.loads(run(sys.executable, "-c", program, cwd=cwd)))
+
+
+# Quick
+
+
+def test_the_version_is_told_once() -> None:
+    assert PROJECT["version"] == sqlanon.__version__
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    first = next(line for line in lines if line.startswith("## "))
+    assert first.startswith(f"## [{sqlanon.__version__}]")
+
+
+def test_the_import_loads_nothing_heavy(tmp_path: Path) -> None:
+    assert not HEAVY & loaded_by("import sqlanon", tmp_path)
+
+
+def test_a_database_needs_no_data_frames_and_no_terminal(tmp_path: Path) -> None:
+    loaded = loaded_by("from sqlanon import connect\nwith connect() as db: pass", tmp_path)
+    assert HEAVY & loaded == {"duckdb", "pydantic", "sqlglot"}
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    for name in sqlanon.__all__:
+        assert getattr(sqlanon, name) is not None
+    assert set(sqlanon.__all__) <= set(dir(sqlanon))
+    with pytest.raises(AttributeError, match="no attribute 'anonymise'"):
+        _ = sqlanon.anonymise  # type: ignore[attr-defined]
+
+
+# Slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the source distribution, as an index would: what that leaves out is missing."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+class Environment:
+    """A new virtual environment."""
+
+    def __init__(self, folder: Path) -> None:
+        run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+        self.folder = folder
+        self.programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
+
+    def __call__(self, program: str, *arguments: str | Path) -> str:
+        return run(self.programs / program, *arguments, cwd=self.folder)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    environment = Environment(tmp_path_factory.mktemp("away"))
+    environment("pip", "install", "-q", wheel)
+    yield environment
+
+
+def the_demo_runs(environment: Environment) -> None:
+    told = environment("sqlanon", "demo", "--rows", "2000", "--dir", "demo")
+    assert "0 patients get a name" in told
+    assert environment("sqlanon", "verify", "demo/release.duckdb").splitlines()[-1] == "verified"
+    assert environment("sqlanon", "--version").strip() == f"sqlanon {sqlanon.__version__}"
+
+
+def place(environment: Environment) -> Path:
+    """Where the package is loaded from, seen from a folder that is not the checkout."""
+    return Path(environment("python", "-c", "import sqlanon; print(sqlanon.__file__)").strip()).parent
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_runs_the_demo(installed: Environment) -> None:
+    package = place(installed)
+    assert installed.folder in package.parents
+    assert {path.name: path.read_bytes() for path in (package / "sql").iterdir()} == SQL
+    the_demo_runs(installed)
+
+
+@pytest.mark.slow
+def test_an_editable_install_runs_the_demo(tmp_path: Path) -> None:
+    environment = Environment(tmp_path)
+    environment("pip", "install", "-q", "-e", ROOT)
+    assert place(environment) == ROOT / "sqlanon"
+    the_demo_runs(environment)
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        told = Parser().parsestr(archive.read(metadata).decode())
+    information = metadata.rpartition("/")[0]
+    assert {name.partition("/")[0] for name in names} == {"sqlanon", information}
+    assert "sqlanon/py.typed" in names
+    assert f"{information}/licenses/LICENSE" in names
+    assert (told["Name"], told["Version"], told["Requires-Python"]) == ("sqlanon", sqlanon.__version__, ">=3.10")
+
+
+@pytest.mark.slow
+def test_no_library_is_allowed_that_is_newer_than_the_tested(installed: Environment) -> None:
+    """pip took the newest that the wheel allows: each upper bound is the step after it. (.ci/run tests the oldest.)"""
+    listed = json.loads(installed("pip", "list", "--format", "json", "--disable-pip-version-check"))
+    versions = {package["name"].lower(): Version(package["version"]) for package in listed}
+    for requirement in map(Requirement, PROJECT["dependencies"]):
+        if requirement.marker is None or requirement.marker.evaluate():
+            (upper,) = (bound for bound in requirement.specifier if bound.operator == "<")
+            assert upper == after(versions[requirement.name], upper), requirement
+
+
+def after(version: Version, bound: Specifier) -> Specifier:
+    """The bound that shuts out what comes after a version, as exactly as the given one."""
+    *first, last = version.release[: len(Version(bound.version).release)]
+    return Specifier("<" + ".".join(map(str, [*first, last + 1])))

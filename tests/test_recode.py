@@ -1,0 +1,386 @@
+"""Recode and suppress: what the statement gives, what is masked, what is never possible."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon import HierarchyError, InfeasibleError
+
+Rows = Counter[tuple[Any, ...]]
+TREE = {"categories": {"low": ["a", "b"], "high": ["c", "d"]}}
+
+
+@pytest.fixture
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def fill(live: duckdb.DuckDBPyConnection, columns: str, rows: Any) -> None:
+    """Make table ``t``; ``rows`` are values with how often they come."""
+    live.execute(f"CREATE OR REPLACE TABLE t ({columns})")
+    for values, n in rows:
+        live.execute(f"INSERT INTO t SELECT {', '.join('?' * len(values))} FROM range({n})", list(values))
+
+
+def released(path: Path) -> tuple[Rows, dict[str, str]]:
+    with duckdb.connect(str(path), read_only=True) as db:
+        relation = db.sql("FROM released")
+        return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def quasi(rule: Any, **options: Any) -> dict[str, Any]:
+    return {"role": "quasi", "hierarchy": rule, **options}
+
+
+def masking(limit: float = 1, **search: Any) -> dict[str, Any]:
+    return {"search": {"suppression_limit": limit, **search}, "release": {"suppressed": "mask"}}
+
+
+# The statement
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+@pytest.mark.parametrize("levels", [(0, 0), (1, 0), (0, 1), (1, 2), (2, 2)])
+def test_the_statement_gives_the_rows_of_the_release(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, levels: tuple[int, int], suppressed: str
+) -> None:
+    chance = random.Random(7)
+    rows = [((chance.choice("abcd"), chance.randrange(12), chance.random()), 1) for _ in range(60)]
+    fill(live, "letter VARCHAR, number INTEGER, cost DOUBLE", rows)
+    pinned = [{"min_level": level, "max_level": level} for level in levels]
+    policy = make_policy(
+        {
+            "letter": quasi(TREE, **pinned[0]),
+            "number": quasi({"intervals": [4]}, **pinned[1]),
+            "cost": "insensitive",
+        },
+        k=3,
+        search={"suppression_limit": 1},
+        release={"suppressed": suppressed},
+    )
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        assert tuple(result.generalization.values()) == levels
+        statement = live.sql(result.sql())
+        by_statement = Counter(statement.fetchall())
+        types = dict(zip(statement.columns, map(str, statement.types), strict=True))
+        result.publish(tmp_path / "release.duckdb", "released")
+        assert live.sql(result.sql(dialect="duckdb")).columns == ["letter", "number", "cost"]
+    assert released(tmp_path / "release.duckdb") == (by_statement, types)
+    assert sum(by_statement.values()) == result.released_rows
+    masked = suppressed == "mask" and result.released_rows == 60 and result.suppressed_rows > 0
+    assert types["number"] == ("INTEGER" if levels[1] == 0 and not masked else "VARCHAR")
+    assert types["cost"] == "DOUBLE"
+
+
+def test_sql_speaks_other_dialects(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, "letter VARCHAR", [(("a",), 3)])
+    with sqlanon.connect(live) as db:
+        assert "`letter`" in db.anonymize(make_policy({"letter": "suppress"})).sql(dialect="spark")
+
+
+def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fill(live, "born DATE, size DECIMAL(4,1), n SMALLINT", [(("1980-01-02", 1.5, 1), 2), (("1980-01-03", 1.5, 2), 2)])
+    policy = make_policy({"born": {"dates": ["month"]}, "size": {"intervals": [1]}, "n": {"intervals": [5]}}, k=3)
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        result.publish(tmp_path / "release.duckdb", "released")
+    assert result.generalization == {"born": 1, "size": 0, "n": 1}
+    rows, types = released(tmp_path / "release.duckdb")
+    assert types == {"born": "VARCHAR", "size": "DECIMAL(4,1)", "n": "VARCHAR"}
+    assert {(born, str(size), n) for born, size, n in rows} == {("1980-01", "1.5", "0-4")}
+
+
+def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    live.execute("CREATE TABLE t AS SELECT 1 AS cost, 'x' AS name, 'a' AS letter, 2 AS age FROM range(3)")
+    roles = {"age": "suppress", "letter": "suppress", "name": "identifying", "cost": "sensitive"}
+    with sqlanon.connect(live) as db:
+        db.anonymize(make_policy(roles)).publish(tmp_path / "release.duckdb", "released")
+    rows, types = released(tmp_path / "release.duckdb")
+    assert list(types) == ["cost", "letter", "age"]
+    assert rows == {(1, "a", 2): 3}
+
+
+def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    live.execute("CREATE TABLE t AS SELECT i AS number, 'a' AS letter FROM range(1000) AS r(i)")
+    with sqlanon.connect(live) as db:
+        db.anonymize(make_policy({"letter": "suppress", "number": "insensitive"})).publish(
+            tmp_path / "release.duckdb", "released"
+        )
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as db:
+        order = [number for (number,) in db.execute("SELECT number FROM released").fetchall()]
+    assert sorted(order) == list(range(1000)) != order
+
+
+def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(80)])
+    policy = make_policy({"letter": TREE, "number": {"intervals": [3]}}, k=4, search={"suppression_limit": 0.2})
+    found = []
+    for run in range(2):
+        with sqlanon.connect(live) as db:
+            result = db.anonymize(policy)
+            release = result.publish(tmp_path / f"{run}.duckdb", "released")
+        lattice_size = (result.nodes, result.checked)
+        rows, _ = released(release.path)
+        found.append((result.generalization, result.score, rows, release.manifest.digest, lattice_size))
+    assert found[0] == found[1]
+
+
+# Suppression
+
+
+def test_no_more_than_has_to_be_is_suppressed(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Every class of at least k stays whole: a superset of the rows would hold a smaller class."""
+    chance = random.Random(11)
+    fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(99)])
+    pinned = {"letter": quasi(TREE, min_level=1), "number": quasi({"intervals": [3]}, max_level=0)}
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(make_policy(pinned, k=6, search={"suppression_limit": 0.9}))
+        result.publish(tmp_path / "release.duckdb", "released")
+    assert result.generalization == {"letter": 1, "number": 0}
+    label = "CASE WHEN letter IN ('a', 'b') THEN 'low' ELSE 'high' END"
+    classes = live.execute(f"SELECT {label} AS label, number, count(*) FROM t GROUP BY ALL").fetchall()
+    kept = {(letter, number): n for letter, number, n in classes if n >= 6}
+    rows, _ = released(tmp_path / "release.duckdb")
+    assert rows == kept
+    assert result.suppressed_rows == 99 - sum(kept.values()) > 0
+
+
+def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fill(live, "letter VARCHAR, number INTEGER, cost INTEGER",
+         [(("a", 1, 10), 5), (("b", 2, 20), 1), (("c", 3, 30), 1), (("d", None, 40), 1)])  # fmt: skip
+    policy = make_policy(
+        {"letter": quasi(TREE, max_level=0), "number": quasi("suppress", max_level=0), "cost": "insensitive"},
+        k=3, **masking(0.5),
+    )  # fmt: skip
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        release = result.publish(tmp_path / "release.duckdb", "released")
+    assert (result.rows, result.suppressed_rows, result.released_rows) == (8, 3, 8)
+    assert result.warnings == ()
+    assert result.score == pytest.approx(3 / 8), "masked rows count as loss 1"
+    rows, types = released(release.path)
+    assert rows == {("a", "1", 10): 5, ("*", "*", 20): 1, ("*", "*", 30): 1, ("*", "*", 40): 1}
+    assert types == {"letter": "VARCHAR", "number": "VARCHAR", "cost": "INTEGER"}
+    verification = release.verify()
+    assert verification.verified
+    assert (verification.manifest.released_rows, verification.manifest.suppressed_rows) == (8, 3)
+    assert (verification.manifest.classes, verification.manifest.smallest_class) == (2, 3)
+
+
+def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 5), (("b", 2), 1), (("c", 3), 1)])
+    policy = make_policy(
+        {"letter": quasi(TREE, max_level=0), "number": quasi("suppress", max_level=0)}, k=3, **masking(0.5)
+    )
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        release = result.publish(tmp_path / "release.duckdb", "released")
+    assert (result.suppressed_rows, result.released_rows) == (2, 5)
+    (warning,) = result.warnings
+    assert "2" in warning and "dropped" in warning
+    rows, types = released(release.path)
+    assert rows == {("a", 1): 5}
+    assert types["number"] == "INTEGER", "nothing is masked, so nothing is a label"
+    assert release.verify().verified
+
+
+def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Where the generalization is the top, they read the same: together they have to meet the policy."""
+    unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
+    fill(live, "letter VARCHAR", [(("a",), 2), (("c",), 2), (("x",), 1)])
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(make_policy({"letter": unknown}, k=3, **masking(0.2)))
+        release = result.publish(tmp_path / "release.duckdb", "released")
+    assert (result.suppressed_rows, result.released_rows, result.classes) == (1, 5, 1)
+    assert result.warnings == ()
+    assert released(release.path)[0] == {("*",): 5}
+    assert (release.manifest.classes, release.manifest.smallest_class) == (1, 5)
+    assert release.verify().verified
+
+
+def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fill(live, "letter VARCHAR, number INTEGER",
+         [(("a", 1), 4), (("x", 1), 1), (("y", 1), 1), (("x", 2), 1), ((None, 1), 3), (("a", 3), 1)])  # fmt: skip
+    rule = quasi(TREE, on_unknown="suppress", max_level=1)
+    policy = make_policy({"letter": rule, "number": quasi("suppress", max_level=0)}, k=3, **masking(0.5))
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        release = result.publish(tmp_path / "release.duckdb", "released")
+        assert Counter(live.sql(result.sql()).fetchall()) == released(release.path)[0]
+    assert (result.suppressed_rows, result.released_rows) == (4, 11)
+    assert released(release.path)[0] == {("a", "1"): 4, (None, "1"): 3, ("*", "*"): 4}
+    assert release.verify().verified
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_unknown_values_are_suppressed_at_every_level(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, level: int, suppressed: str
+) -> None:
+    """Even where they are a class of at least k, and even if all that is left is the top."""
+    fill(live, "letter VARCHAR", [(("a",), 4), (("c",), 4), (("x",), 2)])
+    rule = quasi(TREE, on_unknown="suppress", min_level=level, max_level=level)
+    sections = {"search": {"suppression_limit": 0.2}, "release": {"suppressed": suppressed}}
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(make_policy({"letter": rule}, k=2, **sections))
+        release = result.publish(tmp_path / "release.duckdb", "released")
+    labels = [("a", "c"), ("low", "high"), ("*", "*")][level]
+    expected = Counter({(label,): 0 for label in labels})
+    for label in labels:
+        expected[label,] += 4
+    expected["*",] += 2 if suppressed == "mask" else 0
+    assert result.suppressed_rows == 2
+    assert released(release.path)[0] == +expected
+    assert release.verify().verified
+
+
+def test_unknown_values_are_an_error_unless_told(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, "letter VARCHAR", [(("a",), 4), (("x",), 2)])
+    with sqlanon.connect(live) as db:
+        with pytest.raises(HierarchyError, match=r"'x'.*2|2.*'x'"):
+            db.anonymize(make_policy({"letter": TREE}))
+        allowed = make_policy({"letter": quasi(TREE, on_unknown="suppress")}, search={"suppression_limit": 0.3})
+        with pytest.raises(InfeasibleError) as caught:
+            db.anonymize(allowed)
+    assert (caught.value.suppressed_rows, caught.value.allowed_rows) == (2, 1)
+    assert caught.value.nearest is not None
+    assert "2 rows" in str(caught.value)
+
+
+# What is feasible
+
+
+columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 20)), min_size=1, max_size=25)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(rows=columns, data=st.data())
+def test_rows_at_least_k_always_has_a_solution(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(rows) + 1))
+    with duckdb.connect() as live, sqlanon.connect(live) as db:
+        fill(live, "letter VARCHAR, number INTEGER", [(row, 1) for row in rows])
+        policy = make_policy({"letter": TREE, "number": {"intervals": [5, 10]}}, k=k)
+        if k <= len(rows):
+            result = db.anonymize(policy)
+            assert (result.suppressed_rows, result.released_rows) == (0, len(rows))
+            assert result.smallest_class >= k
+        else:
+            with pytest.raises(InfeasibleError) as caught:
+                db.anonymize(policy)
+            assert caught.value.nearest == {"letter": 2, "number": 3}
+            assert (caught.value.suppressed_rows, caught.value.allowed_rows) == (len(rows), 0)
+
+
+def test_a_release_with_no_rows_is_no_solution(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, "letter VARCHAR", [(("a",), 2)])
+    for suppressed in ("drop", "mask"):
+        sections = {"search": {"suppression_limit": 1}, "release": {"suppressed": suppressed}}
+        with sqlanon.connect(live) as db, pytest.raises(InfeasibleError, match="Nothing would be left"):
+            db.anonymize(make_policy({"letter": "suppress"}, k=3, **sections))
+
+
+def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 3), (("b", 2), 3)])
+    with sqlanon.connect(live) as db:
+        free = db.anonymize(make_policy({"letter": TREE, "number": {"intervals": [5]}}, k=2))
+        assert (free.generalization, free.nodes) == ({"letter": 0, "number": 0}, 9)
+        bound = {"letter": quasi(TREE, min_level=1), "number": quasi({"intervals": [5]}, max_level=1)}
+        result = db.anonymize(make_policy(bound, k=2))
+        assert (result.generalization, result.nodes) == ({"letter": 1, "number": 0}, 4)
+        assert all(letter >= 1 and number <= 1 for (letter, number), *_ in result.lattice.fetchall())
+
+
+def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 4), (("b", 2), 1), (("c", 3), 1)])
+    limited = {"letter": quasi(TREE, max_level=1), "number": quasi("suppress")}
+    with sqlanon.connect(live) as db:
+        with pytest.raises(InfeasibleError) as caught:
+            db.anonymize(make_policy(limited, k=2))
+        error = caught.value
+        assert error.nearest == {"letter": 1, "number": 1}
+        assert (error.suppressed_rows, error.allowed_rows, error.exit_status) == (1, 0, 1)
+        assert "letter 1, number 1" in str(error)
+        with_limit = db.anonymize(make_policy(limited, k=2, search={"suppression_limit": 0.17}))
+        assert with_limit.suppressed_rows == 1
+        with pytest.raises(HierarchyError, match=r"letter\.min_level"):
+            db.anonymize(make_policy({"letter": quasi(TREE, min_level=3), "number": "suppress"}))
+
+
+def test_the_limit_is_exact(live: duckdb.DuckDBPyConnection) -> None:
+    """0.29 × 100 is less than 29 in binary."""
+    fill(live, "letter VARCHAR", [(("a",), 71), (("b",), 29)])
+    with sqlanon.connect(live) as db:
+        for limit, level in ((0.29, 0), (Decimal("0.29"), 0), (Decimal("0.28999"), 1)):
+            policy = make_policy({"letter": "suppress"}, k=30, search={"suppression_limit": limit})
+            assert db.anonymize(policy).generalization == {"letter": level}
+
+
+# NULL
+
+
+def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Equal to NULL only, however many others it could stand for."""
+    fill(live, "letter VARCHAR, number INTEGER", [((None, 1), 3), (("a", 1), 3), (("a", None), 2), ((None, None), 1)])
+    pinned = {"letter": quasi("suppress", max_level=0), "number": quasi("suppress", max_level=0)}
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(make_policy(pinned, k=2, search={"suppression_limit": 0.2}))
+        result.publish(tmp_path / "release.duckdb", "released")
+    assert (result.suppressed_rows, result.classes, result.smallest_class) == (1, 3, 2)
+    assert released(tmp_path / "release.duckdb")[0] == {(None, 1): 3, ("a", 1): 3, ("a", None): 2}
+
+
+@pytest.mark.parametrize(
+    ("type_", "rule", "values"),
+    [
+        ("VARCHAR", {"mask": "right"}, ["abc", "abd", None]),
+        ("VARCHAR", TREE, ["a", "b", None]),
+        ("INTEGER", {"intervals": [5, 10]}, [1, 2, None]),
+        ("DATE", {"dates": ["month", "year"]}, ["1980-01-02", "1980-01-03", None]),
+        ("VARCHAR", [{"mask": "right", "levels": 1}, TREE], ["a", "b", None]),
+    ],
+)
+def test_null_stays_null_below_the_top_and_is_the_top_there(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, type_: str, rule: Any, values: list[Any]
+) -> None:
+    fill(live, f"x {type_}", [((value,), 3) for value in values])
+    with sqlanon.connect(live) as db:
+        height = 0
+        while True:
+            policy = make_policy({"x": quasi(rule, min_level=height, max_level=height)})
+            try:
+                result = db.anonymize(policy)
+            except HierarchyError:
+                break
+            result.publish(tmp_path / f"{height}.duckdb", "released")
+            height += 1
+    assert height >= 3
+    for level in range(height - 1):
+        rows, _ = released(tmp_path / f"{level}.duckdb")
+        assert rows[None,] == 3, level
+        assert len(rows) == (3 if level == 0 else 2)
+    top, _ = released(tmp_path / f"{height - 1}.duckdb")
+    assert list(top.values()) == [9]
+    assert (None,) not in top
+
+
+def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, "letter VARCHAR", [(("a",), 2), ((None,), 2)])
+    with sqlanon.connect(live) as db:
+        at_1 = db.anonymize(make_policy({"letter": quasi(TREE, min_level=1)}))
+    # a, b, c, d and NULL are five leaves; `low` stands for two of them, NULL for one.
+    assert at_1.score == pytest.approx((2 * 1 / 4 + 2 * 0) / 4)
