@@ -73,8 +73,11 @@ def process(*arguments: str) -> tuple[float, str]:
     """The seconds that a Python process took, and what it printed."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, *arguments], env=environment, check=True, capture_output=True, text=True)
-    return time.perf_counter() - started, done.stdout
+    done = subprocess.run([sys.executable, *arguments], env=environment, check=False, capture_output=True, text=True)
+    taken = time.perf_counter() - started
+    if done.returncode:
+        sys.exit(f"python {' '.join(arguments)}: exit status {done.returncode}\n{done.stderr}")
+    return taken, done.stdout
 
 
 def whole(folder: Path, runs: int) -> None:

@@ -2,6 +2,9 @@
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
+-- The format of these tables, for later versions to know.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 1 AS format;
+
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
     run_id VARCHAR PRIMARY KEY,

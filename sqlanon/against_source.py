@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from sqlanon.anonymization import allowed_rows, checker, choose, measure_of
 from sqlanon.engines.base import Engine
-from sqlanon.preparation import Namer, Prepared
+from sqlanon.preparation import Prepared
 from sqlanon.queries.audit import digest_of
-from sqlanon.queries.names import create_view
+from sqlanon.queries.names import Namer, create_temporary_view
 from sqlanon.queries.recode import recode
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.verify import Check
 
 
-def check_against_source(engine: Engine, prepared: Prepared, manifest: Manifest, work: Namer) -> list[Check]:
+def check_against_source(
+    engine: Engine, prepared: Prepared, manifest: Manifest, work: Namer, recoded: exp.Table, macros: str
+) -> list[Check]:
     """Recode the source by the manifest's generalization, and compare.
 
-    Makes ``suppressed`` and the view ``recoded`` in the work schema; the macro library is in its database.
+    Makes ``suppressed`` in the work schema, and the temporary view ``recoded``; the macro library is in database
+    ``macros``.
     """
     policy = prepared.policy
     checks = [
@@ -37,10 +42,9 @@ def check_against_source(engine: Engine, prepared: Prepared, manifest: Manifest,
     allowed = allowed_rows(prepared)
     message = f"{figures.suppressed_rows} rows have to be suppressed, {allowed} may be"
     checks.append(_check("suppression limit", figures.suppressed_rows <= allowed, message))
-    recoded = work("recoded")
     chosen = choose(engine, prepared, levels, figures, work)
-    engine.execute(create_view(recoded, recode(chosen.recoding)))
-    _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), recoded.catalog))[0]
+    engine.execute(create_temporary_view(recoded, recode(chosen.recoding)))
+    _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros))[0]
     checks.append(_check("recoded source", digest == manifest.digest, "it has the rows of the release"))
     return checks
 

@@ -8,11 +8,10 @@ from fractions import Fraction
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
-from sqlanon.preparation import Namer, Prepared
-from sqlanon.privacy import KAnonymity
+from sqlanon.preparation import Prepared
 from sqlanon.quality import MEASURES, Figures, Levels, Measure
-from sqlanon.queries.candidate import candidate, suppressed_marginals
-from sqlanon.queries.names import create_table
+from sqlanon.queries.candidate import candidate, suppressed_entropy
+from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Recoding, masked_class, suppressed_classes
 from sqlanon.search import STRATEGIES, Outcome, Search
 from sqlanon.search.lattice import Progress
@@ -50,7 +49,7 @@ def measure_of(prepared: Prepared) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     weights = [policy.attributes[name].weight for name in policy.quasi]
-    sizes = [requirement.k for requirement in prepared.space.requirements if isinstance(requirement, KAnonymity)]
+    sizes = [requirement.least_class for requirement in prepared.space.requirements]
     return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, max(sizes, default=1))
 
 
@@ -63,18 +62,17 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
     def check(levels: Levels) -> Figures:
         kept, suppressed, smallest, squares, *leaves = engine.rows(candidate(space, levels, leaves_too))[0]
         between = [i for i, level in enumerate(levels) if 0 < level < heights[i]]
-        counts: dict[int, list[int]] = {}
-        if measure.needs_counts and 0 < suppressed <= allowed and levels != heights:
-            for attribute, n in engine.rows(suppressed_marginals(space, levels)):
-                counts.setdefault(attribute, []).append(n)
+        entropy = 0.0
+        if measure.needs_entropy and 0 < suppressed <= allowed and levels != heights:
+            entropy = engine.rows(suppressed_entropy(space, levels, suppressed))[0][0]
         sums = dict(zip(between, (value or 0.0 for value in leaves), strict=False))
-        return Figures(kept, suppressed, smallest or 0, squares or 0.0, sums, counts)
+        return Figures(kept, suppressed, smallest or 0, squares or 0.0, sums, entropy)
 
     return check
 
 
-def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search, Outcome]:
-    """Search the lattice with the policy's strategy.
+def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search, Outcome, Levels]:
+    """Search the lattice with the policy's strategy: the search, its outcome, and the generalization that it chose.
 
     Raises
     ------
@@ -83,14 +81,15 @@ def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search
     """
     measure = measure_of(prepared)
     search = Search(prepared.lattice, measure, checker(engine, prepared, measure), allowed_rows(prepared), progress)
-    # Every requirement here is monotone: where the top violates the policy, everything does.
-    if not search.ask(search.lattice.top):
+    outcome = STRATEGIES[prepared.policy.search.strategy](search)
+    if outcome.levels is None:
         raise _infeasible(prepared, search)
-    return search, STRATEGIES[prepared.policy.search.strategy](search)
+    return search, outcome, outcome.levels
 
 
 def _infeasible(prepared: Prepared, search: Search) -> InfeasibleError:
     top, rows = search.lattice.top, prepared.marginals.rows
+    search.ask(top)  # nothing suppresses fewer rows than the top
     figures = search.figures[top]
     nearest = search.lattice.named(top)
     shown = ", ".join(f"{name} {level}" for name, level in nearest.items())

@@ -14,7 +14,8 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.queries.names import col, create_table, insert_row, named, select, star, table, text
+from sqlanon.queries.lattice import LATTICE_COLUMNS
+from sqlanon.queries.names import col, create_table, ident, insert_row, select, star, table, text
 from sqlanon.resources import sql_text
 from sqlanon.workdir import private_files
 
@@ -121,5 +122,9 @@ def store_hierarchies(
 
 def store_lattice(engine: DuckDBEngine, run_id: str, lattice: exp.Table) -> None:
     """Copy a run's lattice to the open catalog."""
-    query = select([named(text(run_id), "run_id"), exp.Star()], lattice.copy())
-    engine.execute(exp.Insert(this=table("lattice", SCHEMA, ATTACHED), expression=query))
+    columns = list(LATTICE_COLUMNS)
+    query = select([text(run_id), *map(col, columns)], lattice.copy())
+    target = exp.Schema(
+        this=table("lattice", SCHEMA, ATTACHED), expressions=[ident(name) for name in ("run_id", *columns)]
+    )
+    engine.execute(exp.Insert(this=target, expression=query))

@@ -11,13 +11,14 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Policy
-from sqlanon.preparation import Namer, match_columns, released_columns, requirements_of
+from sqlanon.preparation import match_columns, released_columns
+from sqlanon.privacy import requirements_of
 from sqlanon.quality import MEASURES
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.audit import digest_of, k_anonymity_of
 from sqlanon.queries.candidate import ClassSpace, candidate
 from sqlanon.queries.frequency import Coded
-from sqlanon.queries.names import create_table, table
+from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.recode import Recoding, recode, suppressed_classes
 from sqlanon.sources import Source
 
@@ -82,7 +83,7 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
     attributes = tuple(
         Coded(column, height, work(f"coded_{i}")) for i, (column, height) in enumerate(zip(columns, shown, strict=True))
     )
-    space = ClassSpace(work("frequency"), shown, requirements_of(policy))
+    space = ClassSpace(work("frequency"), shown, requirements_of(policy.privacy))
     limits = [policy.attributes[name] for name in policy.quasi]
     spans = [
         None

@@ -1,11 +1,10 @@
 """From a bound source to what the search needs: frequency set, hierarchies, marginals.
 
-The source is scanned once, for its distinct combinations of values. All else is made from them.
+For the search the source is scanned once: its distinct combinations of values. All else is made from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -14,18 +13,15 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.policy import Attribute, Policy
-from sqlanon.privacy import KAnonymity, Requirement
+from sqlanon.privacy import requirements_of
 from sqlanon.quality import MEASURES, Marginals
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.candidate import ClassSpace
 from sqlanon.queries.frequency import Coded
-from sqlanon.queries.names import create_table, drop_table
+from sqlanon.queries.names import Namer, create_table, drop_table
 from sqlanon.queries.recode import Column
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
-
-Namer = Callable[[str], exp.Table]
-"""Gives the name of a table in the run's own schema of the work database."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +103,6 @@ def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
     )
 
 
-def requirements_of(policy: Policy) -> tuple[Requirement, ...]:
-    """The policy's privacy requirements."""
-    return (KAnonymity(policy.privacy.k),) if policy.privacy.k is not None else ()
-
-
 def prepare(engine: Engine, policy: Policy, source: Source, work: Namer) -> Prepared:
     """Scan the source, build and validate the hierarchies, make the frequency set.
 
@@ -141,13 +132,15 @@ def prepare(engine: Engine, policy: Policy, source: Source, work: Namer) -> Prep
     measure = MEASURES[policy.search.measure]
     engine.execute(create_table(work("frequency"), fq.frequency(raw, attributes, measure.needs_leaves)))
     engine.execute(drop_table(raw.copy()))
-    figures = [engine.rows(fq.marginals(attribute, measure.needs_counts))[0] for attribute in attributes]
-    marginals = _marginals(rows, hierarchies, figures, measure.needs_counts)
+    figures = [engine.rows(fq.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]
+    marginals = _marginals(rows, hierarchies, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    space = ClassSpace(work("frequency"), marginals.heights, requirements_of(policy), unknown=any(marginals.unknown))
+    space = ClassSpace(
+        work("frequency"), marginals.heights, requirements_of(policy.privacy), unknown=any(marginals.unknown)
+    )
     return Prepared(policy, source, released_columns(policy, source), hierarchies, attributes, space, marginals)
 
 

@@ -43,8 +43,8 @@ class Figures:
     suppressed_leaves:
         For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
         under its value, less one.
-    suppressed_counts:
-        For `entropy`: for each attribute below its top, the counts of its values among the suppressed rows.
+    suppressed_entropy:
+        For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed rows).
     """
 
     classes: int
@@ -52,7 +52,7 @@ class Figures:
     smallest_class: int = 0
     squares: float = 0.0
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
-    suppressed_counts: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    suppressed_entropy: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Measure:
     """
 
     needs_leaves = False
-    needs_counts = False
+    needs_entropy = False
     maximised = False
 
     def __init__(
@@ -278,17 +278,13 @@ class Discernibility(Measure):
 class Entropy(Measure):
     """Non-uniform entropy, summed over attributes, with the entropy of the values among the suppressed rows."""
 
-    needs_counts = True
+    needs_entropy = True
 
     def bound(self, levels: Levels) -> float:
         return math.fsum(row[level] for row, level in zip(self.marginals.entropies, levels, strict=True))
 
     def score(self, levels: Levels, figures: Figures) -> float:
-        suppressed = figures.suppressed_rows
-        of_suppressed = (
-            -count * math.log2(count / suppressed) for counts in figures.suppressed_counts.values() for count in counts
-        )
-        return self.bound(levels) + math.fsum(of_suppressed)
+        return self.bound(levels) + figures.suppressed_entropy
 
 
 MEASURES: Mapping[str, type[Measure]] = {

@@ -16,8 +16,9 @@ from sqlanon import catalog
 from sqlanon.anonymization import Chosen
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
-from sqlanon.preparation import Namer, Prepared
-from sqlanon.queries.names import star
+from sqlanon.policy import same_file, table_parts
+from sqlanon.preparation import Prepared
+from sqlanon.queries.names import Namer, star
 from sqlanon.queries.recode import recode
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
@@ -173,19 +174,18 @@ class Result:
             raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
         target = Path(chosen).absolute()
         catalog_section = self.policy.catalog
-        inputs = {
-            "the source": self.policy.source.database,
-            "the catalog": None if catalog_section is None else catalog_section.database,
-        }
-        for what, file in inputs.items():
-            if file is not None and file.absolute() == target:
-                raise ReleaseError(f"{target} is {what}: a release needs a file of its own")
+        private = [*self._prepared.source.files, *self._engine.files()]
+        if catalog_section is not None:
+            private.append(catalog_section.database)
+        if any(same_file(target, file) for file in private):
+            raise ReleaseError(f"{target} is the source, or the catalog: a release needs a file of its own")
         return target
 
     def _table_name(self) -> str:
         if self.policy.release is not None:
             return self.policy.release.table
-        return (self.policy.source.table or "release").rpartition(".")[2]
+        name = self.policy.source.table or "release"
+        return table_parts(name)[-1] if table_parts(name) else name
 
     def _columns(self) -> tuple[ReleasedColumn, ...]:
         roles = {name.lower(): attribute.role for name, attribute in self.policy.attributes.items()}
@@ -203,7 +203,7 @@ class Result:
                 table_name=table,
                 published_at=utc_now(),
                 sqlanon_version=__version__,
-                engine=f"duckdb {_duckdb_version()}, python {platform.python_version()}",
+                engine=f"{self._engine.version}, python {platform.python_version()}",
                 policy=self.policy.redacted(),
                 policy_hash=self.policy.fingerprint(),
                 columns=self._columns(),
@@ -279,27 +279,3 @@ class Result:
             f"Result(generalization={self.generalization}, {self.measure}={self.score:.6g}, "
             f"suppressed_rows={self.suppressed_rows}, classes={self.classes}, optimal={self.optimal})"
         )
-
-
-def lattice_rows(search: Search) -> list[list[Any]]:
-    """What a search looked at, one list a column of the lattice table."""
-    nodes = sorted(search.bounds.keys() | search.figures.keys(), key=lambda levels: (sum(levels), levels))
-    figures = [search.figures.get(levels) for levels in nodes]
-    bounds = [search.bounds.get(levels, search.measure.bound(levels)) for levels in nodes]
-    scores = [search.scores.get(levels) for levels in nodes]
-    shown = search.measure.shown
-    return [
-        [list(levels) for levels in nodes],
-        [sum(levels) for levels in nodes],
-        [shown(bound) for bound in bounds],
-        [search.word(levels) for levels in nodes],
-        [None if one is None else one.classes for one in figures],
-        [None if one is None else one.suppressed_rows for one in figures],
-        [None if score is None else shown(score) for score in scores],
-    ]
-
-
-def _duckdb_version() -> str:
-    import duckdb  # noqa: PLC0415  (loaded already: by the engine)
-
-    return duckdb.__version__

@@ -137,8 +137,8 @@ def test_anonymize_prints_one_json_object(run: Run, folder: Path) -> None:
         assert printed[name] == getattr(manifest, name), name
     assert printed["generalization"] == manifest.generalization
     assert list(printed["generalization"]) == ["zip", "age"]
-    assert printed["lattice"]["nodes"] == 25
-    assert 0 < printed["lattice"]["checked"] <= 25
+    assert printed["lattice"]["nodes"] == 30
+    assert 0 < printed["lattice"]["checked"] <= 30
     assert (printed["release"], printed["table"]) == (str(folder / "release.duckdb"), "patients")
     assert set(printed["seconds"]) >= {"load", "search", "publish", "total"}
     assert all(value >= 0 for value in printed["seconds"].values())
@@ -263,7 +263,7 @@ def test_help_and_version(run: Run) -> None:
 
 
 def test_demo(run: Run, tmp_path: Path) -> None:
-    ended = run("demo", "--dir", tmp_path / "demo", "--rows", "3000")
+    ended = run("demo", "--dir", tmp_path / "demo", "--rows", "1000")
     assert (ended.status, ended.err) == (0, "")
     assert str(tmp_path / "demo") in ended.out.replace("\n", "")
 
@@ -310,7 +310,8 @@ def test_plan_reads_no_rows_of_parquet(run: Run, folder: Path) -> None:
     with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
         connection.execute(f"COPY patients TO '{path}'")
     content = bytearray(path.read_bytes())
-    content[4:1000] = bytes(996)
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[4:end] = bytes(end - 4)
     path.write_bytes(content)
     policy = rewrite(folder, 'database = "hospital.duckdb"\ntable = "patients"', 'files = "patients.parquet"')
     assert run("plan", policy).status == 0
@@ -382,7 +383,8 @@ HOSTILE = {
     "not a table": b"attributes = 5\nprivacy = []\nsource = 'x'\nsearch = true\nrelease = 1.5\ncatalog = 2020-01-01",
     "tables for values": b"[attributes]\nzip = { role = { role = 'quasi' }, hierarchy = [[[{}]]] }\n[privacy]\nk = {}",
     "values for tables": b"[attributes]\nzip = 'quasi'\nage = [1, [2, [3]]]\n[privacy]\nk = 'five'",
-    "odd numbers": b"[attributes.a]\nrole = 'quasi'\nhierarchy = { intervals = [nan, inf, -1, 0, 1e400] }\nweight = -0.0\n"
+    "odd numbers": b"[attributes.a]\nrole = 'quasi'\nhierarchy = { intervals = [nan, inf, -1, 0, 1e400] }\n"
+    b"weight = -0.0\n"
     b"[privacy]\nk = true\n[search]\nsuppression_limit = nan",
     "null in a path": b"[source]\ndatabase = \"a\\u0000b\"\ntable = \"t\\u0000\"\n[attributes]\nx = {role='quasi', "
     b"hierarchy='suppress'}\n[privacy]\nk = 2\n[release]\ndatabase = \"r\\u0000\"",
@@ -396,7 +398,7 @@ def test_a_hostile_policy_is_2_with_a_message(what: str, run: Run, folder: Path)
     content = HOSTILE[what]
     (folder / "policy.toml").write_bytes((folder / "hospital.duckdb").read_bytes() if content is None else content)
     before = {path.name for path in folder.iterdir()}
-    for command in ("anonymize", "plan", "risk"):
+    for command in ("anonymize", "plan"):
         ended = run(command, folder / "policy.toml")
         assert (ended.status, ended.out) == (2, "")
         assert ended.err.startswith("error: ")

@@ -37,9 +37,24 @@ class DuckDBEngine:
         )
         return cls(connection)
 
+    @property
+    def version(self) -> str:
+        """Name and version of the engine."""
+        return f"duckdb {duckdb.__version__}"
+
+    def files(self) -> list[Path]:
+        """The database files that are attached."""
+        paths = self.rows(exp.select("path").from_("duckdb_databases()").where("path IS NOT NULL"))
+        return [Path(path) for (path,) in paths]
+
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open: outside of one, each statement has one of its own."""
+        transaction = exp.select(exp.func("txid_current"))
+        return self.rows(transaction) == self.rows(transaction)
 
     def sql(self, expression: exp.Expr) -> str:
         """The text of an expression. It is made without a copy: the expression may be used up."""

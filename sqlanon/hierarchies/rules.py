@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -15,6 +14,7 @@ from sqlanon.hierarchies.files import file_query, inspect_file
 from sqlanon.hierarchies.intervals import intervals_part
 from sqlanon.hierarchies.labels import dates_part, mask_part
 from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part, to_type
+from sqlanon.policy.names import table_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -176,10 +176,6 @@ def _leaf_text(leaf: Any) -> str:
     return leaf.isoformat() if isinstance(leaf, date) else str(leaf)
 
 
-_NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
-_QUALIFIED = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
-
-
 def named_table(name: str) -> exp.Table:
     """Read a table's name: ``table``, ``schema.table`` or ``database.schema.table``, in double quotes or not.
 
@@ -195,12 +191,9 @@ def named_table(name: str) -> exp.Table:
     >>> named_table('geo."my table"').sql("duckdb")
     '"geo"."my table"'
     """
-    if not _QUALIFIED.fullmatch(name):
+    parts = [ident(part) for part in table_parts(name)]
+    if not parts:
         raise Flaw(f"{name!r} is no name of a table: write table, schema.table or database.schema.table")
-    names = [
-        part[1:-1].replace('""', '"') if part.startswith('"') else part.strip() for part in re.findall(_NAME, name)
-    ]
-    parts = [ident(part) for part in names]
     return exp.Table(
         this=parts[-1],
         db=parts[-2] if len(parts) > 1 else None,

@@ -1,6 +1,8 @@
 """The policy: what the data holder asks for, frozen and validated, with all mistakes reported at once."""
 
+from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
+from sqlanon.policy.names import table_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -50,4 +52,6 @@ __all__ = [
     "SourceSection",
     "SuppressRule",
     "TableRule",
+    "same_file",
+    "table_parts",
 ]

@@ -90,18 +90,19 @@ def _files(
         if source and _is_read(path, source):
             yield Problem(place, "is the source, or one of its files; the source is only ever read: use another file")
         for name, attribute in attributes.items():
-            if any(isinstance(rule, FileRule) and _same(path, rule.file) for rule in attribute.hierarchy or ()):
+            if any(isinstance(rule, FileRule) and same_file(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
-        if place != "catalog.database" and catalog and _same(path, catalog.database):
+        if place != "catalog.database" and catalog and same_file(path, catalog.database):
             yield Problem(place, "is the catalog, which is private and never handed out: use another file")
 
 
 def _is_read(path: Path, source: SourceSection) -> bool:
-    in_database = source.database is not None and _same(path, source.database)
+    in_database = source.database is not None and same_file(path, source.database)
     return in_database or any(_matches(path, pattern) for pattern in source.files)
 
 
-def _same(one: Path, other: Path) -> bool:
+def same_file(one: Path, other: Path) -> bool:
+    """Tell whether two paths are one file, through links of both kinds."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     try:

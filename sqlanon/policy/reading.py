@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.checks import cross_check
+from sqlanon.policy.names import table_parts
 from sqlanon.policy.problems import join, read_part, unknown_key
 from sqlanon.policy.sections import (
     Attribute,
@@ -96,7 +97,7 @@ def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
     source, release = parts.get("source"), parts.get("release")
     if not source or not source.table or not release or "table" in release.model_fields_set:
         return parts
-    name = source.table.rpartition(".")[2].strip('"') or source.table
+    name = table_parts(source.table)[-1] if table_parts(source.table) else source.table
     return {**parts, "release": release.model_copy(update={"table": name})}
 
 

@@ -11,7 +11,10 @@ CLASS_SIZE = "class_size"
 
 
 class Requirement(Protocol):
-    """A condition that every equivalence class of a release has to meet."""
+    """A condition that every equivalence class of a release has to meet.
+
+    The search takes it that merging classes never breaks it, and never makes more rows be suppressed.
+    """
 
     @property
     def name(self) -> str:
@@ -19,8 +22,8 @@ class Requirement(Protocol):
         ...
 
     @property
-    def monotone(self) -> bool:
-        """Whether merging classes never breaks it, suppression included: then the search may prune by it."""
+    def least_class(self) -> int:
+        """No class of fewer rows ever meets it: that bounds what a search can find."""
         ...
 
     def class_aggregates(self) -> list[exp.Alias]:

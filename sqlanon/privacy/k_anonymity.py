@@ -26,7 +26,11 @@ class KAnonymity:
     """
 
     k: int
-    monotone = True
+
+    @property
+    def least_class(self) -> int:
+        """k."""
+        return self.k
 
     @property
     def name(self) -> str:

@@ -94,22 +94,18 @@ def candidate(space: ClassSpace, levels: Levels, leaves: bool = False) -> exp.Se
     return select(figures, subquery(classes(space, levels, extra), "c"))
 
 
-def suppressed_marginals(space: ClassSpace, levels: Levels) -> exp.Query:
-    """For each attribute below its top, the counts of its generalized values among the suppressed rows.
+def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> exp.Query:
+    """One number: −Σ over suppressed rows and attributes of log2(count of the row's value among them / suppressed).
 
-    Makes the columns ``attribute`` (its number) and ``n``, one row a generalized value.
+    At the top there is one value, which adds nothing: at least one attribute must be below it.
     """
     below = space.below_top(levels)
     codes = [col(code_name(i, level)) for i, level in below]
     sizes = subquery(classes(space, levels, codes), "c")
     failing = select([exp.Star()], sizes).where(exp.Not(this=exp.Paren(this=kept(space))), copy=False)
-    parts = [
-        select(
-            [named(number(i), "attribute"), named(total(col(CLASS_SIZE)), ROWS)],
-            table("failing"),
-            [code.copy()],
-        )
-        for (i, _), code in zip(below, codes, strict=True)
-    ]
-    query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    counts = [select([named(total(col(CLASS_SIZE)), ROWS)], table("failing"), [code.copy()]) for code in codes]
+    values = counts[0] if len(counts) == 1 else exp.union(*counts, distinct=False, copy=False)
+    share = exp.Div(this=number(float(suppressed)), expression=col(ROWS))
+    bits = exp.Mul(this=col(ROWS), expression=exp.Anonymous(this="LOG2", expressions=[share]))
+    query = select([exp.Sum(this=bits)], exp.Subquery(this=values, alias=exp.TableAlias(this=ident("v"))))
     return query.with_(ident("failing"), as_=failing, materialized=True, copy=False)

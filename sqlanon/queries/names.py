@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
+from typing import TypeAlias
 
 from sqlglot import exp
+
+Namer: TypeAlias = Callable[[str], exp.Table]
+"""Gives the name of a table in a run's own schema of the work database."""
 
 
 def ident(name: str) -> exp.Identifier:
@@ -127,6 +131,16 @@ def create_schema(name: str, catalog: str) -> exp.Create:
 def drop_table(target: exp.Table) -> exp.Drop:
     """``DROP TABLE target``."""
     return exp.Drop(tables=[target], kind="TABLE")
+
+
+def drop_view(target: exp.Table) -> exp.Drop:
+    """``DROP VIEW IF EXISTS target``."""
+    return exp.Drop(tables=[target], kind="VIEW", exists=True)
+
+
+def drop_schema(name: str, catalog: str) -> exp.Drop:
+    """``DROP SCHEMA catalog.name CASCADE``."""
+    return exp.Drop(tables=[exp.Table(db=ident(name), catalog=ident(catalog))], kind="SCHEMA", cascade=True)
 
 
 def star(relation: exp.Expr) -> exp.Select:

@@ -23,8 +23,6 @@ from sqlanon.queries.names import (
     total,
 )
 
-MASKED = "masked"
-
 
 @dataclass(frozen=True)
 class Column:

@@ -19,7 +19,16 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries.audit import digest_of, k_anonymity_of
-from sqlanon.queries.names import column_definitions, create_temporary_view, ident, insert_row, star, table, text
+from sqlanon.queries.names import (
+    column_definitions,
+    create_temporary_view,
+    drop_table,
+    ident,
+    insert_row,
+    star,
+    table,
+    text,
+)
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.reader import KEY, SUBJECT, existing_manifest
 from sqlanon.release.verify import Verification, verify_file
@@ -118,10 +127,34 @@ def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name
     engine.attach(staged, STAGED, storage_version=STORAGE_VERSION)
     try:
         staged.chmod(0o600)
-        engine.execute(column_definitions(target, [(column.name, column.type) for column in content.columns]))
+        _create_table(engine, content, target)
         engine.execute(exp.Insert(this=target.copy(), expression=content.query))
+    except duckdb.Error as error:
+        raise ReleaseError(
+            f"the release cannot be written: {type(error).__name__}; has the source changed since it was read?"
+        ) from error
     finally:
         engine.detach(STAGED)
+
+
+def _create_table(engine: DuckDBEngine, content: Content, target: exp.Table) -> None:
+    columns = [(column.name, column.type) for column in content.columns]
+    try:
+        engine.execute(column_definitions(target, columns))
+    except duckdb.Error as error:
+        names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns if not _is_held(engine, target, type_))
+        raise ReleaseError(
+            f"a release file cannot hold the types of {names or 'these columns'}: cast them in a source query"
+        ) from error
+
+
+def _is_held(engine: DuckDBEngine, target: exp.Table, type_: str) -> bool:
+    try:
+        engine.execute(column_definitions(target.copy(), [("probe", type_)]))
+    except duckdb.Error:
+        return False
+    engine.execute(drop_table(target.copy()))
+    return True
 
 
 def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest:

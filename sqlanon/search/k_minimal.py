@@ -21,6 +21,8 @@ def k_minimal(search: Search) -> Outcome:
     it, is minimal. What lies above it is never looked at.
     """
     lattice = search.lattice
+    if not search.ask(lattice.top):
+        return Outcome(None, optimal=False, minimal=())
     waiting = deque([lattice.bottom])
     minimal: list[Levels] = []
     while waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlanon.quality import Figures, Levels, Measure
 from sqlanon.search.border import Dominance
@@ -148,6 +149,23 @@ class Search:
             if levels is not None and (best is None or self.precedes(self.scores[levels], levels, best)):
                 best = levels
         return best
+
+    def rows(self) -> list[list[Any]]:
+        """What was looked at: one list a column of the lattice table."""
+        nodes = sorted(self.bounds.keys() | self.figures.keys(), key=lambda levels: (sum(levels), levels))
+        figures = [self.figures.get(levels) for levels in nodes]
+        bounds = [self.bounds.get(levels, self.measure.bound(levels)) for levels in nodes]
+        scores = [self.scores.get(levels) for levels in nodes]
+        shown = self.measure.shown
+        return [
+            [list(levels) for levels in nodes],
+            [sum(levels) for levels in nodes],
+            [shown(bound) for bound in bounds],
+            [self.word(levels) for levels in nodes],
+            [None if one is None else one.classes for one in figures],
+            [None if one is None else one.suppressed_rows for one in figures],
+            [None if score is None else shown(score) for score in scores],
+        ]
 
     @staticmethod
     def _satisfies(figures: Figures, allowed_rows: int) -> bool:

@@ -24,12 +24,13 @@ def optimal(search: Search) -> Outcome:
     search:
         The task; its memory is filled.
     """
+    top = search.lattice.top
+    if not search.ask(top):
+        return Outcome(None, optimal=True)
     if isinstance(search.measure, Suppression):
         # No generalization suppresses fewer rows than the top; so the best are those that reach it, and among
         # these ties the lowest: a search with a tighter limit, by height.
-        top = search.lattice.top
-        search.ask(top)
-        search.allowed_rows = min(search.allowed_rows, search.figures[top].suppressed_rows)
+        search.allowed_rows = search.figures[top].suppressed_rows
     return _BestFirst(search).run()
 
 

@@ -1,5 +1,5 @@
 """Where the private table comes from: a database, files, a live connection, Arrow."""
 
-from sqlanon.sources.bind import Source, bind_source, copy_arrow
+from sqlanon.sources.bind import Place, Source, bind_source, copy_arrow, file_kind, readable, unbind_source
 
-__all__ = ["Source", "bind_source", "copy_arrow"]
+__all__ = ["Place", "Source", "bind_source", "copy_arrow", "file_kind", "readable", "unbind_source"]

@@ -1,29 +1,30 @@
 """Where the private table comes from: bound to one relation of the engine that the queries can name.
 
 A DuckDB file is attached read-only; Parquet is scanned in place; CSV and Arrow streams are read once, into the
-run's private work database; a live connection is used as it is. The relation is free of what would make two
-values that a reader can tell apart look equal, or carry more than the values that it shows: ENUM
-dictionaries, collations, the sign of a floating-point zero.
+private work database; a live connection is used as it is. The relation is free of what would make two values that
+a reader can tell apart look equal, or carry more than the values that it shows: ENUM dictionaries, collations, the
+sign of a floating-point zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.policy import SourceSection
+from sqlanon.policy import SourceSection, table_parts
 from sqlanon.queries.names import (
     col,
     create_table,
-    create_view,
+    create_temporary_view,
+    drop_view,
     ident,
     named,
     select,
@@ -31,11 +32,34 @@ from sqlanon.queries.names import (
     table,
     text,
 )
-from sqlanon.sources.csv import create_from_csv
+from sqlanon.sources.csv import scan_csv
 from sqlanon.sources.parquet import parquet_columns
-from sqlanon.sources.plain import plain_column, plain_type, refuse_ambiguous
+from sqlanon.sources.plain import plain_column, refuse_ambiguous
 
-CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.zst")
+_ENDINGS = {
+    "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a source's relations are made.
+
+    Attributes
+    ----------
+    name:
+        Views are temporary and begin with it: a view elsewhere would look names up in its own schema first.
+    copy:
+        The table that CSV files are copied to; None where no row may be read.
+    """
+
+    name: str
+    copy: exp.Table | None
+
+    def view(self, suffix: str) -> exp.Table:
+        """The name of a view."""
+        return table(f"{self.name}_{suffix}", "main", "temp")
 
 
 @dataclass(frozen=True)
@@ -48,19 +72,19 @@ class Source:
         What queries select from.
     columns:
         Name and type text of each column, in order.
-    kind:
-        ``table``, ``query`` or ``files``: all that a manifest may say of it.
+    files:
+        The data files that it is read from.
     """
 
     relation: exp.Table
     columns: Mapping[str, str]
-    kind: str
+    files: tuple[Path, ...] = ()
 
 
 def bind_source(
     engine: DuckDBEngine,
     section: SourceSection,
-    work: exp.Table,
+    place: Place,
     copied: exp.Table | None = None,
     text_columns: frozenset[str] = frozenset(),
 ) -> Source:
@@ -72,8 +96,8 @@ def bind_source(
         Where it is; a database file of the policy is attached already, and in use.
     section:
         The policy's ``[source]``.
-    work:
-        The name of the relation to make, in the work database; ``NAME_read`` is what it reads from.
+    place:
+        Where relations are made.
     copied:
         An Arrow table or stream that was copied by `copy_arrow`, instead.
     text_columns:
@@ -84,48 +108,81 @@ def bind_source(
     SourceError
         It cannot be found or read, or names of columns differ in case only.
     """
-    try:
+    if section.query is not None and (copied is not None or section.files):
+        raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
+    with readable():
+        paths: list[str] = []
         if copied is not None:
-            kind, found = "table", copied
+            found = copied
         elif section.files:
-            kind, found = "files", _from_files(engine, section.files, _beside(work, "read"), text_columns)
+            paths = _paths(engine, section.files)
+            found = _from_files(engine, paths, place, text_columns)
         elif section.query is not None:
-            kind, found = "query", _from_query(engine, section.query, _beside(work, "read"))
+            found = _from_query(engine, section.query, place.view("query"))
         else:
-            kind, found = "table", find_table(engine, section.table)
-        return _plain(engine, found, work, kind)
+            found = find_table(engine, section.table)
+        return Source(*_plain(engine, found, place.view("source")), tuple(Path(path) for path in paths))
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Errors of the engine become a `SourceError` that quotes nothing of the data."""
+    try:
+        yield
     except duckdb.Error as error:
-        raise SourceError(f"the source cannot be read ({type(error).__name__}): {_first_line(error)}") from error
+        raise SourceError(f"the source cannot be read ({type(error).__name__}): {_without_values(error)}") from error
+
+
+def unbind_source(engine: DuckDBEngine, place: Place) -> None:
+    """Drop the views of a source."""
+    for suffix in ("recoded", "source", "query", "files"):
+        engine.execute(drop_view(place.view(suffix)))
+
+
+def file_kind(path: str) -> str | None:
+    """``parquet`` or ``csv`` by a file's ending, else None.
+
+    >>> file_kind("a.CSV.gz"), file_kind("hospital.duckdb")
+    ('csv', None)
+    """
+    return next((kind for kind, endings in _ENDINGS.items() if path.lower().endswith(endings)), None)
 
 
 def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
-    """A table or view by the name that the policy gives: as it stands, else with its schema before a dot."""
+    """A table or view by the name that the policy gives: as it stands, else with its schema before a dot.
+
+    The name that is found is full: it means the same table whatever database is in use later.
+    """
     if not name:
         raise SourceError("source: say which table: table = ..., query = ... or files = ...")
-    candidates = [table(name)]
-    try:
-        parsed = exp.to_table(name, dialect=engine.dialect)
-        candidates.append(table(parsed.name, parsed.db or None, parsed.catalog or None))
-    except SqlglotError:
-        pass
+    database, schema = engine.rows(exp.select(exp.func("current_database"), exp.func("current_schema")))[0]
+    candidates = [(name, "main", "temp"), (name, schema, database)]
+    match table_parts(name):
+        case (own,):
+            candidates += [(own, "main", "temp"), (own, schema, database)]
+        case (first, own):
+            candidates += [(own, first, database), (own, "main", first)]
+        case (first, second, own):
+            candidates.append((own, second, first))
     for candidate in candidates:
         try:
-            engine.types(candidate)
+            engine.types(table(*candidate))
         except (duckdb.CatalogException, duckdb.BinderException):
             continue
-        return candidate
+        return table(*candidate)
     raise SourceError(f"source.table: there is no table or view {name!r}{_known_tables(engine)}")
 
 
 def _known_tables(engine: DuckDBEngine) -> str:
     names = engine.rows(
-        exp.select(ident("table_name"))
+        exp.select(col("table_schema"), col("table_name"))
         .from_(table("tables", "information_schema"))
         .where(exp.EQ(this=col("table_catalog"), expression=exp.func("current_database")))
-        .order_by(ident("table_name"))
+        .order_by(col("table_schema"), col("table_name"))
         .limit(10)
     )
-    return f"; there is: {', '.join(name for (name,) in names)}" if names else ""
+    shown = [name if schema == "main" else f"{schema}.{name}" for schema, name in names]
+    return f"; there is: {', '.join(shown)}" if shown else ""
 
 
 def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table:
@@ -142,12 +199,10 @@ def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table
         )
     refuse_ambiguous(arrow.schema.names, "the Arrow source")
     name = f"sqlanon_arrow_{id(arrow)}"
-    try:
+    with readable():
         engine.connection.register(name, arrow)
         engine.execute(create_table(target, star(table(name))))
         engine.connection.unregister(name)
-    except duckdb.Error as error:
-        raise SourceError(f"the Arrow source cannot be read ({type(error).__name__})") from error
     return target
 
 
@@ -156,66 +211,63 @@ def _from_query(engine: DuckDBEngine, query: str, view: exp.Table) -> exp.Table:
     try:
         statements = engine.connection.extract_statements(query)
     except duckdb.ParserException as error:
-        raise SourceError(f"source.query: {_first_line(error)}") from error
+        raise SourceError(f"source.query: {_without_values(error)}") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise SourceError("source.query: must be one SELECT statement")
     # The holder's SQL stays as it is: parsing and printing it again could change what it says.
-    engine.execute(create_view(view, exp.Var(this=query.strip().rstrip(";"))))
+    engine.execute(create_temporary_view(view, exp.Var(this=query.strip().rstrip(";"))))
     return view
 
 
-def _from_files(
-    engine: DuckDBEngine, files: tuple[str, ...], target: exp.Table, text_columns: frozenset[str]
-) -> exp.Table:
-    paths = [path for (path,) in engine.rows(_glob(files))] if files else []
-    if not paths:
-        raise SourceError(f"source.files: no file matches {', '.join(files)}")
-    suffixes = {_kind(path) for path in paths}
-    if len(suffixes) != 1:
-        raise SourceError("source.files: give files of one kind: Parquet or CSV")
-    if suffixes == {"csv"}:
-        return create_from_csv(engine, paths, target, text_columns)
-    for path in paths:
-        refuse_ambiguous(parquet_columns(engine, path), Path(path).name)
-    scan = exp.Anonymous(this="read_parquet", expressions=[exp.Array(expressions=[text(path) for path in paths])])
-    engine.execute(create_view(target, star(exp.Table(this=scan))))
-    return target
-
-
-def _glob(files: tuple[str, ...]) -> exp.Query:
-    """All paths that match, sorted, each once."""
+def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
+    """All files that match, sorted, each once."""
     parts = [
         select([col("file")], exp.Table(this=exp.Anonymous(this="glob", expressions=[text(pattern)])))
-        for pattern in files
+        for pattern in patterns
     ]
     query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=True)
-    return exp.select(col("file")).distinct().from_(query.subquery("g")).order_by(col("file"))
+    found = exp.select(col("file")).distinct().from_(exp.Subquery(this=query, alias=ident("g"))).order_by(col("file"))
+    paths = [path for (path,) in engine.rows(found)]
+    if not paths:
+        raise SourceError(f"source.files: no file matches {', '.join(patterns)}")
+    return paths
 
 
-def _kind(path: str) -> str:
-    lower = path.lower()
-    if lower.endswith((".parquet", ".pq")):
-        return "parquet"
-    if lower.endswith(CSV_SUFFIXES):
-        return "csv"
-    raise SourceError(f"source.files: {Path(path).name}: neither Parquet nor CSV by its name")
+def _from_files(engine: DuckDBEngine, paths: list[str], place: Place, text_columns: frozenset[str]) -> exp.Table:
+    kinds = {file_kind(path) for path in paths}
+    if len(kinds) != 1 or None in kinds:
+        names = ", ".join(Path(path).name for path in paths[:3])
+        raise SourceError(f"source.files: give files of one kind, Parquet or CSV by their endings; here are {names}")
+    if kinds == {"parquet"}:
+        for path in paths:
+            refuse_ambiguous(parquet_columns(engine, path), Path(path).name)
+        files = exp.Array(expressions=[text(path) for path in paths])
+        query = star(exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[files])))
+    else:
+        query = scan_csv(engine, paths, text_columns, whole=place.copy is not None)
+        if place.copy is not None:
+            engine.execute(create_table(place.copy, query))
+            return place.copy
+    view = place.view("files")
+    engine.execute(create_temporary_view(view, query))
+    return view
 
 
-def _plain(engine: DuckDBEngine, found: exp.Table, work: exp.Table, kind: str) -> Source:
-    """A view over what was found, with every column plain."""
+def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp.Table, dict[str, str]]:
+    """A view over what was found, with every column plain; and its columns."""
     types = engine.types(found)
     refuse_ambiguous(list(types), "the source")
     output: list[exp.Expr] = [named(plain_column(name, type_), name) for name, type_ in types.items()]
-    engine.execute(create_view(work, select(output, found.copy())))
-    return Source(work, {name: plain_type(type_) for name, type_ in types.items()}, kind)
+    engine.execute(create_temporary_view(view, select(output, found.copy())))
+    return view, engine.columns(view)
 
 
-def _beside(work: exp.Table, suffix: str) -> exp.Table:
-    return table(f"{work.name}_{suffix}", work.db, work.catalog)
-
-
-def _first_line(error: duckdb.Error) -> str:
+def _without_values(error: duckdb.Error) -> str:
     """What the engine says, without what it quotes from the data."""
-    if isinstance(error, (duckdb.ConversionException, duckdb.InvalidInputException)):
+    if isinstance(error, duckdb.ConversionException):
         return "a value does not have the type of its column"
+    if isinstance(error, duckdb.InvalidInputException):
+        return (
+            "its content is not as expected: a broken file, rows of different lengths, files that do not fit together"
+        )
     return str(error).split("\n", 1)[0]

@@ -1,4 +1,4 @@
-"""CSV files: read once, into a private table.
+"""CSV files: how to read them.
 
 The engine's sniffer says how the files are written; then everything is spelled out, so that a column of codes
 (02139) stays text, and so that the names in the file are seen before anything renames them.
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import create_table, ident, select, text
+from sqlanon.queries.names import ident, select, text
 from sqlanon.sources.plain import refuse_ambiguous
 
 WHOLE_FILE = -1
@@ -29,34 +28,30 @@ class _Dialect:
     columns: dict[str, str]
 
 
-def create_from_csv(
-    engine: DuckDBEngine, paths: list[str], target: exp.Table, text_columns: frozenset[str]
-) -> exp.Table:
-    """Read CSV files of one layout into a table.
+def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: frozenset[str], whole: bool = True) -> exp.Select:
+    """The query that reads CSV files of one layout.
 
     Parameters
     ----------
     text_columns:
         Columns to read as VARCHAR, in lower case.
+    whole:
+        Look at all of the files to tell the types of columns. The first rows alone can mislead: a later 1.5 in a
+        column of whole numbers would be rounded in silence.
 
     Raises
     ------
     SourceError
         The files differ in their columns, or names differ in case only.
     """
-    dialect = _sniff(engine, paths[0])
+    sample = {"sample_size": WHOLE_FILE} if whole else {}
+    dialect = _sniff(engine, paths[0], **sample)
     for path in paths[1:]:
-        if list(_sniff(engine, path).columns) != list(dialect.columns):
+        other = _sniff(engine, path, **sample)
+        if list(other.columns) != list(dialect.columns):
             raise SourceError(f"source.files: {Path(path).name} has other columns than {Path(paths[0]).name}")
-    try:
-        engine.execute(create_table(target, _scan(paths, dialect, text_columns)))
-    except (duckdb.ConversionException, duckdb.InvalidInputException):
-        # The sniffer looks at the first rows only: let it look at all.
-        whole = _sniff(engine, paths[0], sample_size=WHOLE_FILE)
-        for path in paths[1:]:
-            whole = _wider(whole, _sniff(engine, path, sample_size=WHOLE_FILE))
-        engine.execute(create_table(target, _scan(paths, whole, text_columns)))
-    return target
+        dialect = _wider(dialect, other)
+    return _scan(paths, dialect, text_columns)
 
 
 def _wider(one: _Dialect, other: _Dialect) -> _Dialect:

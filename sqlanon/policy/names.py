@@ -1,0 +1,27 @@
+"""Names of tables as policies write them: taken apart here, and never parsed as SQL."""
+
+from __future__ import annotations
+
+import re
+
+_NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
+_QUALIFIED = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
+
+
+def table_parts(name: str) -> tuple[str, ...]:
+    """Take apart ``table``, ``schema.table`` or ``database.schema.table``, each in double quotes or not.
+
+    Returns
+    -------
+    The parts, the table last; none where it is no such name.
+
+    Examples
+    --------
+    >>> table_parts('geo."my.table"'), table_parts("a.b.c.d")
+    (('geo', 'my.table'), ())
+    """
+    if not _QUALIFIED.fullmatch(name):
+        return ()
+    return tuple(
+        part[1:-1].replace('""', '"') if part.startswith('"') else part.strip() for part in re.findall(_NAME, name)
+    )

@@ -1,0 +1,176 @@
+"""Where runs work: the engine that reads the source, and the private work database beside it.
+
+Everything that a run makes stands in a schema of its own, or in temporary views, and goes with it. The source's own
+database is only read.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.policy import FileRule, MaskRule, Policy
+from sqlanon.queries.names import Namer, create_schema, drop_schema, table
+from sqlanon.resources import sql_text
+from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
+from sqlanon.workdir import spill_directory
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its engine, its names, its source. Leaving its context drops all that it made."""
+
+    engine: DuckDBEngine
+    work: Namer
+    place: Place
+    source: Source
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop what the run made."""
+        any_name = self.work("any")
+        with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
+            unbind_source(self.engine, self.place)
+            self.engine.execute(drop_schema(any_name.db, any_name.catalog))
+
+
+class Workspace:
+    """The engines and the work database of one `Database`.
+
+    Parameters
+    ----------
+    source:
+        As for `sqlanon.connect`.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.described = "the policy's source" if source is None else str(source)
+        self._stack = ExitStack()
+        self._is_live = isinstance(source, duckdb.DuckDBPyConnection)
+        self._given: dict[str, Any] = {}
+        self._arrow: exp.Table | None = None
+        self._readers: dict[Path, DuckDBEngine] = {}
+        self._runs = 0
+        # In a live connection there may be others of us.
+        self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
+        try:
+            self._engine = self._open_live(source) if self._is_live else self._open_private()
+            if isinstance(source, (str, os.PathLike)):
+                path = Path(source).absolute()
+                self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
+                if "database" in self._given:
+                    self._reader(path)
+            elif source is not None and not self._is_live:
+                self.described = type(source).__name__
+                self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._name))
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open_live(self, connection: duckdb.DuckDBPyConnection) -> DuckDBEngine:
+        self.described = "a duckdb connection"
+        engine = DuckDBEngine(connection)
+        if engine.in_transaction():
+            # A transaction writes to one database only, and ours is another: going on would abort it.
+            raise SourceError("the connection has an open transaction: commit it or roll it back first")
+        self._stack.enter_context(engine.setting("python_enable_replacements", False))
+        self._stack.enter_context(engine.setting("default_collation", ""))
+        engine.attach(":memory:", self._name)
+        self._stack.callback(self._detach, engine)
+        return engine
+
+    def _detach(self, engine: DuckDBEngine) -> None:
+        with suppress(duckdb.Error):  # closed already, or in a transaction that its user began
+            engine.detach(self._name)
+
+    def _open_private(self) -> DuckDBEngine:
+        engine = DuckDBEngine.private(self._stack.enter_context(spill_directory()))
+        self._stack.callback(engine.close)
+        engine.attach(":memory:", self._name)
+        return engine
+
+    def run(self, policy: Policy, read: bool = True) -> Run:
+        """Begin a run: bind the policy's source.
+
+        Parameters
+        ----------
+        read:
+            Whether rows may be read: CSV files are copied then.
+
+        Raises
+        ------
+        SourceError
+            The source cannot be found or read.
+        """
+        self._runs += 1
+        schema = f"run_{self._runs}"
+        self._engine.execute(create_schema(schema, self._name))
+
+        def work(name: str) -> exp.Table:
+            return table(name, schema, self._name)
+
+        section = policy.source.model_copy(update=self._given)
+        is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
+        engine = self._engine if is_given or section.database is None else self._reader(section.database)
+        place = Place(f"{self._name}_{schema}", work("source_copy") if read else None)
+        as_text = frozenset(
+            name.lower()
+            for name, attribute in policy.attributes.items()
+            if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
+        )
+        run = Run(engine, work, place, bind_source(engine, section, place, self._arrow, as_text))
+        if self._is_live:
+            self._stack.callback(run.drop)
+        return run
+
+    def _reader(self, database: Path) -> DuckDBEngine:
+        """An engine in which a database file is the one in use: runs on several files do not mix."""
+        if database not in self._readers:
+            if not database.is_file():
+                raise SourceError(f"there is no database at {database}")
+            alias = self._free_alias(database.stem)
+            try:
+                self._engine.attach(database, alias, read_only=True)
+            except duckdb.Error as error:
+                raise SourceError(
+                    f"{database} cannot be opened for reading: {str(error).splitlines()[0]}; "
+                    "a process that holds it for writing must close it first"
+                ) from error
+            reader = DuckDBEngine(self._engine.connection.cursor())
+            self._stack.callback(reader.close)
+            reader.use(alias)
+            self._readers[database] = reader
+        return self._readers[database]
+
+    def _free_alias(self, stem: str) -> str:
+        """The file's own name, which views in it may use, unless it is taken."""
+        names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
+        taken = {name.lower() for (name,) in names} | {"system", "temp", "memory"}
+        number, alias = 1, stem
+        while alias.lower() in taken:
+            number, alias = number + 1, f"{stem}_{number}"
+        return alias
+
+    def install_macros(self) -> str:
+        """Install the macro library in the work database; its name."""
+        with self._engine.using(self._name):
+            self._engine.script(sql_text("macros.sql"))
+        return self._name
+
+    def close(self) -> None:
+        """Let go of the source, and drop everything that was made beside it."""
+        self._stack.close()
