@@ -118,13 +118,14 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
         engine.execute(create_table(suppressed, suppressed_classes(prepared.space, prepared.attributes, levels)))
         if release is not None and release.suppressed == "mask":
             size, good = engine.rows(masked_class(prepared.space, suppressed, levels))[0]
-            if good:
+            topless = [hierarchy.attribute for hierarchy in prepared.hierarchies if hierarchy.top is None]
+            if good and not topless:
                 masked = figures.suppressed_rows
             else:
-                warnings.append(
-                    f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: "
-                    f"together they make a class of {size} rows, which breaks the policy"
-                )
+                reason = f"together they make a class of {size} rows, which breaks the policy"
+                if topless:
+                    reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
+                warnings.append(f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}")
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
     recoding = Recoding(
         prepared.source.relation,

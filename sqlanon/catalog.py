@@ -57,6 +57,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
         init_database(path)
     with private_files():
         _attach(engine, path)
+        path.chmod(0o600)  # it may have been somebody's database before
         try:
             if not _is_installed(engine):
                 engine.detach(ATTACHED)

@@ -67,7 +67,7 @@ def connect(
     ...         privacy={"k": 3},
     ...     ))
     >>> result.generalization
-    {'ward': 1, 'age': 1}
+    {'ward': 0, 'age': 2}
     """
     return Database(source)
 
@@ -130,8 +130,8 @@ class Database:
 
     def risk_sql(self, policy: Policy) -> str:
         """The statement behind `risk`; it is not run."""
-        with self._space.run(policy, read=False) as run:
-            return self._risk_query(policy, run).sql(run.engine.dialect, pretty=True)
+        run = self._space.run(policy, read=False)  # its views stay: the statement names them
+        return self._risk_query(policy, run).sql(run.engine.dialect, pretty=True)
 
     def plan(self, policy: Policy) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.
@@ -141,8 +141,8 @@ class Database:
         SourceError
             The source's schema cannot be read, or does not fit the policy.
         """
-        with self._space.run(policy, read=False) as run:
-            return plan(run.engine, policy, run.source, run.work)
+        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        return plan(run.engine, policy, run.source, run.work)
 
     def verify(self, release: str | os.PathLike[str], policy: Policy) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
@@ -192,7 +192,7 @@ class Database:
         return tuple(
             f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
             "or a quasi-identifier"
-            for name in nearly_unique(names, counts, prepared.marginals.rows)
+            for name in nearly_unique(names, counts)
         )
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import time
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ class Result:
         chosen = path or (None if section is None else section.database or section.file)
         if chosen is None:
             raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
-        target = Path(chosen).absolute()
+        target = Path(os.path.realpath(chosen))  # a link stays a link
         catalog_section = self.policy.catalog
         private = [*self._prepared.source.files, *self._engine.files()]
         if catalog_section is not None:

@@ -7,6 +7,7 @@ belongs to nobody alive.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
@@ -35,15 +36,23 @@ def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
     False
     """
     remove_dead(parent, prefix)
-    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    directory, lock = _locked_directory(parent, prefix)
     try:
-        _try_lock(lock)
         yield directory
     finally:
         # Removed before the lock is let go: nobody may find the directory unlocked.
         shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
+
+
+def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int]:
+    """Make a directory and lock it, before anybody takes it for dead: it has its name only then."""
+    made = Path(tempfile.mkdtemp(prefix=".sqlanon-new-", dir=parent))
+    lock = os.open(made / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    _try_lock(lock)
+    directory = parent / f"{prefix}{made.name.removeprefix('.sqlanon-new-')}"
+    made.rename(directory)
+    return directory, lock
 
 
 @contextmanager
@@ -58,7 +67,7 @@ def private_files() -> Iterator[None]:
 
 def remove_dead(parent: Path, prefix: str) -> None:
     """Remove the directories that killed runs of ours left behind."""
-    for directory in parent.glob(prefix + "*"):
+    for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
             if directory.is_symlink() or not _is_ours(directory):
                 continue

@@ -16,10 +16,12 @@ from uuid import uuid4
 import duckdb
 from sqlglot import exp
 
+from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import FileRule, MaskRule, Policy
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
+from sqlanon.release import publish
 from sqlanon.resources import sql_text
 from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
 from sqlanon.workdir import spill_directory
@@ -89,7 +91,7 @@ class Workspace:
             raise SourceError("the connection has an open transaction: commit it or roll it back first")
         self._stack.enter_context(engine.setting("python_enable_replacements", False))
         self._stack.enter_context(engine.setting("default_collation", ""))
-        engine.attach(":memory:", self._name)
+        engine.attach(":memory:", self._name, read_write=True)  # even where the connection itself may only read
         self._stack.callback(self._detach, engine)
         return engine
 
@@ -159,7 +161,8 @@ class Workspace:
     def _free_alias(self, stem: str) -> str:
         """The file's own name, which views in it may use, unless it is taken."""
         names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
-        taken = {name.lower() for (name,) in names} | {"system", "temp", "memory"}
+        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, publish.STAGED}
+        taken = {name.lower() for (name,) in names} | ours
         number, alias = 1, stem
         while alias.lower() in taken:
             number, alias = number + 1, f"{stem}_{number}"

@@ -27,6 +27,12 @@ def data() -> Path:
     return folder
 
 
+def connection_of(db: sqlanon.Database) -> Any:
+    """The connection that reads the source of a `Database`: to look at what it made."""
+    space = db._space
+    return next(iter(space._readers.values()), space._engine).connection
+
+
 def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any) -> sqlanon.Policy:
     """A policy from its attributes; the other sections as in TOML.
 

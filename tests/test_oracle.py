@@ -132,9 +132,7 @@ def test_entropy_counts_what_is_suppressed() -> None:
 
 
 def test_one_leaf_and_height_0_lose_nothing_but_the_suppressed() -> None:
-    table = Table.of(
-        [("a", "x"), ("a", "x"), ("a", "y")], {"one": listed("a;*"), "other": listed("x;*", "y;*")}
-    )
+    table = Table.of([("a", "x"), ("a", "x"), ("a", "y")], {"one": listed("a;*"), "other": listed("x;*", "y;*")})
     release = Release(table, (1, 0), 2)
     assert oracle.loss(release) == [1 / 3, 1 / 3]
     flat = Release(Table.of([("a",), ("a",)], {"flat": listed("a")}), (0,), 2)
@@ -165,10 +163,7 @@ def test_level_limits() -> None:
     solution = oracle.solve(rows, hierarchies, 2, "0", "height", level_limits={"zip": (2, 2)})
     assert solution is not None
     assert (solution.levels, len(solution.satisfying)) == ((0, 2), 2)
-    assert (
-        oracle.solve(rows, hierarchies, 3, "0", "height", level_limits={"race": (0, 0), "zip": (0, 1)})
-        is None
-    )
+    assert oracle.solve(rows, hierarchies, 3, "0", "height", level_limits={"race": (0, 0), "zip": (0, 1)}) is None
 
 
 # --- what must hold for any table -------------------------------------------------------------------
@@ -211,8 +206,7 @@ def real_table(name: str, quasi: tuple[str, ...]) -> Table:
     header, *lines = read(DATA / name / f"{name}.csv")
     places = [header.index(column) for column in quasi]
     hierarchies = {
-        column: Hierarchy({p[0]: tuple(p) for p in read(DATA / name / f"hierarchy_{column}.csv")})
-        for column in quasi
+        column: Hierarchy({p[0]: tuple(p) for p in read(DATA / name / f"hierarchy_{column}.csv")}) for column in quasi
     }
     return Table.of((tuple([line[p] for p in places]) for line in lines), hierarchies)
 

@@ -279,9 +279,7 @@ def test_paths_of_a_tree_stay_as_they_are() -> None:
         ({"database": "a.duckdb", "table": "patients"}, {"table": "release"}, "release"),
     ],
 )
-def test_the_release_is_named_after_the_source(
-    source: dict[str, Any], release: dict[str, Any], table: str
-) -> None:
+def test_the_release_is_named_after_the_source(source: dict[str, Any], release: dict[str, Any], table: str) -> None:
     policy = Policy(**tree(source=source, release={"database": "r.duckdb", **release}))
     assert policy.release is not None and policy.release.table == table
 
@@ -300,9 +298,7 @@ def test_the_release_is_named_after_the_source(
     ],
 )
 def test_spellings_of_intervals(spec: Any) -> None:
-    assert hierarchy(spec) == (
-        IntervalsRule(widths=(Decimal(5), Decimal(10)), below=Decimal(0), above=Decimal(100)),
-    )
+    assert hierarchy(spec) == (IntervalsRule(widths=(Decimal(5), Decimal(10)), below=Decimal(0), above=Decimal(100)),)
 
 
 def test_spellings_of_intervals_in_toml(tmp_path: Path) -> None:
@@ -333,9 +329,7 @@ def test_rules_compose() -> None:
 
 
 def test_categories_give_rows_from_leaf_to_root() -> None:
-    (rule,) = hierarchy(
-        {"categories": {"EU": {"West": ["FR", "DE"], "North": ["SE"]}, "Asia": {"East": ["JP"]}}}
-    )
+    (rule,) = hierarchy({"categories": {"EU": {"West": ["FR", "DE"], "North": ["SE"]}, "Asia": {"East": ["JP"]}}})
     assert isinstance(rule, CategoriesRule)
     assert rule.depth == 2
     assert rule.rows == (
@@ -513,9 +507,7 @@ def test_what_an_attribute_says_of_a_mistake(keys: dict[str, Any], place: str, w
     assert words in found[where]
 
 
-@pytest.mark.parametrize(
-    "keys", [{"weight": 2}, {"on_unknown": "suppress"}, {"min_level": 1}, {"max_level": 1}]
-)
+@pytest.mark.parametrize("keys", [{"weight": 2}, {"on_unknown": "suppress"}, {"min_level": 1}, {"max_level": 1}])
 @pytest.mark.parametrize("role", ["identifying", "sensitive", "insensitive"])
 def test_what_is_for_quasi_attributes_only(role: str, keys: dict[str, Any]) -> None:
     quasi = {"role": "quasi", "hierarchy": "suppress"}
@@ -740,9 +732,7 @@ def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
 def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
     one = Policy.load(write(tmp_path, CONTRACT)).fingerprint()
     assert len(one) == 64 and set(one) <= set("0123456789abcdef")
-    other_spelling = CONTRACT.replace(
-        "{ intervals = [5, 10, 20, 40] }", "[{ widths = [5.0, 10, 20, 40], origin = 0 }]"
-    )
+    other_spelling = CONTRACT.replace("{ intervals = [5, 10, 20, 40] }", "[{ widths = [5.0, 10, 20, 40], origin = 0 }]")
     assert other_spelling != CONTRACT
     assert Policy.load(write(tmp_path, other_spelling)).fingerprint() == one
     for old, new in [
@@ -766,10 +756,7 @@ def test_the_fingerprint_counts_the_order_of_attributes() -> None:
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
-    code = (
-        "import json, sys; from sqlanon.policy import Policy; "
-        "print(Policy(**json.loads(sys.argv[1])).fingerprint())"
-    )
+    code = "import json, sys; from sqlanon.policy import Policy; print(Policy(**json.loads(sys.argv[1])).fingerprint())"
     found = {
         subprocess.run(
             [sys.executable, "-c", code, json.dumps(tree())],
@@ -823,9 +810,7 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
             "age": {
                 **quasi,
                 "weight": 2.0,
-                "hierarchy": [
-                    {"rule": "intervals", "widths": [5, 10], "origin": 0, "below": 18, "above": 90}
-                ],
+                "hierarchy": [{"rule": "intervals", "widths": [5, 10], "origin": 0, "below": 18, "above": 90}],
             },
             "seen": {
                 **quasi,

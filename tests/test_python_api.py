@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import make_policy
+from conftest import connection_of, make_policy
 
 import sqlanon
 from sqlanon import InfeasibleError, ReleaseError, SourceError
@@ -113,7 +113,7 @@ def test_import_loads_no_arrow() -> None:
 def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
-        rows = db._engine.connection.sql(result.sql()).fetchall()
+        rows = connection_of(db).sql(result.sql()).fetchall()
     assert result.rows == 200
     assert result.released_rows == result.rows - result.suppressed_rows == len(rows)
     sizes: dict[Any, int] = {}
@@ -305,7 +305,7 @@ def test_statements_of_the_plan_can_be_run(hospital: Path) -> None:
         plan = db.plan(policy)
         for stage in plan.stages[:-1]:
             for statement in stage.sql:
-                db._engine.connection.execute(statement)
+                connection_of(db).execute(statement)
 
 
 def test_plan_finds_mistakes(hospital: Path) -> None:
@@ -322,8 +322,8 @@ def test_plan_finds_mistakes(hospital: Path) -> None:
 def test_risk(hospital: Path) -> None:
     with sqlanon.connect(hospital) as db:
         risk = db.risk(make_policy(ROLES, k=6, table="patients"))
-        sizes = db._engine.connection.execute("SELECT count(*) FROM hospital.patients GROUP BY zip, age").fetchall()
-        found = db._engine.connection.execute(db.risk_sql(make_policy(ROLES, k=6, table="patients"))).fetchall()
+        sizes = connection_of(db).execute("SELECT count(*) FROM hospital.patients GROUP BY zip, age").fetchall()
+        found = connection_of(db).execute(db.risk_sql(make_policy(ROLES, k=6, table="patients"))).fetchall()
     counts = [n for (n,) in sizes]
     assert found == [(risk.rows, risk.classes, risk.smallest_class, risk.uniques, risk.rows_below_k)]
     assert json.loads(json.dumps(risk.to_dict())) == {

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy
+from conftest import connection_of, make_policy
 
 import sqlanon
 from sqlanon import InfeasibleError, SourceError
@@ -158,7 +158,7 @@ def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
         release = result.publish(tmp_path / "release.duckdb")
         db.verify(release.path, policy)
         with pytest.raises(duckdb.Error, match="read-only"):
-            db._engine.connection.execute('INSERT INTO "people file".people VALUES (1, 2)')
+            connection_of(db).execute('INSERT INTO "people file".people VALUES (1, 2)')
     assert digest(file) == before
     assert set(file.parent.iterdir()) == beside
 

@@ -117,7 +117,7 @@ def recode(recoding: Recoding) -> exp.Select:
         if _needs_values(recoding, i):
             on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
-    unknown = [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
+    unknown = _known(recoding)
     if recoding.suppressed is not None:
         kind = "left" if recoding.mask else "anti"
         query = query.join(aliased(recoding.suppressed, "x"), on=_matches(recoding), join_type=kind, copy=False)
@@ -149,7 +149,15 @@ def _matches(recoding: Recoding) -> exp.Expr:
             continue
         own = col(attribute.column, "s") if level == 0 else col(f"code_{level}", f"h{i}")
         keys.append(same(own, col(f"key_{i}", "x"), attribute.nullable and level == 0))
+    if unknown := _known(recoding):
+        # A class with an unknown value may read like a kept one: where that attribute is at its top.
+        keys.append(exp.EQ(this=exp.Paren(this=all_of(unknown)), expression=col(KNOWN, "x")))
     return all_of(keys)
+
+
+def _known(recoding: Recoding) -> list[exp.Expr]:
+    """For each attribute with unknown values, whether a row's value is known."""
+    return [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
 
 
 def _value(recoding: Recoding, column: Column, masked: exp.Expr | None) -> exp.Expr:

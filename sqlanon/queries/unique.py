@@ -6,22 +6,28 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.names import col, select
+from sqlanon.queries.names import col, select, where
 
 NEARLY = 0.9
 """A column with this many distinct values per row is nearly unique."""
 
 
 def distinct_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
-    """One row: about how many distinct values each column has; one scan, memory flat."""
-    counts = [exp.ApproxDistinct(this=exp.Anonymous(this="HASH", expressions=[col(name)])) for name in columns]
-    return select(list(counts), source.copy())
+    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
+    figures: list[exp.Expr] = []
+    for name in columns:
+        # NULL hashes to something: it is left out of both.
+        there = exp.Not(this=exp.Is(this=col(name), expression=exp.null()))
+        distinct = exp.ApproxDistinct(this=exp.Anonymous(this="HASH", expressions=[col(name)]))
+        figures += [where(distinct, there), exp.Count(this=col(name))]
+    return select(figures, source.copy())
 
 
-def nearly_unique(columns: Sequence[str], counts: Sequence[int], rows: int) -> list[str]:
-    """The columns whose distinct values are at least `NEARLY` of the rows.
+def nearly_unique(columns: Sequence[str], figures: Sequence[int]) -> list[str]:
+    """The columns whose distinct values are at least `NEARLY` of their values, by the figures of `distinct_counts`.
 
-    >>> nearly_unique(["cost", "ward"], [98, 5], 100)
+    >>> nearly_unique(["cost", "ward"], [98, 100, 5, 100])
     ['cost']
     """
-    return [name for name, count in zip(columns, counts, strict=True) if rows > 1 and count >= NEARLY * rows]
+    counts = zip(columns, figures[::2], figures[1::2], strict=True)
+    return [name for name, distinct, values in counts if values > 1 and distinct >= NEARLY * values]

@@ -155,11 +155,13 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     """
     if not name:
         raise SourceError("source: say which table: table = ..., query = ... or files = ...")
-    database, schema = engine.rows(exp.select(exp.func("current_database"), exp.func("current_schema")))[0]
-    candidates = [(name, "main", "temp"), (name, schema, database)]
+    path = exp.select(exp.func("current_database"), exp.func("current_schemas", exp.true()))
+    database, schemas = engine.rows(path)[0]
+    here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas))]
+    candidates = [(name, *place) for place in here]
     match table_parts(name):
         case (own,):
-            candidates += [(own, "main", "temp"), (own, schema, database)]
+            candidates += [(own, *place) for place in here]
         case (first, own):
             candidates += [(own, first, database), (own, "main", first)]
         case (first, second, own):
@@ -236,8 +238,9 @@ def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
 def _from_files(engine: DuckDBEngine, paths: list[str], place: Place, text_columns: frozenset[str]) -> exp.Table:
     kinds = {file_kind(path) for path in paths}
     if len(kinds) != 1 or None in kinds:
-        names = ", ".join(Path(path).name for path in paths[:3])
-        raise SourceError(f"source.files: give files of one kind, Parquet or CSV by their endings; here are {names}")
+        strange = [Path(path).name for path in paths if file_kind(path) is None]
+        what = f"{strange[0]} is neither Parquet nor CSV by its ending" if strange else "Parquet and CSV are mixed"
+        raise SourceError(f"source.files: {what}; give files of one kind")
     if kinds == {"parquet"}:
         for path in paths:
             refuse_ambiguous(parquet_columns(engine, path), Path(path).name)
