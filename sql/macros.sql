@@ -6,9 +6,15 @@
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The equivalence classes: the quasi-identifiers and class_size.
+-- The equivalence classes: the quasi-identifiers and class_size. (A column of that name is refused: which is which?)
 CREATE OR REPLACE MACRO sqlanon.equivalence_classes(rel, qi) AS TABLE (
-    SELECT COLUMNS(list_concat(qi, []::VARCHAR[])), count(*) AS class_size
+    SELECT
+        COLUMNS(list_concat(qi, []::VARCHAR[])),
+        CASE
+            WHEN contains(chr(10) || lower(array_to_string(qi, chr(10))) || chr(10), chr(10) || 'class_size' || chr(10))
+            THEN error('a quasi-identifier is called class_size: rename it in a view')
+            ELSE count(*)
+        END AS class_size
     FROM query_table(rel)
     GROUP BY ALL
 );

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
 from sqlglot import exp
 
 from sqlanon.anonymization import allowed_rows, checker, choose, measure_of
@@ -10,21 +14,21 @@ from sqlanon.preparation import Prepared
 from sqlanon.queries.audit import digest_of
 from sqlanon.queries.names import Namer, create_temporary_view
 from sqlanon.queries.recode import recode
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.verify import Check
+from sqlanon.release.verify import Check, Verification
 
 
 def check_against_source(
-    engine: Engine, prepared: Prepared, manifest: Manifest, work: Namer, recoded: exp.Table, macros: str
+    engine: Engine, prepared: Prepared, found: Verification, work: Namer, recoded: exp.Table, macros: str
 ) -> list[Check]:
     """Recode the source by the manifest's generalization, and compare.
 
     Makes ``suppressed`` in the work schema, and the temporary view ``recoded``; the macro library is in database
     ``macros``.
     """
-    policy = prepared.policy
+    policy, manifest = prepared.policy, found.manifest
     checks = [
         _check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
+        _check("manifest", _as_json(manifest.policy) == _as_json(policy.redacted()), "the manifest shows this policy"),
         _check(
             "source rows",
             manifest.rows == prepared.marginals.rows,
@@ -38,15 +42,25 @@ def check_against_source(
     checks.append(_check("generalization", fits, "it is one of the policy's lattice"))
     if not fits:
         return checks
-    figures = checker(engine, prepared, measure_of(prepared))(levels)
+    measure = measure_of(prepared)
+    figures = checker(engine, prepared, measure)(levels)
     allowed = allowed_rows(prepared)
     message = f"{figures.suppressed_rows} rows have to be suppressed, {allowed} may be"
+    suppressed = f"{figures.suppressed_rows} rows are suppressed"
+    checks.append(_check("suppressed rows", figures.suppressed_rows == manifest.suppressed_rows, suppressed))
+    score = measure.shown(measure.score(levels, figures))
+    right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
+    checks.append(_check("score", right, f"the {policy.search.measure} is {score:.6g}"))
     checks.append(_check("suppression limit", figures.suppressed_rows <= allowed, message))
     chosen = choose(engine, prepared, levels, figures, work)
     engine.execute(create_temporary_view(recoded, recode(chosen.recoding)))
     _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros))[0]
-    checks.append(_check("recoded source", digest == manifest.digest, "it has the rows of the release"))
+    checks.append(_check("recoded source", digest == found.digest, "it has the rows of the release"))
     return checks
+
+
+def _as_json(tree: Any) -> Any:
+    return json.loads(json.dumps(tree))
 
 
 def _check(name: str, passed: bool, claim: str) -> Check:

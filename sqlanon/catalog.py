@@ -31,6 +31,8 @@ def init_database(path: Path) -> None:
     SourceError
         The file cannot be opened for writing.
     """
+    if path.exists() and not _is_duckdb(path):
+        raise SourceError(f"{path} is no DuckDB file: choose another name")
     try:
         with private_files():
             connection = duckdb.connect(str(path))
@@ -42,6 +44,12 @@ def init_database(path: Path) -> None:
             connection.execute(sql_text("macros.sql"))
     finally:
         connection.close()
+
+
+def _is_duckdb(path: Path) -> bool:
+    """Whether a file begins as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
+    with path.open("rb") as file:
+        return file.read(12)[8:] == b"DUCK"
 
 
 @contextmanager

@@ -79,6 +79,8 @@ def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
         progress("write", 0, result.checked, result.score)
         release = result.publish()
     figures = result.to_dict() | {
+        "classes": release.manifest.classes,
+        "smallest_class": release.manifest.smallest_class,
         "release": str(release.path),
         "table": release.table,
         "seconds": result.seconds | {"total": time.perf_counter() - started},
@@ -90,7 +92,7 @@ def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
         return
     levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
     typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
-    typer.echo(f"{result.classes:,} classes, the smallest of {result.smallest_class:,} rows")
+    typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
     proof = "optimal" if result.optimal else "not proven optimal"
     typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {proof})")
     typer.echo(f"checked {result.checked:,} of {result.nodes:,} generalizations in {figures['seconds']['total']:.2f} s")

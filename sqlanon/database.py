@@ -158,9 +158,7 @@ class Database:
         macros = self._space.install_macros()
         with self._space.run(policy) as run, readable():
             prepared = prepare(run.engine, policy, run.source, run.work)
-            checks = check_against_source(
-                run.engine, prepared, found.manifest, run.work, run.place.view("recoded"), macros
-            )
+            checks = check_against_source(run.engine, prepared, found, run.work, run.place.view("recoded"), macros)
         return replace(found, checks=(*found.checks, *checks))
 
     def close(self) -> None:

@@ -64,6 +64,12 @@ class ReleaseError(SqlanonError):
     """The release, or the file of one, cannot be written or read."""
 
 
+class BrokenReleaseError(ReleaseError):
+    """A file is a release of sqlanon that was tampered with: what it claims cannot even be read."""
+
+    exit_status = 1
+
+
 class InfeasibleError(SqlanonError):
     """No generalization meets the policy.
 

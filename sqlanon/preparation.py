@@ -85,7 +85,19 @@ def match_columns(policy: Policy, source: Source) -> dict[str, str]:
         )
     if wrong:
         raise SourceError("; ".join(wrong))
-    return {name: by_lower[name.lower()] for name in policy.attributes}
+    matched = {name: by_lower[name.lower()] for name in policy.attributes}
+    nested = [name for name in policy.quasi if _is_nested(source.columns[matched[name]])]
+    if nested:
+        raise SourceError(
+            f"quasi-identifiers of nested types: {_listed(nested)}; give their parts as columns of their own, "
+            "with query = ... under [source]"
+        )
+    return matched
+
+
+def _is_nested(type_: str) -> bool:
+    """Equality of nested values is not what a reader sees: [-0.0] equals [0.0]."""
+    return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
 
 
 def _listed(names: list[str]) -> str:

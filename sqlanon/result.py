@@ -160,7 +160,15 @@ class Result:
         started = time.perf_counter()
         target = self._target(path)
         name = table or self._table_name()
-        content = Content(recode(self._chosen.recoding), self._columns(), self.released_rows, self._manifest(name))
+        content = Content(
+            recode(self._chosen.recoding),
+            self._columns(),
+            self.released_rows,
+            self.classes,
+            self.smallest_class,
+            self._chosen.masked_rows,
+            self._manifest(name),
+        )
         verification = publish(self._engine, content, target, name)
         release = Release(target, name, verification.manifest)
         if self.policy.catalog is not None:

@@ -21,7 +21,7 @@ from sqlanon.catalog import init_database
 from sqlanon.cli import main
 from sqlanon.errors import SourceError
 
-TABLES = {"runs", "hierarchies", "lattice", "releases"}
+TABLES = {"runs", "hierarchies", "lattice", "releases", "catalog_format"}
 MACROS = {"equivalence_classes", "k_anonymity", "digest"}
 POLICY = """
 [source]

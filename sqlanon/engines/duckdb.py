@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,13 @@ class DuckDBEngine:
         connection = duckdb.connect(
             ":memory:", config={"temp_directory": str(spill), "python_enable_replacements": False}
         )
-        return cls(connection)
+        return cls(connection).in_utc()
+
+    def in_utc(self) -> DuckDBEngine:
+        """The same engine, with texts of times that are the same everywhere."""
+        with suppress(duckdb.Error):  # time zones are an extension, which every usual build has
+            self._set("TimeZone", "UTC")
+        return self
 
     @property
     def version(self) -> str:

@@ -101,7 +101,9 @@ def build_hierarchy(
         if not draft.listed:
             raise
         names = " and ".join(part.what for part in draft.listed.values())
-        reason = str(error).partition("\n")[0]
+        # Only errors about names and files are shown whole: others may quote values.
+        told = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
+        reason = str(error).partition("\n")[0] if told else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
     facts = Summary(*engine.rows(summary(draft, target))[0])
     found = checks(draft, target, on_unknown, facts)

@@ -212,6 +212,11 @@ def _table_columns(rule: TableRule, engine: Engine | None) -> list[str]:
         raise Flaw(f"table {rule.table} cannot be read: {reason}") from None
 
 
+def _label(column: exp.Column) -> exp.Expr:
+    """A label as text, of which readers see the case, whatever the column's collation."""
+    return exp.Collate(this=to_type(column, "VARCHAR"), expression=ident("binary"))
+
+
 def _table_query(rule: TableRule, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [named(to_type(col(name, "t"), "VARCHAR"), f"c{i}") for i, name in enumerate(names)]
+    columns: list[exp.Expr] = [named(_label(col(name, "t")), f"c{i}") for i, name in enumerate(names)]
     return select(columns, aliased(named_table(rule.table), "t"))

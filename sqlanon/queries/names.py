@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import TypeAlias
@@ -47,6 +48,18 @@ def named(expression: exp.Expr, name: str) -> exp.Alias:
 def text(value: str) -> exp.Literal:
     """A string literal."""
     return exp.Literal.string(value)
+
+
+def literal_path(path: str) -> exp.Literal:
+    """A path for a reader that takes patterns: this file, whatever its name."""
+    return text(glob.escape(path))
+
+
+def read_parquet(paths: Iterable[str]) -> exp.Table:
+    """``read_parquet([...])`` of these files, with the columns that they have themselves."""
+    files = exp.Array(expressions=[literal_path(path) for path in paths])
+    own = exp.EQ(this=exp.Var(this="hive_partitioning"), expression=exp.false())
+    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[files, own]))
 
 
 def number(value: int | float) -> exp.Expr:

@@ -67,6 +67,8 @@ class Manifest:
         fields = dict(row)
         for name in ("policy", "columns", "generalization"):
             fields[name] = json.loads(fields[name])
+        if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
+            raise ValueError("the policy or the generalization is no JSON object")
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])

@@ -7,9 +7,10 @@ never held a private value: it is written once, from the recoded rows, by an eng
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -29,13 +30,18 @@ from sqlanon.queries.names import (
     table,
     text,
 )
+from sqlanon.release.contents import expected_objects, found_objects
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import KEY, SUBJECT, existing_manifest
+from sqlanon.release.reader import KEY, SUBJECT, existing_manifest, open_release
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import sql_text
 from sqlanon.workdir import private_directory
 
 STAGED = "sqlanon_staged"
+_NOT_IN_PARQUET = frozenset(
+    {"HUGEINT", "UHUGEINT", "BIGNUM", "BIT", "TIMESTAMP_S", "TIMESTAMP_MS", "TIME WITH TIME ZONE", "TIME_NS"}
+)
+_ARRAY = re.compile(r"\[\d+\]")
 STORAGE_VERSION = "v1.0.0"
 """Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
 
@@ -50,8 +56,10 @@ class Content:
         The recode statement.
     columns:
         Its columns, in order, with types and roles.
-    rows:
-        How many rows it must give.
+    rows, classes, smallest_class:
+        How many rows it must give, in how many classes, and the rows of the smallest.
+    masked_rows:
+        How many of them are masked: they may be a class of their own.
     manifest:
         Makes the manifest from what was written: rows, classes, smallest class, digest.
     """
@@ -59,6 +67,9 @@ class Content:
     query: exp.Select
     columns: tuple[ReleasedColumn, ...]
     rows: int
+    classes: int
+    smallest_class: int
+    masked_rows: int
     manifest: Callable[[int, int, int, str], Manifest]
 
 
@@ -83,13 +94,16 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     AuditError
         The audit refused the release; what was there before still is.
     """
+    is_parquet = path.suffix.lower() == ".parquet"
+    if is_parquet:
+        _refuse_types(content)
     _refuse_to_destroy(path, table_name)
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
             staged = directory / "release.duckdb"
             _write_rows(engine, content, staged, table_name)
             manifest = _write_manifest(content, staged, table_name)
-            if path.suffix.lower() == ".parquet":
+            if is_parquet:
                 staged = _to_parquet(staged, manifest, table_name)
             verification = verify_file(staged)
             failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
@@ -98,7 +112,7 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
             _swap_in(staged, path, directory)
     except OSError as error:
         raise ReleaseError(f"{path} cannot be written: {error.strerror or error}") from error
-    return Verification(path, verification.manifest, verification.checks)
+    return replace(verification, path=path)
 
 
 def _refuse_to_destroy(path: Path, table_name: str) -> None:
@@ -114,11 +128,20 @@ def _refuse_to_destroy(path: Path, table_name: str) -> None:
     existing = existing_manifest(path)
     if existing is None:
         raise ReleaseError(f"{path} exists and is no release of sqlanon: choose another name, or remove it")
+    if path.suffix.lower() != ".parquet" and (more := _objects_of(path) - expected_objects(existing)):
+        raise ReleaseError(
+            f"somebody added to the release {path}: {', '.join(sorted(more))}; choose another name, or remove it"
+        )
     if existing.table_name != table_name:
         raise ReleaseError(
             f"{path} holds a release of table {existing.table_name!r}, not of {table_name!r}: "
             "choose another name, or remove it"
         )
+
+
+def _objects_of(path: Path) -> set[str]:
+    with open_release(path) as release:
+        return found_objects(release.engine)
 
 
 def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> None:
@@ -135,6 +158,20 @@ def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name
         ) from error
     finally:
         engine.detach(STAGED)
+
+
+def _refuse_types(content: Content) -> None:
+    """Some types have no equal in Parquet: they would come back as others."""
+    lost = [
+        f"{column.name!r} ({column.type})"
+        for column in content.columns
+        if column.type in _NOT_IN_PARQUET or _ARRAY.search(column.type)
+    ]
+    if lost:
+        raise ReleaseError(
+            f"Parquet cannot hold the types of {', '.join(lost)} as they are: cast them in a source query, "
+            "or publish to a DuckDB file"
+        )
 
 
 def _create_table(engine: DuckDBEngine, content: Content, target: exp.Table) -> None:
@@ -161,7 +198,7 @@ def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest
     """Add the macro library and the manifest, by an engine that has seen nothing else than this file."""
     connection = duckdb.connect(str(staged), config={"python_enable_replacements": False})
     try:
-        engine = DuckDBEngine(connection)
+        engine = DuckDBEngine(connection).in_utc()
         engine.script(sql_text("macros.sql"))
         engine.script(sql_text("manifest.sql"))
         engine.execute(create_temporary_view(SUBJECT.copy(), star(table(table_name, "main", staged.stem))))
@@ -207,6 +244,14 @@ def _against_the_run(found: Manifest, written: Manifest, content: Content) -> li
         failures.append("the manifest in the file is not the one that was written")
     if found.released_rows != content.rows:
         failures.append(f"{found.released_rows} rows are in the release, {content.rows} should be")
+    own = 1 if content.masked_rows and found.classes == content.classes + 1 else 0
+    smallest = min(content.smallest_class, content.masked_rows) if own else content.smallest_class
+    merged = content.masked_rows and not own  # the masked rows read like a kept class, which is larger for it
+    if found.classes != content.classes + own or (found.smallest_class != smallest and not merged):
+        failures.append(
+            f"{found.classes} classes, the smallest of {found.smallest_class} rows, are in the release; the search "
+            f"found {content.classes}, the smallest of {content.smallest_class}; has the source changed since?"
+        )
     if found.columns != content.columns:
         failures.append("the columns are not those of the policy")
     return failures

@@ -11,8 +11,8 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.errors import ReleaseError
-from sqlanon.queries.names import col, create_view, select, star, table, text
+from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.queries.names import col, create_view, literal_path, read_parquet, select, star, table, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.resources import sql_text
 from sqlanon.workdir import spill_directory
@@ -54,8 +54,10 @@ def open_release(path: Path) -> Iterator[OpenRelease]:
         is_parquet = path.suffix.lower() == ".parquet"
         try:
             manifest = _open_parquet(engine, path) if is_parquet else _open_database(engine, path)
-        except (duckdb.Error, KeyError, TypeError, ValueError) as error:
+        except duckdb.Error as error:
             raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
         yield OpenRelease(engine, manifest, is_parquet)
 
 
@@ -69,19 +71,21 @@ def _open_database(engine: DuckDBEngine, path: Path) -> Manifest:
     if len(rows) != 1:
         raise ValueError(f"its manifest has {len(rows)} rows, not one")
     found = Manifest.from_row(dict(zip(names, rows[0], strict=True)))
-    _view(engine, table(found.table_name, "main", ATTACHED))
+    try:
+        _view(engine, table(found.table_name, "main", ATTACHED))
+    except duckdb.CatalogException as error:
+        raise ValueError(f"there is no table {found.table_name!r}") from error
     return found
 
 
 def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:
-    metadata = exp.Table(this=exp.Anonymous(this="parquet_kv_metadata", expressions=[text(str(path))]))
+    metadata = exp.Table(this=exp.Anonymous(this="parquet_kv_metadata", expressions=[literal_path(str(path))]))
     key, value = (exp.Anonymous(this="decode", expressions=[col(name)]) for name in ("key", "value"))
     rows = engine.rows(select([value], metadata).where(exp.EQ(this=key, expression=text(KEY))))
     if len(rows) != 1:
-        raise ValueError("it has no manifest in its metadata")
+        raise duckdb.CatalogException("no manifest")
     found = Manifest.from_json(rows[0][0])
-    scan = exp.Anonymous(this="read_parquet", expressions=[text(str(path))])
-    _view(engine, exp.Table(this=scan))
+    _view(engine, read_parquet([str(path)]))
     return found
 
 
@@ -91,7 +95,7 @@ def _view(engine: DuckDBEngine, relation: exp.Table) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, duckdb.CatalogException):
-        return "it has no manifest, or not the table that the manifest names"
+        return "it has no manifest"
     return str(error).split("\n", 1)[0]
 
 

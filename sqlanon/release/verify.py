@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlglot import exp
-
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.queries.audit import digest_of, k_anonymity_of
-from sqlanon.queries.names import col, select, table, text
-from sqlanon.release.manifest import DIGEST, Manifest, ReleasedColumn
-from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release
+from sqlanon.queries.names import table
+from sqlanon.release.contents import changed_macros, expected_objects, found_objects
+from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn
+from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
+from sqlanon.version import __version__
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,14 @@ class Verification:
     ----------
     path, manifest, checks:
         The release, what it claims, and what was found.
+    digest:
+        Of the rows that are in the file.
     """
 
     path: Path
     manifest: Manifest
     checks: tuple[Check, ...]
+    digest: str
 
     @property
     def verified(self) -> bool:
@@ -73,7 +76,8 @@ def verify_file(path: Path) -> Verification:
         It is not there, or not a release.
     """
     with open_release(path) as release:
-        return Verification(path, release.manifest, tuple(checks_of(release)))
+        digest = release.engine.rows(digest_of(SUBJECT.name))[0][1]
+        return Verification(path, release.manifest, tuple(checks_of(release, digest)), digest)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
@@ -83,28 +87,61 @@ def verification_sql(manifest: Manifest) -> list[str]:
     return [query.sql("duckdb") for query in queries]
 
 
-def checks_of(release: OpenRelease) -> list[Check]:
-    """Run the checks on an open release."""
+def checks_of(release: OpenRelease, digest: str) -> list[Check]:
+    """Run the checks on an open release, of which the digest is known."""
     manifest, engine = release.manifest, release.engine
-    found_columns = list(engine.columns(SUBJECT).items())
-    checks = [_columns(manifest.columns, found_columns)]
-    if not checks[0].passed:
+    checks = [_columns(manifest.columns, list(engine.columns(SUBJECT).items())), _consistent(manifest)]
+    if not all(check.passed for check in checks):
         return checks
-    rows, digest = engine.rows(digest_of(SUBJECT.name))[0]
-    checks.append(_equal("rows", manifest.released_rows, rows))
-    k, classes, _, _ = engine.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]
-    checks.append(_equal("classes", manifest.classes, classes))
-    checks.append(_equal("smallest class", manifest.smallest_class, k or 0))
-    required = manifest.policy.get("privacy", {}).get("k")
+    k, classes, rows, _ = engine.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]
+    checks += [
+        _equal("rows", manifest.released_rows, rows),
+        _equal("classes", manifest.classes, classes),
+        _equal("smallest class", manifest.smallest_class, k or 0),
+    ]
+    required = manifest.policy["privacy"].get("k")
     if required is not None:
         message = f"the smallest class has {k or 0} rows, {required} are required"
         checks.append(Check(f"{required}-anonymity", (k or 0) >= required, message))
-    if manifest.digest_algorithm == DIGEST:
-        checks.append(_equal("content digest", manifest.digest, digest))
+    checks.append(_equal("content digest", manifest.digest, digest))
+    return checks if release.is_parquet else [*checks, *_file_checks(engine, manifest)]
+
+
+def _consistent(manifest: Manifest) -> Check:
+    """The manifest agrees with itself: else its own words say what to look at, and what not."""
+    policy = manifest.policy
+    roles = {name.lower(): spec.get("role") for name, spec in policy.get("attributes", {}).items()}
+    quasi = {name.lower() for name, role in roles.items() if role == "quasi"}
+    kept = manifest.rows - manifest.suppressed_rows
+    masks = (policy.get("release") or {}).get("suppressed") == "mask" or policy.get("suppressed") == "mask"
+    wrong = [
+        what
+        for what, right in (
+            ("format", manifest.format == FORMAT and manifest.digest_algorithm == DIGEST),
+            ("requirements", bool(policy.get("privacy"))),
+            ("roles", all(roles.get(column.name.lower()) == column.role for column in manifest.columns)),
+            ("quasi-identifiers", {name.lower() for name in manifest.quasi} == quasi),
+            ("generalization", {name.lower() for name in manifest.generalization} == quasi),
+            ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
+            ("measure", policy.get("search", {}).get("measure") == manifest.measure),
+        )
+        if not right
+    ]
+    return Check("manifest", not wrong, f"contradicts itself in {', '.join(wrong)}" if wrong else "agrees with itself")
+
+
+def _file_checks(engine: DuckDBEngine, manifest: Manifest) -> list[Check]:
+    expected, found = expected_objects(manifest), found_objects(engine)
+    wrong = [f"{name} is missing" for name in sorted(expected - found)]
+    wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
+    message = "; ".join(wrong)
+    checks = [Check("contents", not message, message or "the table and the manifest, and nothing else")]
+    changed = changed_macros(engine)
+    if manifest.sqlanon_version != __version__:
+        checks.append(Check("macros", None, f"they are those of sqlanon {manifest.sqlanon_version}"))
     else:
-        checks.append(Check("content digest", None, f"{manifest.digest_algorithm} is not known here"))
-    if not release.is_parquet:
-        checks.append(_contents(engine, manifest))
+        message = f"not as sqlanon made them: {', '.join(changed)}" if changed else "as sqlanon made them"
+        checks.append(Check("macros", not changed, message))
     return checks
 
 
@@ -118,26 +155,3 @@ def _columns(claimed: Sequence[ReleasedColumn], found: list[tuple[str, str]]) ->
 def _equal(name: str, claimed: Any, found: Any) -> Check:
     message = f"{found}, as claimed" if claimed == found else f"claimed {claimed}, found {found}"
     return Check(name, claimed == found, message)
-
-
-def _contents(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """The file has the table and the manifest, and no other table, view or type."""
-    parts = [
-        select(
-            [exp.Concat(expressions=[col("schema_name"), text("."), col(name)], safe=True)],
-            exp.Table(this=exp.Anonymous(this=function, expressions=[])),
-        ).where(_ours())
-        for function, name in (
-            ("duckdb_tables", "table_name"),
-            ("duckdb_views", "view_name"),
-            ("duckdb_types", "type_name"),
-        )
-    ]
-    found = sorted(name for (name,) in engine.rows(exp.union(*parts, distinct=False)))
-    expected = sorted([f"main.{manifest.table_name}", "sqlanon.manifest"])
-    return _equal("contents", ", ".join(expected), ", ".join(found))
-
-
-def _ours() -> exp.Expr:
-    in_file = exp.EQ(this=col("database_name"), expression=text(ATTACHED))
-    return exp.And(this=in_file, expression=exp.Not(this=col("internal")))

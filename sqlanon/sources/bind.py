@@ -27,6 +27,7 @@ from sqlanon.queries.names import (
     drop_view,
     ident,
     named,
+    read_parquet,
     select,
     star,
     table,
@@ -244,8 +245,7 @@ def _from_files(engine: DuckDBEngine, paths: list[str], place: Place, text_colum
     if kinds == {"parquet"}:
         for path in paths:
             refuse_ambiguous(parquet_columns(engine, path), Path(path).name)
-        files = exp.Array(expressions=[text(path) for path in paths])
-        query = star(exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[files])))
+        query = star(read_parquet(paths))
     else:
         query = scan_csv(engine, paths, text_columns, whole=place.copy is not None)
         if place.copy is not None:
@@ -266,11 +266,10 @@ def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp
 
 
 def _without_values(error: duckdb.Error) -> str:
-    """What the engine says, without what it quotes from the data."""
+    """What the engine says, without what it may quote from the data: only errors about names and files are shown."""
     if isinstance(error, duckdb.ConversionException):
         return "a value does not have the type of its column"
     if isinstance(error, duckdb.InvalidInputException):
-        return (
-            "its content is not as expected: a broken file, rows of different lengths, files that do not fit together"
-        )
-    return str(error).split("\n", 1)[0]
+        return "its content is not as expected: a broken file, rows of different lengths, files that do not match"
+    shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException, duckdb.IOException)
+    return str(error).split("\n", 1)[0] if isinstance(error, shown) else "reading its rows failed"

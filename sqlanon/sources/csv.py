@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import ident, select, text
+from sqlanon.queries.names import ident, literal_path, select, text
 from sqlanon.sources.plain import refuse_ambiguous
 
 WHOLE_FILE = -1
@@ -61,7 +61,7 @@ def _wider(one: _Dialect, other: _Dialect) -> _Dialect:
 
 
 def _sniff(engine: DuckDBEngine, path: str, **options: int) -> _Dialect:
-    call = exp.Anonymous(this="sniff_csv", expressions=[text(path), *_named_arguments(options)])
+    call = exp.Anonymous(this="sniff_csv", expressions=[literal_path(path), *_named_arguments(options)])
     names = (
         "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
         "DateFormat", "TimestampFormat",
@@ -103,8 +103,8 @@ def _scan(paths: list[str], dialect: _Dialect, text_columns: frozenset[str]) -> 
         ]
     )
     arguments = [
-        exp.Array(expressions=[text(path) for path in paths]),
-        *_named_arguments({"auto_detect": False, **dialect.options}),
+        exp.Array(expressions=[literal_path(path) for path in paths]),
+        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **dialect.options}),
         exp.EQ(this=exp.Var(this="columns"), expression=columns),
     ]
     return select([exp.Star()], exp.Table(this=exp.Anonymous(this="read_csv", expressions=arguments)))

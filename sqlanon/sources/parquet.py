@@ -7,12 +7,12 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import col, select, text
+from sqlanon.queries.names import col, literal_path, select
 
 
 def parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:
     """The top-level names in a Parquet file's own schema: a scan would rename the ones that differ in case only."""
-    schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[text(path)]))
+    schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[literal_path(path)]))
     nodes = engine.rows(select([col("name"), col("num_children")], schema))
     names: list[str] = []
     position = 1
