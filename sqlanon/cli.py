@@ -184,6 +184,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"error: {named}{error.strerror or type(error).__name__}", err=True)
+        sys.exit(SqlanonError.exit_status)
     except Exception as error:  # an engine's message may quote private values: only its kind is shown
         if os.environ.get("SQLANON_DEBUG"):
             raise

@@ -69,9 +69,14 @@ def remove_dead(parent: Path, prefix: str) -> None:
     """Remove the directories that killed runs of ours left behind."""
     for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
-            if directory.is_symlink() or not _is_ours(directory):
+            if directory.is_symlink() or not directory.is_dir() or not _is_ours(directory):
                 continue
-            lock = os.open(directory / LOCK, os.O_RDWR)
+            try:
+                lock = os.open(directory / LOCK, os.O_RDWR)
+            except FileNotFoundError:
+                # A living run has locked its directory before it bears this name: a removal was cut short.
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
             try:
                 if _try_lock(lock):
                     shutil.rmtree(directory, ignore_errors=True)

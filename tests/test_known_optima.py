@@ -19,10 +19,11 @@ from conftest import data_folder, make_policy
 import sqlanon
 from sqlanon.anonymization import find
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.preparation import Prepared, prepare, requirements_of
+from sqlanon.preparation import Prepared, prepare
+from sqlanon.privacy import requirements_of
 from sqlanon.quality import MEASURES
 from sqlanon.queries.names import table
-from sqlanon.sources import bind_source
+from sqlanon.sources import Place, bind_source
 
 Entry = dict[str, Any]
 Levels = tuple[int, ...]
@@ -82,14 +83,14 @@ class Workshop:
 
     def prepared(self, entry: Entry) -> Prepared:
         policy, measure = policy_of(entry, self.folder), MEASURES[entry["measure"]]
-        key = (entry["dataset"], *entry["quasi"], measure.needs_leaves, measure.needs_counts)
+        key = (entry["dataset"], *entry["quasi"], measure.needs_leaves, measure.needs_entropy)
         if key not in self.made:
             prefix = f"run_{len(self.made)}_"
             names = frozenset(name.lower() for name in entry["quasi"])
-            source = bind_source(self.engine, policy.source, table(f"{prefix}source"), None, names)
+            source = bind_source(self.engine, policy.source, Place(prefix, table(f"{prefix}copy")), None, names)
             self.made[key] = prepare(self.engine, policy, source, lambda name: table(prefix + name))
         made = self.made[key]
-        return replace(made, policy=policy, space=replace(made.space, requirements=requirements_of(policy)))
+        return replace(made, policy=policy, space=replace(made.space, requirements=requirements_of(policy.privacy)))
 
 
 @pytest.fixture(scope="module")

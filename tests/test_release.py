@@ -301,7 +301,7 @@ def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
     """A view shows to each reader what it likes: it could tell a verifier from an analyst."""
     values = f"SELECT * FROM (VALUES {literal_rows(copy)}) AS v(city, age, illness, stay)"
     run(copy, "DROP TABLE patients", f"CREATE VIEW patients AS {values}")
-    assert "contents" in failed(copy)
+    assert failed(copy) & {"contents", "macros"}
 
 
 def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
@@ -311,7 +311,7 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
         "CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE "
         "SELECT 99 AS k, 1 AS classes, 600 AS rows, 0 AS uniques",
     )
-    assert "contents" in failed(copy)
+    assert failed(copy) & {"contents", "macros"}
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
 )
 def test_verify_finds_what_else_can_carry_a_private_value(statement: str, copy: Path) -> None:
     run(copy, statement)
-    assert "contents" in failed(copy)
+    assert failed(copy) & {"contents", "macros"}
 
 
 def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
@@ -692,13 +692,16 @@ def test_readers_of_the_old_release_keep_it(source: Path, tmp_path: Path) -> Non
     assert fetch(target, "SELECT digest FROM sqlanon.digest('patients')") == [(second.manifest.digest,)]
 
 
-def test_a_release_replaces_a_link_and_not_what_it_leads_to(source: Path, copy: Path, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_the_release_that_it_leads_to_is_replaced(
+    source: Path, copy: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link.duckdb"
     link.symlink_to(copy)
     before = copy.read_bytes()
     publish(source, link)
-    assert copy.read_bytes() == before
-    assert verify_file(link).verified
+    assert link.is_symlink()
+    assert copy.read_bytes() != before
+    assert verify_file(copy).verified
 
 
 # The audit

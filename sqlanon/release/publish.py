@@ -32,7 +32,7 @@ from sqlanon.queries.names import (
 )
 from sqlanon.release.contents import expected_objects, found_objects
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import KEY, SUBJECT, existing_manifest, open_release
+from sqlanon.release.reader import KEY, SUBJECT, open_release
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import sql_text
 from sqlanon.workdir import private_directory
@@ -125,10 +125,16 @@ def _refuse_to_destroy(path: Path, table_name: str) -> None:
         )
     if not path.exists():
         return
-    existing = existing_manifest(path)
-    if existing is None:
-        raise ReleaseError(f"{path} exists and is no release of sqlanon: choose another name, or remove it")
-    if path.suffix.lower() != ".parquet" and (more := _objects_of(path) - expected_objects(existing)):
+    try:
+        with open_release(path) as release:
+            existing = release.manifest
+            more = set() if release.is_parquet else found_objects(release.engine) - expected_objects(existing)
+    except ReleaseError as error:
+        reason = "exists and is no release of sqlanon"
+        if isinstance(error.__cause__, duckdb.IOException) and "lock" in str(error.__cause__):
+            reason = "is being written to by another process"
+        raise ReleaseError(f"{path} {reason}: choose another name, or remove it") from error
+    if more:
         raise ReleaseError(
             f"somebody added to the release {path}: {', '.join(sorted(more))}; choose another name, or remove it"
         )
@@ -137,11 +143,6 @@ def _refuse_to_destroy(path: Path, table_name: str) -> None:
             f"{path} holds a release of table {existing.table_name!r}, not of {table_name!r}: "
             "choose another name, or remove it"
         )
-
-
-def _objects_of(path: Path) -> set[str]:
-    with open_release(path) as release:
-        return found_objects(release.engine)
 
 
 def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,10 +97,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, duckdb.CatalogException):
         return "it has no manifest"
     return str(error).split("\n", 1)[0]
-
-
-def existing_manifest(path: Path) -> Manifest | None:
-    """The manifest of the release at a path; None where there is no readable release."""
-    with suppress(ReleaseError), open_release(path) as release:
-        return release.manifest
-    return None
