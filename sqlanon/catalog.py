@@ -78,7 +78,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
 
 def _attach(engine: DuckDBEngine, path: Path) -> None:
     try:
-        engine.attach(path, ATTACHED)
+        engine.attach(path, ATTACHED, read_write=True)
     except duckdb.Error as error:
         raise SourceError(
             f"the catalog {path} cannot be opened: {str(error).splitlines()[0]}; "

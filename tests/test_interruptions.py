@@ -151,7 +151,7 @@ main()
 PUBLISH, DATABASE = "sqlanon.release.publish", "sqlanon.database"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging.
 STAGES = [
-    (DATABASE, "bind_source", "after", True, False),
+    ("sqlanon.workspace", "bind_source", "after", True, False),
     (DATABASE, "prepare", "after", True, False),
     ("sqlanon.anonymization", "find", "after", True, False),
     ("sqlanon.catalog", "insert", "before", True, False),
@@ -447,6 +447,33 @@ def test_an_empty_directory_of_a_run_that_was_killed_at_once_is_removed(parent: 
     left = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     with private_directory(parent, PREFIX):
         assert not left.exists()
+
+
+DIE_AFTER = """
+import importlib, os, signal, sys
+from pathlib import Path
+from sqlanon.workdir import private_directory
+
+owner, name = importlib.import_module(sys.argv[3]), sys.argv[4]
+real = getattr(owner, name)
+
+def dying(*arguments, **named):
+    real(*arguments, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(owner, name, dying)
+with private_directory(Path(sys.argv[1]), sys.argv[2]):
+    pass
+"""
+
+
+@pytest.mark.parametrize(("module", "name"), [("tempfile", "mkdtemp"), ("os", "open"), ("fcntl", "flock")])
+def test_a_run_that_is_killed_while_it_makes_its_directory(module: str, name: str, parent: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", DIE_AFTER, parent, PREFIX, module, name], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(parent.iterdir())) == 1
+    with private_directory(parent, PREFIX) as directory:
+        assert list(parent.iterdir()) == [directory]
 
 
 def test_nothing_else_is_ever_removed(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def recount(data: Path) -> Iterator[Recount]:
 
 @pytest.mark.parametrize("entry", parameters())
 def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry: Entry) -> None:
-    search, outcome = find(workshop.engine, workshop.prepared(entry), lambda open_, checked, best: None)
+    search, outcome, _ = find(workshop.engine, workshop.prepared(entry), lambda open_, checked, best: None)
     assert outcome.levels is not None
     assert outcome.optimal
     assert search.lattice.size == entry["generalizations"]

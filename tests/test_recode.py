@@ -384,3 +384,43 @@ def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
         at_1 = db.anonymize(make_policy({"letter": quasi(TREE, min_level=1)}))
     # a, b, c, d and NULL are five leaves; `low` stands for two of them, NULL for one.
     assert at_1.score == pytest.approx((2 * 1 / 4 + 2 * 0) / 4)
+
+
+# Unknown values beside kept classes
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+def test_an_unknown_value_takes_no_kept_class_with_it(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str
+) -> None:
+    """With its attribute at the top, a row of an unknown value reads like the rows of a kept class."""
+    fill(live, "age INTEGER, town VARCHAR", [((30, "p"), 3), ((30, "q"), 3), ((30, "?"), 2)])
+    towns = {"categories": {"*": ["p", "q"]}}
+    policy = make_policy(
+        {"age": "suppress", "town": quasi(towns, on_unknown="suppress", min_level=1)},
+        search={"suppression_limit": 0.3},
+        release={"suppressed": suppressed},
+    )
+    path = tmp_path / "release.duckdb"
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        assert (result.generalization, result.suppressed_rows) == ({"age": 0, "town": 1}, 2)
+        assert result.publish(path, "released").verify().verified
+    rows, _ = released(path)
+    assert rows == (Counter({(30, "*"): 6}) if suppressed == "drop" else Counter({("30", "*"): 6, ("*", "*"): 2}))
+
+
+def test_nothing_is_masked_where_an_attribute_has_no_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """A hierarchy of height 0 has no label that could hide an unknown value."""
+    only = tmp_path / "only.csv"
+    only.write_text("a\n", encoding="utf-8")
+    fill(live, "x VARCHAR, y INTEGER", [(("a", 0), 10), (("b", 0), 4), (("c", 0), 2)])
+    policy = make_policy(
+        {"x": quasi({"file": str(only)}, on_unknown="suppress"), "y": "suppress"}, **masking(limit=0.5)
+    )
+    path = tmp_path / "release.duckdb"
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        assert any("not masked" in warning for warning in result.warnings)
+        assert result.publish(path, "released").verify().verified
+    assert released(path)[0] == Counter({("a", 0): 10})

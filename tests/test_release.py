@@ -849,3 +849,34 @@ def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, 
     )
     digest = published.manifest.digest
     assert (done.stdout.split(), done.stderr) == ([str(ROWS), digest, str(ROWS), digest], "")
+
+
+# A manifest that says what to look at
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE sqlanon.manifest SET digest_algorithm = 'none'",
+        "UPDATE sqlanon.manifest SET format = 99",
+        "UPDATE sqlanon.manifest SET policy = '{}'",
+        "UPDATE sqlanon.manifest SET rows = rows + 1",
+        "UPDATE sqlanon.manifest SET columns = replace(columns, 'quasi', 'insensitive')",
+        "COMMENT ON TABLE patients IS 'Odd One'",
+        "CREATE SEQUENCE more",
+        "CREATE SCHEMA more",
+    ],
+)
+def test_verify_finds_a_manifest_that_looks_away(copy: Path, statement: str) -> None:
+    with duckdb.connect(str(copy)) as db:
+        db.execute(statement)
+    assert failed(copy)
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM sqlanon.manifest", "UPDATE sqlanon.manifest SET policy = '[]'"])
+def test_a_broken_manifest_is_a_no(copy: Path, statement: str) -> None:
+    with duckdb.connect(str(copy)) as db:
+        db.execute(statement)
+    with pytest.raises(ReleaseError) as caught:
+        verify_file(copy)
+    assert caught.value.exit_status == 1

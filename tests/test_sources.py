@@ -782,3 +782,41 @@ def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> Non
     assert rows == {(None,): 2, (1,): 2}
     live.execute("CREATE TABLE nulls AS SELECT NULL AS x FROM range(3)")
     assert released(live, {"x": "suppress"}, tmp_path, table="nulls")[0] == {(None,): 3}
+
+
+# Names and places that mean something to the engine
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, ending: str) -> None:
+    """``f[1]`` is that folder, not ``f1``; ``year=2020`` is no column."""
+    for folder, rows in (("f[1]/year=2020", 8), ("f1", 90)):
+        (tmp_path / folder).mkdir(parents=True)
+        duckdb.execute(f"COPY (SELECT i % 2 AS x FROM range({rows}) AS t(i)) TO '{tmp_path / folder / 'p'}.{ending}'")
+    policy = tmp_path / "f[1]" / "year=2020" / "policy.toml"
+    policy.write_text(
+        f'source.files = "p.{ending}"\nprivacy.k = 2\nrelease.file = "o.parquet"\n'
+        'attributes.x = { role = "quasi", hierarchy = "suppress" }\n',
+        encoding="utf-8",
+    )
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy.load(policy))
+        assert result.rows == 8
+        assert result.publish().verify().verified
+
+
+def test_a_connection_that_may_only_read(tmp_path: Path) -> None:
+    path = tmp_path / "main.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute("CREATE TABLE t AS SELECT i % 2 AS x FROM range(8) AS t(i)")
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert released(connection, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
+    (tmp_path / "release.duckdb").unlink()
+    assert released(path, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
+
+
+def test_nested_quasi_identifiers_are_refused(live: duckdb.DuckDBPyConnection) -> None:
+    """[-0.0] equals [0.0], and does not read like it."""
+    live.execute("CREATE TABLE t AS SELECT [-0.0::DOUBLE] AS x FROM range(4)")
+    with sqlanon.connect(live) as db, pytest.raises(SourceError, match="nested"):
+        db.anonymize(make_policy({"x": "suppress"}))

@@ -148,7 +148,7 @@ def _refuse_to_destroy(path: Path, table_name: str) -> None:
 def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> None:
     """Write the recoded rows to a fresh file, in random order, with the types spelled out."""
     target = table(table_name, "main", STAGED)
-    engine.attach(staged, STAGED, storage_version=STORAGE_VERSION)
+    engine.attach(staged, STAGED, read_write=True, storage_version=STORAGE_VERSION)
     try:
         staged.chmod(0o600)
         _create_table(engine, content, target)
