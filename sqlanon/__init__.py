@@ -1,5 +1,15 @@
 """sqlanon: a SQL-native anonymizer. It finds the version of a table that protects everybody and loses the least.
 
+The way of the data, and where each arrow lives::
+
+    policy -> source -> frequency set, hierarchies -> search     -> recode + suppress -> audit, publish
+    policy/   sources/  preparation, hierarchies/     search/       queries.recode       release/
+
+`database` has the verbs, `workspace` the engine and the tables that a run makes, `preparation` and `anonymization`
+the steps, `result` what comes out; `queries/` builds all SQL and knows no engine; `engines/` run it. Beyond the house
+of the design there are these: sources were a part of their own (each kind leaks in its own way), the steps were too
+much for one file, and what a run leaves in the engine needed an owner.
+
 The public names are loaded when they are first used: who asks for the version, or reads a policy, does not wait
 for an engine.
 """

@@ -1,8 +1,8 @@
 """Private directories of a run: for spilling, and for a release while it is being written.
 
 They hold private values, so they are 0700, and they do not outlive the run: removed at its end, and, where
-it was killed, by the next run. A run holds a lock on each of its directories; a directory whose lock is free
-belongs to nobody alive.
+it was killed, by the next run. A run holds a lock on each of its directories, on the directory itself, so that no
+moment of its making or of its removal is without one; a directory whose lock is free belongs to nobody alive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-LOCK = "lock"
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 SPILL_PREFIX = "sqlanon-spill-"
 """Spill directories begin so, in the system's directory for temporary files (``TMPDIR``)."""
 
@@ -42,17 +46,8 @@ def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
     finally:
         # Removed before the lock is let go: nobody may find the directory unlocked.
         shutil.rmtree(directory, ignore_errors=True)
-        os.close(lock)
-
-
-def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int]:
-    """Make a directory and lock it, before anybody takes it for dead: it has its name only then."""
-    made = Path(tempfile.mkdtemp(prefix=".sqlanon-new-", dir=parent))
-    lock = os.open(made / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    _try_lock(lock)
-    directory = parent / f"{prefix}{made.name.removeprefix('.sqlanon-new-')}"
-    made.rename(directory)
-    return directory, lock
+        if lock is not None:
+            os.close(lock)
 
 
 @contextmanager
@@ -65,22 +60,33 @@ def private_files() -> Iterator[None]:
         os.umask(before)
 
 
+def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:
+    """A new directory, and the lock on it.
+
+    Another one, where a run that cleans up took it for dead in the moment before it was locked: then the lock is
+    taken, or the directory is gone.
+    """
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with suppress(FileNotFoundError):
+            lock = _lock(directory)
+            if lock is None and fcntl is not None:
+                continue
+            if directory.exists():
+                return directory, lock
+            if lock is not None:
+                os.close(lock)
+
+
 def remove_dead(parent: Path, prefix: str) -> None:
     """Remove the directories that killed runs of ours left behind."""
     for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
             if directory.is_symlink() or not directory.is_dir() or not _is_ours(directory):
                 continue
-            try:
-                lock = os.open(directory / LOCK, os.O_RDWR)
-            except FileNotFoundError:
-                # A living run has locked its directory before it bears this name: a removal was cut short.
+            lock = _lock(directory)
+            if lock is not None:
                 shutil.rmtree(directory, ignore_errors=True)
-                continue
-            try:
-                if _try_lock(lock):
-                    shutil.rmtree(directory, ignore_errors=True)
-            finally:
                 os.close(lock)
 
 
@@ -88,14 +94,17 @@ def _is_ours(directory: Path) -> bool:
     return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
 
 
-def _try_lock(lock: int) -> bool:
-    """Lock an open file without waiting; where the system has no such locks, nothing is ever taken for dead."""
-    try:
-        import fcntl  # noqa: PLC0415  (not on Windows)
-    except ImportError:
-        return False
+def _lock(directory: Path) -> int | None:
+    """Lock a directory without waiting: the open lock, or None where somebody holds it.
+
+    Where the system has no such locks, it is always None: nothing is ever taken for dead.
+    """
+    if fcntl is None:
+        return None
+    lock = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False
-    return True
+        os.close(lock)
+        return None
+    return lock
