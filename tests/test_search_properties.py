@@ -25,8 +25,8 @@ from strategies import Case
 
 import sqlanon
 
-quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, max_examples=600, derandomize=False, print_blob=True)
+quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+thorough = settings(quick, max_examples=400, print_blob=True)
 
 
 def arrow_table(case: Case) -> pa.Table:
@@ -159,7 +159,7 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
     check(case, strategy)
 
 
-@settings(quick, max_examples=20)
+@settings(quick, max_examples=6)
 @given(case=strategies.cases())
 def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
     for measure in oracle.MEASURES:
