@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import sqlanon
+
+DUCKDB_1 = duckdb.__version__.startswith("1.")
+"""Whether this is the older DuckDB, which cannot do a few things by itself."""
 
 
 def data_folder() -> Path | None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
+from conftest import DUCKDB_1
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -37,6 +38,8 @@ VALUES = table("the values")
 TARGET = table("the; hierarchy")
 Row: TypeAlias = tuple[Any, ...]
 
+# The parser of DuckDB 1.5 ends a string at a NUL.
+ANY_CHARACTER = st.characters(codec="utf-8", exclude_characters="\0" if DUCKDB_1 else "")
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -772,7 +775,7 @@ def test_known_heights(tmp_path: Path) -> None:
 
 
 @few
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), unique=True, min_size=1, max_size=6))
+@given(st.lists(st.text(ANY_CHARACTER, max_size=8), unique=True, min_size=1, max_size=6))
 def test_hostile_values_and_labels(bench: Bench, values: list[str]) -> None:
     bench.build(categories({f"{value}'\"": [value] for value in values}), values, "VARCHAR")
     assert bench.labels() == {value: (f"{value}'\"", "*") if len(values) > 1 else (f"{value}'\"",) for value in values}

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import connection_of, make_policy
+from conftest import DUCKDB_1, connection_of, make_policy
 
 import sqlanon
 from sqlanon import InfeasibleError, SourceError
@@ -736,7 +736,15 @@ def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path:
     assert b"never seen" not in (tmp_path / "release.duckdb").read_bytes()
 
 
-@pytest.mark.parametrize("expression", ["{'a': 1}::VARIANT", "row(1, 'x')"], ids=["variant", "tuple"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param("{'a': 1}::VARIANT", id="variant"),
+        pytest.param(
+            "row(1, 'x')", id="tuple", marks=pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1.5 makes no such table")
+        ),
+    ],
+)
 def test_type_that_a_release_cannot_hold_is_said(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, expression: str
 ) -> None:
