@@ -31,8 +31,7 @@ def init_database(path: Path) -> None:
     SourceError
         The file cannot be opened for writing.
     """
-    if path.exists() and not _is_duckdb(path):
-        raise SourceError(f"{path} is no DuckDB file: choose another name")
+    _refuse_others(path)
     try:
         with private_files():
             connection = duckdb.connect(str(path))
@@ -46,10 +45,13 @@ def init_database(path: Path) -> None:
         connection.close()
 
 
-def _is_duckdb(path: Path) -> bool:
-    """Whether a file begins as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
+def _refuse_others(path: Path) -> None:
+    """A file must begin as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
+    if not path.exists():
+        return
     with path.open("rb") as file:
-        return file.read(12)[8:] == b"DUCK"
+        if file.read(12)[8:] != b"DUCK":
+            raise SourceError(f"{path} is no DuckDB file: choose another name")
 
 
 @contextmanager
@@ -61,16 +63,15 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     SourceError
         It cannot be opened for writing.
     """
-    if not path.exists():
-        init_database(path)
+    _refuse_others(path)
     with private_files():
         _attach(engine, path)
         path.chmod(0o600)  # it may have been somebody's database before
         try:
             if not _is_installed(engine):
-                engine.detach(ATTACHED)
-                init_database(path)
-                _attach(engine, path)
+                with engine.using(ATTACHED):
+                    engine.script(sql_text("catalog.sql"))
+                    engine.script(sql_text("macros.sql"))
             yield
         finally:
             engine.detach(ATTACHED)

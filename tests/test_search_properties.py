@@ -25,7 +25,7 @@ from strategies import Case
 
 import sqlanon
 
-quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, max_examples=400, print_blob=True)
 
 
