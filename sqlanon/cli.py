@@ -53,9 +53,9 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=1, help="patients of the hospital")] = 100_000,
 ) -> None:
     """Tell the whole story on a hospital database that it makes itself."""
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
-    from sqlanon.demo import run_demo  # noqa: PLC0415
+    from sqlanon.demo import run_demo
 
     if not run_demo(directory, rows, Console()).verified:
         raise typer.Exit(1)
@@ -64,10 +64,10 @@ def demo(
 @app.command()
 def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
     """Find the best version of the table that meets the policy, audit it, and publish it."""
-    import time  # noqa: PLC0415
+    import time
 
-    from sqlanon.database import connect  # noqa: PLC0415
-    from sqlanon.progress import shown_progress  # noqa: PLC0415
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_progress
 
     started = time.perf_counter()
     asked = _load(policy)
@@ -102,7 +102,7 @@ def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
 @app.command()
 def plan(policy: PolicyFile) -> None:
     """Show the stages of the main job and their SQL; reads no rows."""
-    from sqlanon.database import connect  # noqa: PLC0415
+    from sqlanon.database import connect
 
     with connect() as db:
         typer.echo(str(db.plan(_load(policy))))
@@ -111,7 +111,7 @@ def plan(policy: PolicyFile) -> None:
 @app.command()
 def risk(policy: PolicyFile, as_json: AsJson = False) -> None:
     """Say how risky the source is as it stands."""
-    from sqlanon.database import connect  # noqa: PLC0415
+    from sqlanon.database import connect
 
     with connect() as db:
         found = db.risk(_load(policy))
@@ -132,13 +132,13 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check a release: what it shows against what it claims."""
-    from sqlanon.release.verify import verify_file  # noqa: PLC0415
+    from sqlanon.release.verify import verify_file
 
     path = release.absolute()
     if policy is None:
         found = verify_file(path)
     else:
-        from sqlanon.database import connect  # noqa: PLC0415
+        from sqlanon.database import connect
 
         with connect() as db:
             found = db.verify(path, _load(policy))
@@ -158,14 +158,14 @@ def init(
     database: Annotated[Path, typer.Argument(metavar="DATABASE", help="a DuckDB file", show_default=False)],
 ) -> None:
     """Install the catalog and the macro library in a DuckDB file."""
-    from sqlanon.catalog import init_database  # noqa: PLC0415
+    from sqlanon.catalog import init_database
 
     init_database(database.absolute())
     typer.echo(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
 
 
 def _load(path: Path) -> Policy:
-    from sqlanon.policy import Policy  # noqa: PLC0415
+    from sqlanon.policy import Policy
 
     return Policy.load(path)
 

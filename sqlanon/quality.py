@@ -12,22 +12,19 @@ The exact meanings stand in the design's table; the names are the policy's.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Levels = tuple[int, ...]
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
-    "mean": lambda x, w: math.fsum(map(_times, x, w)) / math.fsum(w),
-    "sum": lambda x, w: math.fsum(map(_times, x, w)),
+    "mean": lambda x, w: math.fsum(map(operator.mul, x, w)) / math.fsum(w),
+    "sum": lambda x, w: math.fsum(map(operator.mul, x, w)),
     "max": lambda x, w: max(x),
     "geometric": lambda x, w: math.prod(1 + value for value in x) ** (1 / len(x)) - 1,
 }
 """How the attributes' figures combine; the second argument is their weights."""
-
-
-def _times(a: float, b: float) -> float:
-    return a * b
 
 
 @dataclass(frozen=True)

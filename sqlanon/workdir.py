@@ -18,7 +18,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module, or none
 
 SPILL_PREFIX = "sqlanon-spill-"
 """Spill directories begin so, in the system's directory for temporary files (``TMPDIR``)."""
