@@ -9,8 +9,8 @@ from fractions import Fraction
 from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
 from sqlanon.preparation import Prepared
-from sqlanon.quality import MEASURES, Figures, Levels, Measure
-from sqlanon.queries.candidate import candidate, suppressed_entropy
+from sqlanon.quality import MEASURES, Figures, Measure
+from sqlanon.queries.candidate import Levels, candidate, suppressed_entropy
 from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Recoding, masked_class, suppressed_classes
 from sqlanon.search import STRATEGIES, Outcome, Search

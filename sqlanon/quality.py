@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Levels = tuple[int, ...]
+from sqlanon.queries.candidate import Levels
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": lambda x, w: math.fsum(map(operator.mul, x, w)) / math.fsum(w),

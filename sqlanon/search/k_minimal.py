@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from sqlanon.quality import Levels
+from sqlanon.queries.candidate import Levels
 from sqlanon.search.lattice import Outcome, Search
 
 

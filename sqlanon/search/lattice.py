@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlanon.quality import Figures, Levels, Measure
+from sqlanon.quality import Figures, Measure
+from sqlanon.queries.candidate import Levels
 from sqlanon.search.border import Dominance
 
 TOLERANCE = 1e-12

@@ -12,7 +12,8 @@ from __future__ import annotations
 import heapq
 import math
 
-from sqlanon.quality import Levels, Suppression
+from sqlanon.quality import Suppression
+from sqlanon.queries.candidate import Levels
 from sqlanon.search.lattice import Outcome, Search
 
 
