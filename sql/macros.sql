@@ -1,8 +1,19 @@
 -- The macro library: checks that any DuckDB client can run, in every release file and wherever `sqlanon init` put it.
+-- Here: what every release is checked by. Persons and populations: macros_persons.sql; sensitive values:
+-- macros_privacy.sql and macros_closeness.sql.
 --
 -- Relations are named by text ('patients', or '"my schema"."my table"'); columns by a list of texts, whose case does
 -- not matter. A name that is not there is an error: it never makes the grouping coarser in silence.
--- The count comes first and is named by position, so that a column of the same name cannot take its place.
+-- Most give one row for the whole table; those whose names end in _classes, one for each class.
+-- `person` is the column of person ids: persons count then, not rows. All rows without an id are one person.
+--
+-- No macro calls another: in a file that is attached to another database, it would not be found. So a part that two of
+-- them need is there twice, in the same words. Parts have names of our own kind ("sqlanon seen"), because relations are
+-- looked up among them as well. Where a class is a STRUCT (class), its columns keep their names and meet none of ours.
+--
+-- What DuckDB writes to a file of a release's version it must read as it was, in 1.5 and 2.0, word by word: `verify`
+-- compares. So there are no lambdas, no JOINs (but lists of tables, and scalar subqueries), no DOUBLE (fsum gives one:
+-- what an integer by an integer is depends on a setting), and no window function with a second argument.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
@@ -19,6 +30,7 @@ CREATE OR REPLACE MACRO sqlanon.equivalence_classes(rel, qi) AS TABLE (
     GROUP BY ALL
 );
 
+-- The count comes first and is named by position, so that a column of the same name cannot take its place.
 -- k (the smallest class), the classes, the rows, and the rows that are alone in their class.
 CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE (
     SELECT

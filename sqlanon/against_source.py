@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
-from sqlglot import exp
-
-from sqlanon.anonymization import allowed_rows, checker, choose, measure_of
-from sqlanon.engines.base import Engine
+from sqlanon.anonymization import allowed_rows, checker, choose, measure_of, rules_of
 from sqlanon.preparation import Prepared
-from sqlanon.queries.audit import digest_of
-from sqlanon.queries.names import Namer, create_temporary_view
+from sqlanon.queries.macros import digest_of
+from sqlanon.queries.names import create_temporary_view
 from sqlanon.queries.recode import recode
-from sqlanon.release.verify import Check, Verification
+from sqlanon.release.check import Check
+from sqlanon.release.verify import Verification
+from sqlanon.source_audit import SourceAudit
+from sqlanon.workspace import Run
 
 
-def check_against_source(
-    engine: Engine, prepared: Prepared, found: Verification, work: Namer, recoded: exp.Table, macros: str
-) -> list[Check]:
-    """Recode the source by the manifest's generalization, and compare.
+def check_against_source(run: Run, prepared: Prepared, found: Verification) -> list[Check]:
+    """Recode the source by the manifest's generalization, and compare; then check every requirement on the result.
 
-    Makes ``suppressed`` in the work schema, and the temporary view ``recoded``; the macro library is in database
-    ``macros``.
+    Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
     """
+    engine, work, recoded = run.engine, run.work, run.place.view("recoded")
+    macros = run.install_macros()
     policy, manifest = prepared.policy, found.manifest
     checks = [
         _check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
@@ -48,15 +48,19 @@ def check_against_source(
     message = f"{figures.suppressed_rows} rows have to be suppressed, {allowed} may be"
     suppressed = f"{figures.suppressed_rows} rows are suppressed"
     checks.append(_check("suppressed rows", figures.suppressed_rows == manifest.suppressed_rows, suppressed))
+    verdict = rules_of(prepared).judge(figures, allowed)
+    checks.append(_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
     score = measure.shown(measure.score(levels, figures))
     right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
     checks.append(_check("score", right, f"the {policy.search.measure} is {score:.6g}"))
     checks.append(_check("suppression limit", figures.suppressed_rows <= allowed, message))
     chosen = choose(engine, prepared, levels, figures, work)
-    engine.execute(create_temporary_view(recoded, recode(chosen.recoding)))
+    engine.execute(create_temporary_view(recoded, recode(chosen.recoding, shuffled=False)))
     _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros))[0]
     checks.append(_check("recoded source", digest == found.digest, "it has the rows of the release"))
-    return checks
+    audit = SourceAudit(engine, work, macros, prepared, chosen.recoding, run.population)
+    audited = audit.checks(recoded.sql(engine.dialect))
+    return checks + [replace(check, name=f"against the source: {check.name}") for check in audited]
 
 
 def _as_json(tree: Any) -> Any:

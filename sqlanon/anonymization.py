@@ -6,15 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sqlglot import exp
+
 from sqlanon.engines.base import Engine
-from sqlanon.errors import InfeasibleError
+from sqlanon.infeasible import infeasible
+from sqlanon.mapping import Mapping, mapping_of
 from sqlanon.preparation import Prepared
+from sqlanon.privacy import void_shields
 from sqlanon.quality import MEASURES, Figures, Measure
-from sqlanon.queries.candidate import Levels, candidate, suppressed_entropy
+from sqlanon.queries.candidate import candidate, kept_sizes, suppressed_entropy
+from sqlanon.queries.classes import Levels
+from sqlanon.queries.frequency import person_count
 from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Recoding, masked_class, suppressed_classes
 from sqlanon.search import STRATEGIES, Outcome, Search
 from sqlanon.search.lattice import Progress
+from sqlanon.search.verdict import Rules
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class Chosen:
         Suppressed rows that stay in the release, with every quasi-identifier at its top.
     warnings:
         What the data holder should know.
+    mapping:
+        What the rows match in the population, if there is one.
     """
 
     levels: Levels
@@ -38,6 +47,7 @@ class Chosen:
     recoding: Recoding
     masked_rows: int
     warnings: tuple[str, ...]
+    mapping: Mapping | None = None
 
 
 def allowed_rows(prepared: Prepared) -> int:
@@ -49,8 +59,13 @@ def measure_of(prepared: Prepared) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     weights = [policy.attributes[name].weight for name in policy.quasi]
-    sizes = [requirement.least_class for requirement in prepared.space.requirements]
-    return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, max(sizes, default=1))
+    least = prepared.space.requirements.least_class
+    return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, least)
+
+
+def rules_of(prepared: Prepared) -> Rules:
+    """What may be concluded from a check."""
+    return Rules(prepared.space.requirements, prepared.marginals.rows, prepared.space.additive)
 
 
 def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[Levels], Figures]:
@@ -58,15 +73,35 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
     needs of a generalization that satisfies the policy."""
     space, heights, allowed = prepared.space, prepared.space.heights, allowed_rows(prepared)
     leaves_too = measure.needs_leaves and allowed > 0  # else what satisfies suppresses nothing
+    short = not all(one.hereditary for one in space.requirements.classes)
+    unique = space.requirements.population_uniqueness
+    members = prepared.own.members
+    counted = prepared.marginals.rows if unique is None or members is None else engine.rows(person_count(members))[0][0]
 
     def check(levels: Levels) -> Figures:
-        kept, suppressed, smallest, squares, *leaves = engine.rows(candidate(space, levels, leaves_too))[0]
-        between = [i for i, level in enumerate(levels) if 0 < level < heights[i]]
-        entropy = 0.0
-        if measure.needs_entropy and 0 < suppressed <= allowed and levels != heights:
+        query = candidate(space, levels, leaves_too, short)
+        row = dict(zip(query.named_selects, engine.rows(query)[0], strict=True))
+        suppressed = row["suppressed_rows"]
+        within = suppressed <= allowed and row["classes"] > 0
+        entropy, holds = 0.0, True
+        if measure.needs_entropy and within and suppressed and levels != heights:
             entropy = engine.rows(suppressed_entropy(space, levels, suppressed))[0][0]
-        sums = dict(zip(between, (value or 0.0 for value in leaves), strict=False))
-        return Figures(kept, suppressed, smallest or 0, squares or 0.0, sums, entropy)
+        if unique is not None and within:
+            holds = unique.holds(dict(engine.rows(kept_sizes(space, levels))), counted)
+        return Figures(
+            classes=row["classes"],
+            suppressed_rows=suppressed,
+            smallest_class=row["smallest_class"] or 0,
+            squares=row["squares"] or 0.0,
+            suppressed_leaves={i: row.get(f"leaves_{i}") or 0.0 for i, h in enumerate(heights) if 0 < levels[i] < h},
+            suppressed_entropy=entropy,
+            lost=(row["lost"] or 0.0) if short else None,
+            count=row.get("count") or 0,
+            singles=row.get("singles") or 0,
+            unmet=row.get("unmet", 0),
+            too_few=row.get("too_few", 0),
+            estimate_holds=holds,
+        )
 
     return check
 
@@ -79,30 +114,13 @@ def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search
     InfeasibleError
         Nothing satisfies the policy. Names the generalization that comes nearest.
     """
-    measure = measure_of(prepared)
-    search = Search(prepared.lattice, measure, checker(engine, prepared, measure), allowed_rows(prepared), progress)
+    measure, rules = measure_of(prepared), rules_of(prepared)
+    check = checker(engine, prepared, measure)
+    search = Search(prepared.lattice, measure, check, rules.judge, allowed_rows(prepared), progress)
     outcome = STRATEGIES[prepared.policy.search.strategy](search)
     if outcome.levels is None:
-        raise _infeasible(prepared, search)
+        raise infeasible(engine, prepared, search)
     return search, outcome, outcome.levels
-
-
-def _infeasible(prepared: Prepared, search: Search) -> InfeasibleError:
-    top, rows = search.lattice.top, prepared.marginals.rows
-    search.ask(top)  # nothing suppresses fewer rows than the top
-    figures = search.figures[top]
-    nearest = search.lattice.named(top)
-    shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
-    message = (
-        f"no generalization meets the policy. The one that comes nearest ({shown}) would have to suppress "
-        f"{figures.suppressed_rows} of {rows} rows; the suppression limit allows {search.allowed_rows}"
-    )
-    unknown = max(prepared.marginals.unknown)
-    if unknown:
-        message += f". At least {unknown} rows have values that are missing from a hierarchy"
-    if figures.classes == 0:
-        message += ". Nothing would be left to release"
-    return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
 
 
 def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures, work: Namer) -> Chosen:
@@ -111,13 +129,14 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     Makes ``suppressed`` in the work schema.
     """
     suppressed = None
-    masked, warnings = 0, []
+    requirements = prepared.space.requirements
+    masked, warnings = 0, list(void_shields(requirements.shields, prepared.policy.privacy.k))
     release = prepared.policy.release
     if figures.suppressed_rows:
         suppressed = work("suppressed")
         engine.execute(create_table(suppressed, suppressed_classes(prepared.space, prepared.attributes, levels)))
         if release is not None and release.suppressed == "mask":
-            size, good = engine.rows(masked_class(prepared.space, suppressed, levels))[0]
+            size, good = _all_masked(engine, prepared, suppressed, levels, figures)
             topless = [hierarchy.attribute for hierarchy in prepared.hierarchies if hierarchy.top is None]
             if good and not topless:
                 masked = figures.suppressed_rows
@@ -129,14 +148,29 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
     recoding = Recoding(
         prepared.source.relation,
-        prepared.columns,
+        prepared.released,
         prepared.attributes,
         tops,
         levels,
         suppressed if figures.suppressed_rows and _is_needed(prepared, levels) else None,
         mask=masked > 0,
     )
-    return Chosen(levels, figures, recoding, masked, tuple(warnings))
+    mapping = mapping_of(engine, prepared, levels)
+    return Chosen(levels, figures, recoding, masked, tuple(warnings), mapping)
+
+
+def _all_masked(
+    engine: Engine, prepared: Prepared, suppressed: exp.Table, levels: Levels, figures: Figures
+) -> tuple[int, bool]:
+    """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
+    space = prepared.space
+    size, count, kept = engine.rows(masked_class(space, suppressed, levels))[0]
+    single = int(count == 1)
+    together = [
+        one.holds(figures.classes + 1, figures.count + count, figures.singles + single)
+        for one in space.requirements.table
+    ]
+    return size, kept and all(together) and space.requirements.population_uniqueness is None
 
 
 def _is_needed(prepared: Prepared, levels: Levels) -> bool:

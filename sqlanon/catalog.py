@@ -16,7 +16,7 @@ from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.queries.lattice import LATTICE_COLUMNS
 from sqlanon.queries.names import col, create_table, ident, insert_row, select, star, table, text
-from sqlanon.resources import sql_text
+from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_files
 
 ATTACHED = "sqlanon_catalog"
@@ -40,7 +40,7 @@ def init_database(path: Path) -> None:
     try:
         with private_files():
             connection.execute(sql_text("catalog.sql"))
-            connection.execute(sql_text("macros.sql"))
+            connection.execute(macros())
     finally:
         connection.close()
 
@@ -71,7 +71,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
             if not _is_installed(engine):
                 with engine.using(ATTACHED):
                     engine.script(sql_text("catalog.sql"))
-                    engine.script(sql_text("macros.sql"))
+                    engine.script(macros())
             yield
         finally:
             engine.detach(ATTACHED)

@@ -18,7 +18,10 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError, SqlanonError
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlanon.policy import Policy
+    from sqlanon.risk import RequirementRisk
 
 app = typer.Typer(
     help="Makes tables safe to share: finds the version that protects everybody and loses the least.",
@@ -110,7 +113,7 @@ def plan(policy: PolicyFile) -> None:
 
 @app.command()
 def risk(policy: PolicyFile, as_json: AsJson = False) -> None:
-    """Say how risky the source is as it stands."""
+    """Say how risky the source is as it stands, and what of it breaks the policy."""
     from sqlanon.database import connect
 
     with connect() as db:
@@ -118,11 +121,16 @@ def risk(policy: PolicyFile, as_json: AsJson = False) -> None:
     if as_json:
         _print_json(found.to_dict())
         return
-    typer.echo(f"{found.rows:,} rows in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
+    persons = found.persons is not None
+    who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
+    typer.echo(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
     if found.k is not None:
-        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {found.k}")
-    typer.echo(f"the smallest class has {found.smallest_class:,} rows")
+        few = f"{found.k} persons" if persons else f"{found.k}"
+        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {few}")
+    fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
+    typer.echo(f"the smallest class has {found.smallest_class:,} rows{fewest}")
     typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
+    _print_requirements(found.requirements)
 
 
 @app.command()
@@ -168,6 +176,32 @@ def _load(path: Path) -> Policy:
     from sqlanon.policy import Policy
 
     return Policy.load(path)
+
+
+def _print_requirements(requirements: Sequence[RequirementRisk]) -> None:
+    """What breaks each requirement, in a table; as wide as it has to be where no terminal says otherwise."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    def figure(one: RequirementRisk) -> str:
+        if one.limit is not None:
+            return "no estimate" if one.figure is None else f"{one.figure:.4g}"
+        return f"{one.population_classes:,} population classes without a row" if one.population_classes else ""
+
+    headers = ["requirement", "holds", "classes that break it", "rows in them"]
+    table = Table(*headers, *(["figure"] if any(map(figure, requirements)) else []))
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for one in requirements:
+        counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
+        cells = ["yes" if one.holds else "no", *counts, figure(one)]
+        # A name is text, whatever brackets are in it.
+        table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    with console.capture() as shown:
+        console.print(table)
+    typer.echo(shown.get(), nl=False)
 
 
 def _print_json(value: Any) -> None:

@@ -19,15 +19,15 @@ from sqlanon.against_source import check_against_source
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.plan import Plan, plan
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared, match_columns, prepare
+from sqlanon.preparation import Prepared, prepare
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.result import Result
-from sqlanon.risk import Risk, risk_of, risk_query
+from sqlanon.risk import Risk, assess, risk_statements
 from sqlanon.sources import readable
-from sqlanon.workspace import Run, Workspace
+from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow
@@ -103,7 +103,7 @@ class Database:
         run = self._space.run(policy)
         engine, work = run.engine, run.work
         with readable():
-            prepared = prepare(engine, policy, run.source, work)
+            prepared = prepare(engine, policy, run.source, work, run.population)
             warnings = self._warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
         started = time.perf_counter()
@@ -112,26 +112,38 @@ class Database:
         engine.execute(create_lattice(work("lattice")))
         engine.execute(insert_lattice(work("lattice")), search.rows())
         seconds["search"] = time.perf_counter() - started
-        result = Result(engine, work, prepared, search, outcome, chosen, warnings + chosen.warnings, seconds)
+        result = Result(run, prepared, search, outcome, chosen, warnings + chosen.warnings, seconds)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result
 
     def risk(self, policy: Policy) -> Risk:
-        """How risky the policy's source is as it stands: class sizes over its quasi-identifiers.
+        """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
+
+        Nothing is generalized or left out. The hierarchies of the quasi-identifiers are not looked at.
 
         Raises
         ------
         SourceError
-            The source cannot be read, or does not fit the policy.
+            The source or the population cannot be read, or does not fit the policy.
+        HierarchyError
+            The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
         """
         with self._space.run(policy) as run, readable():
-            return risk_of(run.engine.rows(self._risk_query(policy, run))[0], policy.privacy.k)
+            return assess(run, policy)
 
     def risk_sql(self, policy: Policy) -> str:
-        """The statement behind `risk`; it is not run."""
-        run = self._space.run(policy, read=False)  # its views stay: the statement names them
-        return self._risk_query(policy, run).sql(run.engine.dialect, pretty=True)
+        """The statements behind `risk`, each with a semicolon; they are not run.
+
+        What one of them needs of the answers before it is shown with an example: a sensitive attribute of two values.
+
+        Raises
+        ------
+        SourceError, HierarchyError
+            As of `risk`, as far as the schema and hierarchy files tell.
+        """
+        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        return risk_statements(run, policy)
 
     def plan(self, policy: Policy) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.
@@ -155,10 +167,9 @@ class Database:
             The source does not fit the policy.
         """
         found = verify_file(Path(release).absolute())
-        macros = self._space.install_macros()
         with self._space.run(policy) as run, readable():
-            prepared = prepare(run.engine, policy, run.source, run.work)
-            checks = check_against_source(run.engine, prepared, found, run.work, run.place.view("recoded"), macros)
+            prepared = prepare(run.engine, policy, run.source, run.work, run.population)
+            checks = check_against_source(run, prepared, found)
         return replace(found, checks=(*found.checks, *checks))
 
     def close(self) -> None:
@@ -177,13 +188,8 @@ class Database:
         return f"Database({self._space.described!r})"
 
     @staticmethod
-    def _risk_query(policy: Policy, run: Run) -> exp.Select:
-        columns = match_columns(policy, run.source)
-        return risk_query(run.source.relation, [columns[name] for name in policy.quasi], policy.privacy.k)
-
-    @staticmethod
     def _warnings(engine: DuckDBEngine, prepared: Prepared) -> tuple[str, ...]:
-        names = [column.name for column in prepared.columns if column.quasi is None]
+        names = [column.name for column in prepared.released if column.quasi is None]
         if not names:
             return ()
         counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.columns import Columns, match_columns, released_columns
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Policy
-from sqlanon.preparation import match_columns, released_columns
 from sqlanon.privacy import requirements_of
 from sqlanon.quality import MEASURES
+from sqlanon.queries import coding as cd
+from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
-from sqlanon.queries.audit import digest_of, k_anonymity_of
-from sqlanon.queries.candidate import ClassSpace, candidate
-from sqlanon.queries.frequency import Coded
+from sqlanon.queries.candidate import candidate
+from sqlanon.queries.classes import ClassSpace, SensitiveTable
+from sqlanon.queries.coding import ROWS, Coded
+from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.recode import Recoding, recode, suppressed_classes
 from sqlanon.sources import Source
@@ -75,15 +79,15 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
     SourceError, HierarchyError
         The schema does not fit the policy, or a hierarchy's file or table cannot be read.
     """
-    matched = match_columns(policy, source)
-    columns = [matched[name] for name in policy.quasi]
+    columns = match_columns(policy, source)
     rules = [policy.attributes[name].hierarchy or () for name in policy.quasi]
     heights = [known_height(rule, engine) for rule in rules]
     shown = tuple(known_height(rule, engine, EXAMPLE_LENGTH) or 0 for rule in rules)
     attributes = tuple(
-        Coded(column, height, work(f"coded_{i}")) for i, (column, height) in enumerate(zip(columns, shown, strict=True))
+        Coded(column, height, work(f"coded_{i}"))
+        for i, (column, height) in enumerate(zip(columns.quasi, shown, strict=True))
     )
-    space = ClassSpace(work("frequency"), shown, requirements_of(policy.privacy))
+    space = _space(policy, columns, shown, work)
     limits = [policy.attributes[name] for name in policy.quasi]
     spans = [
         None
@@ -94,11 +98,11 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
     return Plan(
         (
             _scan(engine, source, columns, work),
-            _hierarchies(engine, policy, source, columns, work),
-            _frequency(engine, policy, attributes, work),
+            _hierarchies(engine, policy, source, columns.quasi, work),
+            _frequency(engine, policy, columns, attributes, space, work),
             _search(engine, policy, space),
             _release(engine, policy, source, space, attributes, work),
-            _audit(engine, policy, columns),
+            _audit(engine, policy, columns.quasi),
         ),
         None if None in spans else math.prod(span for span in spans if span is not None),
         tuple(name for name, span in zip(policy.quasi, spans, strict=True) if span is None),
@@ -109,16 +113,39 @@ def _text(engine: Engine, query: exp.Expr) -> str:
     return query.sql(engine.dialect, pretty=True)
 
 
-def _scan(engine: Engine, source: Source, columns: list[str], work: Namer) -> Stage:
-    query = create_table(work("frequency_raw"), fq.raw_frequency(source.relation, columns))
-    return Stage("scan", "one pass over the source: its distinct combinations, with counts", (_text(engine, query),))
+def _space(policy: Policy, columns: Columns, heights: tuple[int, ...], work: Namer) -> ClassSpace:
+    """What classes are made from, where no person is in several combinations."""
+    requirements = requirements_of(policy.privacy, policy.quasi)
+    sensitive = {
+        one: SensitiveTable(
+            work(f"distribution_{i}"),
+            len(columns.sensitive) - 1 if one.kind == "joint" else 0,
+            work(f"domain_{columns.sensitive_names.index(one.attribute)}") if one.kind == "values" else None,
+        )
+        for i, one in enumerate(requirements.distributions)
+    }
+    return ClassSpace(
+        work("frequency"),
+        heights,
+        requirements,
+        sensitive=sensitive,
+        persons=columns.person is not None,
+        population=policy.population is not None,
+    )
 
 
-def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: list[str], work: Namer) -> Stage:
+def _scan(engine: Engine, source: Source, columns: Columns, work: Namer) -> Stage:
+    query = fq.raw_frequency(source.relation, columns.quasi, columns.sensitive, columns.person)
+    statement = create_table(work("frequency_raw"), query)
+    note = "one pass over the source: its distinct combinations, with counts"
+    return Stage("scan", note, (_text(engine, statement),))
+
+
+def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: Sequence[str], work: Namer) -> Stage:
     statements = []
     for i, (name, column) in enumerate(zip(policy.quasi, columns, strict=True)):
         values = work(f"values_{i}")
-        statements.append(_text(engine, create_table(values, fq.value_counts(work("frequency_raw"), i))))
+        statements.append(_text(engine, create_table(values, cd.value_counts(work("frequency_raw"), i))))
         try:
             query = hierarchy_query(
                 policy.attributes[name].hierarchy or (),
@@ -135,19 +162,42 @@ def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: list[s
     return Stage("hierarchies", "one table a quasi-identifier, leaf to root, then validated", tuple(statements))
 
 
-def _frequency(engine: Engine, policy: Policy, attributes: tuple[Coded, ...], work: Namer) -> Stage:
+def _frequency(
+    engine: Engine, policy: Policy, columns: Columns, attributes: tuple[Coded, ...], space: ClassSpace, work: Namer
+) -> Stage:
     statements = [
         create_table(
             attribute.table,
-            fq.coded_values(work(f"values_{i}"), work(f"hierarchy_{i}"), attribute.height, "*", nullable=True),
+            cd.coded_values(work(f"values_{i}"), work(f"hierarchy_{i}"), attribute.height, "*", nullable=True),
         )
         for i, attribute in enumerate(attributes)
     ]
+    quasi, persons = len(columns.quasi), columns.person is not None
+    raw = combined = work("frequency_raw")
+    if persons:
+        statements.append(create_table(work("members"), fq.memberships(raw, quasi)))
+    if persons or columns.sensitive:
+        combined = work("combinations")
+        members = work("members") if persons else raw
+        statements.append(create_table(combined, fq.combinations(members, None, quasi, persons)))
+    counts = [ROWS, *([fq.PERSONS] if persons else [])]
     leaves = MEASURES[policy.search.measure].needs_leaves
-    statements.append(create_table(work("frequency"), fq.frequency(work("frequency_raw"), attributes, leaves)))
+    if not space.population:  # else: beside the population's combinations, made in the same way
+        statements.append(create_table(work("frequency"), fq.frequency(combined, attributes, counts, leaves)))
+    for number in range(len(columns.sensitive)):
+        pairs = work(f"pairs_{number}")
+        statements.append(create_table(pairs, ds.value_pairs(raw, quasi, number, (), persons)))
+        statements.append(create_table(work(f"sensitive_{number}"), ds.sensitive_values(pairs, False)))
+    for one, sensitive in space.sensitive.items():
+        number = columns.sensitive_names.index(one.attribute)
+        if one.kind == "values" and isinstance(sensitive.table, exp.Table):
+            query = ds.distribution(work(f"pairs_{number}"), work(f"sensitive_{number}"), attributes)
+            statements.append(create_table(sensitive.table, query))
+        if sensitive.domain is not None:
+            statements.append(create_table(sensitive.domain, ds.domain(work(f"sensitive_{number}"))))
     return Stage(
         "frequency set",
-        "small integers for labels, level by level",
+        "small integers for labels, level by level, and the counts of sensitive values",
         tuple(_text(engine, s) for s in statements),
     )
 
@@ -183,7 +233,7 @@ def _release(
     return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
 
 
-def _audit(engine: Engine, policy: Policy, columns: list[str]) -> Stage:
+def _audit(engine: Engine, policy: Policy, columns: Sequence[str]) -> Stage:
     name = policy.release.table if policy.release is not None else "release"
     relation = table(name).sql(engine.dialect)
     statements = (k_anonymity_of(relation, columns), digest_of(relation))

@@ -5,23 +5,38 @@ For the search the source is scanned once: its distinct combinations of values. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlanon.columns import Columns, match_columns, population_columns, released_columns
+from sqlanon.counting import (
+    Scan,
+    beside_population,
+    combinations,
+    counts,
+    domain_of,
+    drop_scanned,
+    scan,
+    sensitive_tables,
+    sensitive_values,
+)
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.policy import Attribute, Policy
 from sqlanon.privacy import requirements_of
 from sqlanon.quality import MEASURES, Marginals
+from sqlanon.queries import coding as cd
 from sqlanon.queries import frequency as fq
-from sqlanon.queries.candidate import ClassSpace
-from sqlanon.queries.frequency import Coded
-from sqlanon.queries.names import Namer, create_table, drop_table
+from sqlanon.queries.classes import ClassSpace
+from sqlanon.queries.coding import Coded
+from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Column
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
+from sqlanon.workspace import Population
 
 
 @dataclass(frozen=True)
@@ -30,23 +45,40 @@ class Prepared:
 
     Attributes
     ----------
-    policy, source, columns:
-        What is asked, of what, and what is released of it.
+    policy, source, columns, released:
+        What is asked, of what, what its columns are to the policy, and what is released of it.
     hierarchies, attributes:
         Of the quasi-identifiers, in the policy's order.
+    sensitive_hierarchies:
+        Of the sensitive attributes that need theirs.
     space:
         What classes are made from.
     marginals:
         What the attributes' own counts tell.
+    own, population:
+        What was scanned: of its tables, those of persons are still there.
+    population_columns, population_person:
+        The population's columns of the quasi-identifiers, and of its persons.
     """
 
     policy: Policy
     source: Source
-    columns: tuple[Column, ...]
+    columns: Columns
+    released: tuple[Column, ...]
     hierarchies: tuple[Hierarchy, ...]
+    sensitive_hierarchies: Mapping[str, Hierarchy]
     attributes: tuple[Coded, ...]
     space: ClassSpace
     marginals: Marginals
+    own: Scan
+    population: Scan | None = None
+    population_columns: tuple[str, ...] = ()
+    population_person: str | None = None
+
+    @property
+    def types(self) -> list[str]:
+        """The types of the quasi-identifiers in the source."""
+        return [self.source.columns[column] for column in self.columns.quasi]
 
     @property
     def lattice(self) -> Lattice:
@@ -63,124 +95,151 @@ class Prepared:
         )
 
 
-def match_columns(policy: Policy, source: Source) -> dict[str, str]:
-    """The source's column of each attribute: by its name, whatever the case.
+def prepare(
+    engine: Engine, policy: Policy, source: Source, work: Namer, population: Population | None = None
+) -> Prepared:
+    """Scan the source, build and validate the hierarchies, make the frequency set and the counts of sensitive values.
+
+    Makes in the work schema: ``values_i``, ``hierarchy_i``, ``coded_i`` and ``frequency``; where requirements look at
+    sensitive attributes ``sensitive_s``, ``pairs_s`` and ``distribution_d``.
+
+    Parameters
+    ----------
+    engine, policy, source, work:
+        Where, what is asked, of what, and how tables are named.
+    population:
+        The population table, where the policy has one.
 
     Raises
     ------
     SourceError
-        An attribute has no column, or a column no role.
-    """
-    by_lower = {name.lower(): name for name in source.columns}
-    missing = [name for name in policy.attributes if name.lower() not in by_lower]
-    declared = {name.lower() for name in policy.attributes}
-    undeclared = [name for name in source.columns if name.lower() not in declared]
-    wrong = []
-    if missing:
-        wrong.append(f"attributes without a column in the source: {_listed(missing)}; check their names")
-    if undeclared and policy.source.undeclared == "error":
-        wrong.append(
-            f"columns without a role: {_listed(undeclared)}; "
-            'declare them under [attributes], or set undeclared = "drop" under [source]'
-        )
-    if wrong:
-        raise SourceError("; ".join(wrong))
-    matched = {name: by_lower[name.lower()] for name in policy.attributes}
-    nested = [name for name in policy.quasi if _is_nested(source.columns[matched[name]])]
-    if nested:
-        raise SourceError(
-            f"quasi-identifiers of nested types: {_listed(nested)}; give their parts as columns of their own, "
-            "with query = ... under [source]"
-        )
-    return matched
-
-
-def _is_nested(type_: str) -> bool:
-    """Equality of nested values is not what a reader sees: [-0.0] equals [0.0]."""
-    return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
-def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
-    """What is released, in the source's order: everything with a role but the identifying."""
-    matched = {column: name for name, column in match_columns(policy, source).items()}
-    number = {name: i for i, name in enumerate(policy.quasi)}
-    return tuple(
-        Column(column, number.get(matched[column]))
-        for column in source.columns
-        if column in matched and policy.attributes[matched[column]].role != "identifying"
-    )
-
-
-def prepare(engine: Engine, policy: Policy, source: Source, work: Namer) -> Prepared:
-    """Scan the source, build and validate the hierarchies, make the frequency set.
-
-    Makes in the work schema: ``values_i``, ``hierarchy_i``, ``coded_i`` and ``frequency``.
-
-    Raises
-    ------
-    SourceError
-        The source does not fit the policy.
+        The source or the population does not fit the policy.
     HierarchyError
         With the problems of all hierarchies.
     InfeasibleError
         The source has no rows.
     """
-    matched = match_columns(policy, source)
-    columns = [matched[name] for name in policy.quasi]
-    raw = work("frequency_raw")
-    engine.execute(create_table(raw, fq.raw_frequency(source.relation, columns)))
-    rows = engine.rows(fq.row_count(raw))[0][0]
+    columns = match_columns(policy, source)
+    own = scan(engine, source.relation, columns.quasi, columns.sensitive, columns.person, work)
+    rows = engine.rows(fq.row_count(own.raw))[0][0]
     if not rows:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
-    hierarchies = _hierarchies(engine, policy, source, columns, raw, work)
+    types = [source.columns[column] for column in columns.quasi]
+    theirs = None if population is None else scan_population(engine, policy, population, types, work)
+    sensitive = [sensitive_values(engine, own, s, work) for s in range(own.sensitive)]
+    hierarchies, trees = _hierarchies(engine, policy, source, columns, own, theirs, work)
     attributes = tuple(
-        _coded(engine, column, hierarchy, i, work)
-        for i, (column, hierarchy) in enumerate(zip(columns, hierarchies, strict=True))
+        _coded(engine, column, hierarchy, work(f"values_{i}"), work(f"coded_{i}"))
+        for i, (column, hierarchy) in enumerate(zip(columns.quasi, hierarchies, strict=True))
     )
+    coded = {
+        name: _coded(engine, columns.by_attribute[name], tree, sensitive[s], work(f"sensitive_coded_{s}"))
+        for s, name in enumerate(columns.sensitive_names)
+        if (tree := trees.get(name)) is not None
+    }
+    domains = {
+        name: domain_of(engine, sensitive[s], coded[name].height if name in coded else 0)
+        for s, name in enumerate(columns.sensitive_names)
+    }
+    requirements = requirements_of(policy.privacy, policy.quasi, domains)
     measure = MEASURES[policy.search.measure]
-    engine.execute(create_table(work("frequency"), fq.frequency(raw, attributes, measure.needs_leaves)))
-    engine.execute(drop_table(raw.copy()))
-    figures = [engine.rows(fq.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]
+    figures = [engine.rows(cd.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]
     marginals = _marginals(rows, hierarchies, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    space = ClassSpace(
-        work("frequency"), marginals.heights, requirements_of(policy.privacy), unknown=any(marginals.unknown)
+    combined = combinations(engine, own, work)
+    if theirs is not None:
+        combined = beside_population(engine, combined, own, theirs, types, work)
+    query = fq.frequency(combined, attributes, counts(own, theirs), measure.needs_leaves)
+    engine.execute(create_table(work("frequency"), query))
+    tables = sensitive_tables(
+        engine, own, requirements.distributions, columns.sensitive_names, attributes, coded, domains, work
     )
-    return Prepared(policy, source, released_columns(policy, source), hierarchies, attributes, space, marginals)
+    drop_scanned(engine, own)
+    space = ClassSpace(
+        work("frequency"),
+        marginals.heights,
+        requirements,
+        unknown=any(marginals.unknown),
+        sensitive=tables,
+        persons=own.persons,
+        moving=own.moving is not None,
+        population=theirs is not None,
+        population_moving=theirs is not None and theirs.moving is not None,
+    )
+    return Prepared(
+        policy,
+        source,
+        columns,
+        released_columns(policy, source),
+        hierarchies,
+        trees,
+        attributes,
+        space,
+        marginals,
+        own,
+        theirs,
+        *(population_columns(policy, population.source) if population is not None else ()),
+    )
+
+
+def scan_population(engine: Engine, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
+    """Scan the population table, by the engine that reads it, into the work schema.
+
+    Raises
+    ------
+    SourceError
+        A column is missing, or has values that the source's column cannot have.
+    """
+    names, person = population_columns(policy, population.source)
+    found = scan(population.engine, population.source.relation, names, (), person, work, "population_")
+    for i, (name, type_) in enumerate(zip(names, types, strict=True)):
+        if population.source.columns[name] == type_:
+            continue
+        lost = population.engine.rows(cd.lost_by_cast(found.raw, i, type_, population.source.columns[name]))[0][0]
+        if lost:
+            raise SourceError(
+                f"population: column {name!r} is {population.source.columns[name]} and the source's is {type_}: "
+                f"{lost} values cannot be cast; cast one of them with query = ..."
+            )
+    return found
 
 
 def _hierarchies(
-    engine: Engine, policy: Policy, source: Source, columns: list[str], raw: exp.Table, work: Namer
-) -> tuple[Hierarchy, ...]:
-    built: list[Hierarchy] = []
+    engine: Engine, policy: Policy, source: Source, columns: Columns, own: Scan, population: Scan | None, work: Namer
+) -> tuple[tuple[Hierarchy, ...], dict[str, Hierarchy]]:
+    """Build the hierarchies of the quasi-identifiers, and of the sensitive attributes that need theirs."""
+    built: dict[str, Hierarchy] = {}
     problems: list[Problem] = []
-    for i, (name, column) in enumerate(zip(policy.quasi, columns, strict=True)):
-        spec = policy.attributes[name]
-        values = work(f"values_{i}")
-        engine.execute(create_table(values, fq.value_counts(raw, i)))
-        hierarchy, found = build_hierarchy(
-            engine,
-            name,
-            spec.hierarchy or (),
-            values,
-            source.columns[column],
-            work(f"hierarchy_{i}"),
-            spec.on_unknown,
-        )
-        problems += found
+
+    def build(name: str, values: exp.Table, target: exp.Table) -> None:
+        spec, type_ = policy.attributes[name], source.columns[columns.by_attribute[name]]
+        hierarchy, found = build_hierarchy(engine, name, spec.hierarchy or (), values, type_, target, spec.on_unknown)
+        problems.extend(found)
         if hierarchy is not None:
-            problems += _level_problems(name, spec, hierarchy)
-            built.append(hierarchy)
+            problems.extend(_level_problems(name, spec, hierarchy))
+            built[name] = hierarchy
+
+    for i, (name, column) in enumerate(zip(policy.quasi, columns.quasi, strict=True)):
+        values = work(f"values_{i}")
+        if population is None:
+            engine.execute(create_table(values, cd.value_counts(own.raw, i)))
+        else:
+            mine = work(f"own_values_{i}")
+            engine.execute(create_table(mine, cd.value_counts(own.raw, i)))
+            both = cd.values_of_both(mine, population.raw, i, source.columns[column])
+            engine.execute(create_table(values, both))
+        build(name, values, work(f"hierarchy_{i}"))
+    for s, name in enumerate(columns.sensitive_names):
+        if any(one.attribute == name and one.distance == "hierarchical" for one in policy.privacy.t_closeness):
+            build(name, work(f"sensitive_{s}"), work(f"sensitive_hierarchy_{s}"))
     if problems:
         raise HierarchyError(problems)
-    return tuple(built)
+    return tuple(built[name] for name in policy.quasi), {
+        name: built[name] for name in built if name not in policy.quasi
+    }
 
 
 def _level_problems(name: str, spec: Attribute, hierarchy: Hierarchy) -> list[Problem]:
@@ -192,13 +251,11 @@ def _level_problems(name: str, spec: Attribute, hierarchy: Hierarchy) -> list[Pr
     ]
 
 
-def _coded(engine: Engine, column: str, hierarchy: Hierarchy, i: int, work: Namer) -> Coded:
+def _coded(engine: Engine, column: str, hierarchy: Hierarchy, values: exp.Table, coded: exp.Table) -> Coded:
     """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
-    values, coded = work(f"values_{i}"), work(f"coded_{i}")
-    nullable = bool(engine.rows(fq.has_null(values))[0][0])
-    engine.execute(
-        create_table(coded, fq.coded_values(values, hierarchy.table, hierarchy.height, hierarchy.top or "", nullable))
-    )
+    nullable = bool(engine.rows(cd.has_null(values))[0][0])
+    query = cd.coded_values(values, hierarchy.table, hierarchy.height, hierarchy.top or "", nullable)
+    engine.execute(create_table(coded, query))
     return Coded(column, hierarchy.height, coded, nullable, unknown=True)
 
 

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlanon.queries.candidate import Levels
+from sqlanon.queries.classes import Levels
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": lambda x, w: math.fsum(map(operator.mul, x, w)) / math.fsum(w),
@@ -42,12 +42,26 @@ class Figures:
         under its value, less one.
     suppressed_entropy:
         For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed rows).
+    lost:
+        At least so many rows are suppressed here and at every lower generalization; None: as many as here.
+    count, singles:
+        For requirements on the whole table: rows or persons in kept classes, and kept classes of one.
+    unmet, too_few:
+        For δ-presence: classes of the population that are not kept; those of which too little is in the source.
+    estimate_holds:
+        Whether an estimate is within its limit, where there is one.
     """
 
     classes: int
     suppressed_rows: int
     smallest_class: int = 0
     squares: float = 0.0
+    lost: float | None = None
+    count: int = 0
+    singles: int = 0
+    unmet: int = 0
+    too_few: int = 0
+    estimate_holds: bool = True
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
     suppressed_entropy: float = 0.0
 

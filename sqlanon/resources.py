@@ -19,3 +19,15 @@ def sql_file(name: str) -> Path:
 def sql_text(name: str) -> str:
     """The text of one of our SQL files."""
     return sql_file(name).read_text(encoding="utf-8")
+
+
+def macros(*, all_of_them: bool = True) -> str:
+    """The macro library, in one transaction: each macro for itself would be written to a file for itself.
+
+    Parameters
+    ----------
+    all_of_them:
+        Whether requirements other than k-anonymity are to be checked with it.
+    """
+    more = ("macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql") if all_of_them else ()
+    return "\n".join(["BEGIN;", *(sql_text(name) for name in ("macros.sql", *more)), "COMMIT;"])

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,17 +16,20 @@ from sqlglot import Dialect
 
 from sqlanon import catalog
 from sqlanon.anonymization import Chosen
-from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
-from sqlanon.queries.names import Namer, star
+from sqlanon.queries.names import star
 from sqlanon.queries.recode import recode
+from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
+from sqlanon.release.requirements import needs_source
 from sqlanon.release.verify import Verification, verification_sql, verify_file
 from sqlanon.search import Outcome, Search
+from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
+from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     import duckdb
@@ -82,6 +86,9 @@ class Result:
         Of the source; left out or masked; in the release.
     classes, smallest_class:
         Equivalence classes that are kept, and rows of the smallest.
+    null_map, wrong_map:
+        With a population: kept rows that match nobody of it, and those that match wrong persons only (None where they
+        are not told apart in both); else None.
     k_minimal:
         All k-minimal generalizations, with strategy ``k_minimal``; else None.
     warnings:
@@ -92,8 +99,7 @@ class Result:
 
     def __init__(
         self,
-        engine: DuckDBEngine,
-        work: Namer,
+        run: Run,
         prepared: Prepared,
         search: Search,
         outcome: Outcome,
@@ -101,8 +107,7 @@ class Result:
         warnings: tuple[str, ...],
         seconds: dict[str, float],
     ) -> None:
-        self._engine = engine
-        self._work = work
+        self._run = run
         self._prepared = prepared
         self._search = search
         self._chosen = chosen
@@ -118,6 +123,8 @@ class Result:
         self.released_rows = self.rows - self.suppressed_rows + chosen.masked_rows
         self.classes = chosen.figures.classes
         self.smallest_class = chosen.figures.smallest_class
+        self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
+        self.wrong_map = None if chosen.mapping is None else chosen.mapping.wrong_map
         self.nodes, self.checked = search.lattice.size, len(search.figures)
         self.k_minimal = (
             None if outcome.minimal is None else [search.lattice.named(levels) for levels in outcome.minimal]
@@ -133,7 +140,7 @@ class Result:
         (``satisfies``, ``violates``, or ``open`` where it had not to be decided), and for the checked ones
         ``classes``, ``suppressed_rows`` and, if they satisfy the policy, ``score``.
         """
-        return self._engine.relation(star(self._work("lattice")))
+        return self._run.engine.relation(star(self._run.work("lattice")))
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result."""
@@ -168,13 +175,22 @@ class Result:
             self.smallest_class,
             self._chosen.masked_rows,
             self._manifest(name),
+            self._audit(),
         )
-        verification = publish(self._engine, content, target, name)
+        verification = publish(self._run.engine, content, target, name)
         release = Release(target, name, verification.manifest)
         if self.policy.catalog is not None:
             self._record(release)
         self.seconds["publish"] = time.perf_counter() - started
         return release
+
+    def _audit(self) -> Callable[[str], Sequence[Check]] | None:
+        """What is checked with the source, where a release alone does not show that it meets the policy."""
+        run, recoding = self._run, self._chosen.recoding
+        needed = needs_source(self.policy.privacy, self.policy.source.person is not None)
+        if not needed:
+            return None
+        return SourceAudit(run.engine, run.work, run.install_macros(), self._prepared, recoding, run.population).checks
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release
@@ -183,7 +199,7 @@ class Result:
             raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
         target = Path(os.path.realpath(chosen))  # a link stays a link
         catalog_section = self.policy.catalog
-        private = [*self._prepared.source.files, *self._engine.files()]
+        private = [*self._prepared.source.files, *self._run.engine.files()]
         if catalog_section is not None:
             private.append(catalog_section.database)
         if any(same_file(target, file) for file in private):
@@ -212,7 +228,7 @@ class Result:
                 table_name=table,
                 published_at=utc_now(),
                 sqlanon_version=__version__,
-                engine=f"{self._engine.version}, python {platform.python_version()}",
+                engine=f"{self._run.engine.version}, python {platform.python_version()}",
                 policy=self.policy.redacted(),
                 policy_hash=self.policy.fingerprint(),
                 columns=self._columns(),
@@ -232,9 +248,9 @@ class Result:
 
     def _record(self, release: Release) -> None:
         assert self.policy.catalog is not None
-        with catalog.open_catalog(self._engine, self.policy.catalog.database):
+        with catalog.open_catalog(self._run.engine, self.policy.catalog.database):
             catalog.insert(
-                self._engine,
+                self._run.engine,
                 "releases",
                 {
                     "run_id": self.run_id,
@@ -281,7 +297,12 @@ class Result:
             "lattice": {"nodes": self.nodes, "checked": self.checked},
             "optimal": self.optimal,
             "warnings": list(self.warnings),
-        } | ({} if self.k_minimal is None else {"k_minimal": self.k_minimal})
+            **{
+                name: value
+                for name in ("null_map", "wrong_map", "k_minimal")
+                if (value := getattr(self, name)) is not None
+            },
+        }
 
     def __repr__(self) -> str:
         return (

@@ -22,9 +22,18 @@ from sqlanon.errors import SourceError
 from sqlanon.policy import FileRule, MaskRule, Policy
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release import publish
-from sqlanon.resources import sql_text
+from sqlanon.resources import macros
 from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
 from sqlanon.workdir import spill_directory
+
+
+@dataclass(frozen=True)
+class Population:
+    """The population table: the engine that reads it, what it is, and where its views are."""
+
+    engine: DuckDBEngine
+    source: Source
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class Run:
     work: Namer
     place: Place
     source: Source
+    population: Population | None = None
 
     def __enter__(self) -> Run:
         return self
@@ -42,11 +52,20 @@ class Run:
     def __exit__(self, *error: object) -> None:
         self.drop()
 
+    def install_macros(self) -> str:
+        """Install the macro library in the work database; its name."""
+        name = self.work("any").catalog
+        with self.engine.using(name):
+            self.engine.script(macros())
+        return name
+
     def drop(self) -> None:
         """Drop what the run made."""
         any_name = self.work("any")
         with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
             unbind_source(self.engine, self.place)
+            if self.population is not None:
+                unbind_source(self.population.engine, self.population.place)
             self.engine.execute(drop_schema(any_name.db, any_name.catalog))
 
 
@@ -134,10 +153,29 @@ class Workspace:
             for name, attribute in policy.attributes.items()
             if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
         )
-        run = Run(engine, work, place, bind_source(engine, section, place, self._arrow, as_text))
+        source = bind_source(engine, section, place, self._arrow, as_text)
+        run = Run(engine, work, place, source, self._population(policy, engine, schema, work, as_text, read))
         if self._is_live:
             self._stack.callback(run.drop)
         return run
+
+    def _population(
+        self,
+        policy: Policy,
+        engine: DuckDBEngine,
+        schema: str,
+        work: Namer,
+        as_text: frozenset[str],
+        read: bool,
+    ) -> Population | None:
+        """Bind the policy's population: a table or query of the source's own database, or of another file."""
+        section = policy.population
+        if section is None:
+            return None
+        if section.database is not None:
+            engine = self._reader(section.database)
+        place = Place(f"{self._name}_{schema}_population", work("population_copy") if read else None)
+        return Population(engine, bind_source(engine, section, place, None, as_text), place)
 
     def _reader(self, database: Path) -> DuckDBEngine:
         """An engine in which a database file is the one in use: runs on several files do not mix."""
@@ -167,12 +205,6 @@ class Workspace:
         while alias.lower() in taken:
             number, alias = number + 1, f"{stem}_{number}"
         return alias
-
-    def install_macros(self) -> str:
-        """Install the macro library in the work database; its name."""
-        with self._engine.using(self._name):
-            self._engine.script(sql_text("macros.sql"))
-        return self._name
 
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""

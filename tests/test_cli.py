@@ -198,10 +198,15 @@ def test_risk_says_how_risky_the_source_is(run: Run, folder: Path) -> None:
         "rows": 400, "classes": len(sizes), "smallest_class": min(sizes), "uniques": sizes.count(1), "k": 5,
         "rows_below_k": sum(n for n in sizes if n < 5), "highest_risk": 1 / min(sizes),
         "average_risk": len(sizes) / 400,
+        "requirements": [{
+            "requirement": "5-anonymity", "holds": False, "classes": sum(n < 5 for n in sizes),
+            "rows": sum(n for n in sizes if n < 5),
+        }],
     }  # fmt: skip
     told = run("risk", folder / "policy.toml")
     assert told.status == 0
     assert f"{sizes.count(1)} rows are alone" in told.out
+    assert "5-anonymity" in told.out
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 

@@ -805,6 +805,8 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
     quasi = {"role": "quasi", "weight": 1.0, "on_unknown": "error", "min_level": 0}
     assert redacted == {
         "undeclared": "error",
+        "persons": False,
+        "population": False,
         "attributes": {
             "zip": {**quasi, "hierarchy": [{"rule": "mask", "mask": "right", "levels": 2}, {"rule": "file"}]},
             "age": {
@@ -836,7 +838,8 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
 def test_the_json_schema_describes_the_spellings() -> None:
     schema = Policy.model_json_schema()
     assert json.loads(json.dumps(schema)) == schema
-    assert set(schema["properties"]) == {"source", "attributes", "privacy", "search", "release", "catalog"}
+    sections = {"source", "population", "attributes", "privacy", "search", "release", "catalog"}
+    assert set(schema["properties"]) == sections
     assert set(schema["required"]) == {"attributes", "privacy"}
     parts = schema["$defs"]
     one, several, _ = parts["Attribute"]["properties"]["hierarchy"]["anyOf"]

@@ -200,7 +200,9 @@ def _unknown_values(values: exp.Table, target: exp.Table) -> exp.Select:
     query = _finding(aliased(values, "v"), (label, None, None), col("rows", "v"))
     equal = exp.EQ(this=col(VALUE, "v"), expression=col("level_0", "h"))
     query.join(aliased(target, "h"), on=equal, join_type="anti", copy=False)
-    return query.where(is_known(col(VALUE, "v")), copy=False)
+    # A value that only a population has is nobody's here: it may stay without a label.
+    there = exp.GT(this=col("rows", "v"), expression=number(0))
+    return query.where(is_known(col(VALUE, "v")), there, copy=False)
 
 
 def _finding(source: exp.Table, texts: _Texts, n: exp.Expr, *, group: exp.Expr | None = None) -> exp.Select:

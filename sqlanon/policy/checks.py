@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.errors import Problem
+from sqlanon.policy.privacy_checks import privacy_check
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import (
     AGGREGATED,
     Attribute,
     CatalogSection,
+    PopulationSection,
     ReleaseSection,
     SearchSection,
     SourceSection,
 )
 
 
-def cross_check(parts: Mapping[str, Any], names: list[str]) -> Iterator[Problem]:
+def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems between sections.
 
     Parameters
@@ -30,6 +32,8 @@ def cross_check(parts: Mapping[str, Any], names: list[str]) -> Iterator[Problem]
         The sections that are sound, by name; ``attributes`` holds the sound attributes.
     names:
         The names of all attributes, sound or not.
+    written:
+        The sections as they are written, by name; of one whose name is misspelled, an empty table.
     """
     attributes: dict[str, Attribute] = parts.get("attributes", {})
     yield from _names(names)
@@ -37,7 +41,8 @@ def cross_check(parts: Mapping[str, Any], names: list[str]) -> Iterator[Problem]
         yield from _quasi(attributes)
     if search := parts.get("search"):
         yield from _weights(attributes, search)
-    yield from _files(parts.get("source"), attributes, parts.get("release"), parts.get("catalog"))
+    yield from privacy_check(written, attributes, names)
+    yield from _files(parts, attributes)
 
 
 def _names(names: list[str]) -> Iterator[Problem]:
@@ -75,20 +80,20 @@ def _weights(attributes: Mapping[str, Attribute], search: SearchSection) -> Iter
             )
 
 
-def _files(
-    source: SourceSection | None,
-    attributes: Mapping[str, Attribute],
-    release: ReleaseSection | None,
-    catalog: CatalogSection | None,
-) -> Iterator[Problem]:
+def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
     """No file that is written may be one that is read, and the release may not be the catalog."""
+    release: ReleaseSection | None = parts.get("release")
+    catalog: CatalogSection | None = parts.get("catalog")
     written = {"catalog.database": catalog.database if catalog else None}
     if release:
         written |= {"release.database": release.database, "release.file": release.file}
     outputs = {place: path for place, path in written.items() if path is not None}
     for place, path in outputs.items():
-        if source and _is_read(path, source):
-            yield Problem(place, "is the source, or one of its files; the source is only ever read: use another file")
+        read = (name for name in ("source", "population") if name in parts and _is_read(path, parts[name]))
+        if (section := next(read, None)) is not None:  # both may be in one file
+            yield Problem(
+                place, f"is the {section}, or one of its files; the {section} is only ever read: use another file"
+            )
         for name, attribute in attributes.items():
             if any(isinstance(rule, FileRule) and same_file(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
@@ -96,9 +101,9 @@ def _files(
             yield Problem(place, "is the catalog, which is private and never handed out: use another file")
 
 
-def _is_read(path: Path, source: SourceSection) -> bool:
-    in_database = source.database is not None and same_file(path, source.database)
-    return in_database or any(_matches(path, pattern) for pattern in source.files)
+def _is_read(path: Path, section: SourceSection | PopulationSection) -> bool:
+    in_database = section.database is not None and same_file(path, section.database)
+    return in_database or any(_matches(path, pattern) for pattern in section.files)
 
 
 def same_file(one: Path, other: Path) -> bool:

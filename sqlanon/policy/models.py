@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import Field
 
+from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.reading import parse_toml, read_tree
 from sqlanon.policy.redact import redact
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
-    PrivacySection,
+    PopulationSection,
     ReleaseSection,
     Role,
     SearchSection,
@@ -38,7 +39,7 @@ class Policy(Section):
 
     Parameters
     ----------
-    source, attributes, privacy, search, release, catalog:
+    source, population, attributes, privacy, search, release, catalog:
         The sections, as tables (``dict``) like in TOML, or as their classes. Only ``attributes`` and
         ``privacy`` are needed. Attributes keep their order.
 
@@ -56,6 +57,7 @@ class Policy(Section):
     """
 
     source: SourceSection = Field(default_factory=SourceSection)
+    population: PopulationSection | None = None
     attributes: dict[str, Attribute] = Field(min_length=1)
     privacy: PrivacySection
     search: SearchSection = Field(default_factory=SearchSection)

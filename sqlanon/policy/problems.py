@@ -112,7 +112,12 @@ _Say = Callable[[Any, Mapping[str, Any]], str]
 
 
 def _be(what: str) -> _Say:
-    return lambda value, context: f"must be {what.format(**context)}, not {shown(value)}"
+    return lambda value, context: f"must be {what.format(**_bounds(context))}, not {shown(value)}"
+
+
+def _bounds(context: Mapping[str, Any]) -> dict[str, Any]:
+    """The bounds that pydantic tells of, whole ones as such: 1, not 1.0."""
+    return {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
 
 
 def _be_number(what: str) -> _Say:
@@ -127,6 +132,7 @@ _WORDS: Mapping[str, _Say] = {
     "int_from_float": _be_number("a whole number"),
     "float_type": _be_number("a number"),
     "finite_number": _be("a finite number"),
+    "bool_type": _be("true or false"),
     "string_type": _be("a text, in quotes"),
     "tuple_type": _be("a list, in brackets"),
     "dict_type": _be("a table"),

@@ -11,11 +11,12 @@ from typing import Any
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.checks import cross_check
 from sqlanon.policy.names import table_parts
+from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
-    PrivacySection,
+    PopulationSection,
     ReleaseSection,
     SearchSection,
     SourceSection,
@@ -24,6 +25,7 @@ from sqlanon.policy.values import Section, nearest, shown
 
 _SECTIONS: Mapping[str, type[Section]] = {
     "source": SourceSection,
+    "population": PopulationSection,
     "privacy": PrivacySection,
     "search": SearchSection,
     "release": ReleaseSection,
@@ -48,7 +50,7 @@ def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, 
         With every mistake of the policy.
     """
     context = {"folder": folder}
-    known = ["source", "attributes", "privacy", "search", "release", "catalog"]
+    known = ["source", "population", "attributes", "privacy", "search", "release", "catalog"]
     unknown = [key for key in tree if key not in known]
     problems = [Problem(join("", key), unknown_key(key, known, "section")) for key in unknown]
     # Whatever is misspelled is not missing, too.
@@ -68,7 +70,7 @@ def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, 
             parts[key] = part
     declared = given.get("attributes")
     names = [name for name in declared if isinstance(name, str)] if isinstance(declared, Mapping) else []
-    problems += cross_check(parts, names)
+    problems += cross_check(parts, names, {key: {} for key in meant if key} | given)
     if problems:
         raise PolicyError(problems)
     return _with_release_table(parts)

@@ -14,10 +14,13 @@ def redact(policy: Policy) -> dict[str, Any]:
     """Return a policy for the eyes of readers of its release, ready for JSON.
 
     Of attributes and rules, what may be shown is listed, not what must be hidden: a field that a later
-    version adds stays hidden until somebody decides otherwise. Requirements and search are parameters.
+    version adds stays hidden until somebody decides otherwise. Requirements and search are parameters. Whether
+    persons are counted, and that there is a population, says how to read the figures; their names say more.
     """
     return {
         "undeclared": policy.source.undeclared,
+        "persons": policy.source.person is not None,
+        "population": policy.population is not None,
         "attributes": {name: _attribute(attribute) for name, attribute in policy.attributes.items()},
         "privacy": policy.privacy.model_dump(mode="json", exclude_none=True),
         "search": policy.search.model_dump(mode="json", exclude_none=True),

@@ -77,11 +77,8 @@ class Attribute(Section):
                 yield (name,), f"is for quasi attributes, and this one is {self.role}: leave it out"
 
 
-class SourceSection(Section):
-    """Where the private table is: a table or a query of a DuckDB file, or data files; it is only ever read.
-
-    With nothing of it, the source is what the policy is applied to: a connection, an Arrow table.
-    """
+class _Relation(Section):
+    """Where rows are: a table or a query of a DuckDB file, or data files."""
 
     database: FilePath | None = Field(default=None, description="a DuckDB file, opened read-only")
     table: Name | None = Field(default=None, description="a table or view")
@@ -89,10 +86,12 @@ class SourceSection(Section):
     files: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
         default=(), description="Parquet or CSV files, or patterns of them, in place of a database"
     )
-    undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
+    person: Name | None = Field(
+        default=None, description="the column that tells persons apart: persons are counted, not rows"
+    )
 
     @model_validator(mode="after")
-    def _sound(self) -> SourceSection:
+    def _sound(self) -> _Relation:
         if flaws := list(self._flaws()):
             raise Flaws(flaws)
         return self
@@ -108,23 +107,39 @@ class SourceSection(Section):
             yield (), "has a database and no table: add table = ... or query = ..."
 
 
-class PrivacySection(Section):
-    """The requirements that the release must meet."""
+class SourceSection(_Relation):
+    """Where the private table is: a table or a query of a DuckDB file, or data files; it is only ever read.
 
-    k: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="k-anonymity: every equivalence class has at least k rows"
-    )
+    With nothing of it, the source is what the policy is applied to: a connection, an Arrow table.
 
-    @property
-    def requirements(self) -> dict[str, Any]:
-        """The requirements that are asked for, with their parameters, by name."""
-        return self.model_dump(exclude_none=True)
+    Attributes
+    ----------
+    person:
+        A column that is never released. With it, a class counts its distinct persons: k, l and k-map are of
+        persons, and distributions of (person, value) pairs.
+    """
 
-    @model_validator(mode="after")
-    def _sound(self) -> PrivacySection:
-        if not self.requirements:
-            raise Flaws([((), "at least one requirement is needed: add k = 5, for example")])
-        return self
+    undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
+
+
+class PopulationSection(_Relation):
+    """Where the population is that the source is a part of, for k-map and δ-presence; it is only ever read.
+
+    It has a column for each quasi attribute, of the same name. A table or a query without a database is of the
+    source's own.
+
+    Attributes
+    ----------
+    person:
+        With it, distinct persons are counted, else rows.
+    """
+
+    def _flaws(self) -> Iterator[Flaw]:
+        yield from super()._flaws()
+        if self.files and self.table is not None:
+            yield ("table",), "stands beside files: give table = ... or files = ..., not both"
+        if not self.files and self.database is None and self.table is None and self.query is None:
+            yield (), "says of no table: add table = ..., query = ... or files = ..."
 
 
 class SearchSection(Section):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import math
 import os
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -99,6 +100,19 @@ def plain_number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
+def _real(value: object) -> int | float:
+    """Read a number that a float can hold; whole ones stay whole."""
+    number = float(exact_number(value))
+    if not math.isfinite(number):
+        raise ValueError(f"is out of range: {shown(value)}")
+    return value if isinstance(value, int) else number
+
+
+def _plain_real(value: int | float) -> int | float:
+    """Write a number for JSON: one spelling for equal numbers."""
+    return int(value) if value == int(value) else value
+
+
 def _bound(value: object) -> Decimal | date:
     if isinstance(value, datetime):
         raise ValueError("must be a date without a time of day")
@@ -165,6 +179,12 @@ Exact: TypeAlias = Annotated[
     PlainSerializer(plain_number, when_used="json"),
     WithJsonSchema({"type": "number"}),
 ]
+Number: TypeAlias = Annotated[
+    int | float,
+    PlainValidator(_real),
+    PlainSerializer(_plain_real, when_used="json"),
+    WithJsonSchema({"type": "number"}),
+]
 Bound: TypeAlias = Annotated[
     Decimal | date,
     PlainValidator(_bound),
@@ -175,6 +195,8 @@ Name: TypeAlias = Annotated[str, Field(min_length=1)]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 FilePattern: TypeAlias = Annotated[str, BeforeValidator(_file_pattern)]
 Whole: TypeAlias = Annotated[int, Field(strict=True)]
+Switch: TypeAlias = Annotated[bool, Field(strict=True)]
 
 as_list = BeforeValidator(_as_list)
+as_real = BeforeValidator(_real)
 one_or_more = _OneOrMore()

@@ -1,97 +1,63 @@
-"""A check: one generalization's equivalence classes, rolled up from the frequency set."""
+"""A check: what one generalization is, in a row of figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
-
 from sqlglot import exp
 
-from sqlanon.privacy.base import CLASS_SIZE, Requirement
-from sqlanon.queries.frequency import KNOWN, ROWS, code_name, leaves_name
-from sqlanon.queries.names import all_of, col, ident, named, number, select, subquery, table, total, where
-
-Levels: TypeAlias = tuple[int, ...]
-"""A generalization: a level for each quasi-identifier, in the policy's order."""
+from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
+from sqlanon.queries.classes import KEPT, SHORT, ClassSpace, Levels, judged
+from sqlanon.queries.coding import ROWS, code_name, leaves_name
+from sqlanon.queries.names import all_of, col, double_total, ident, named, number, select, subquery, table, total, where
 
 
-@dataclass(frozen=True)
-class ClassSpace:
-    """What the equivalence classes of any generalization are made from.
+def candidate(space: ClassSpace, levels: Levels, leaves: bool = False, short: bool = False) -> exp.Select:
+    """One row of figures of a generalization, by name.
 
-    Attributes
-    ----------
-    frequency:
-        The frequency set.
-    heights:
-        Of each quasi-identifier's hierarchy.
-    requirements:
-        What a class must meet to be kept.
-    unknown:
-        Whether rows with values missing from a hierarchy are in the frequency set: they are never kept.
-    """
+    ``classes`` (kept ones), ``suppressed_rows``, ``smallest_class``, ``squares`` (Σ of squared sizes of kept classes);
+    where the requirements need them ``count`` and ``singles`` (rows or persons in kept classes, and kept classes of
+    one), ``lost`` (with ``short``: at least so many rows are suppressed here and at every lower generalization), and
+    with δ-presence ``unmet`` and ``too_few`` (classes of the population that are not kept, and that never will be).
+    With ``leaves``, ``leaves_i`` for each attribute strictly between its bottom and its top: the sum over suppressed
+    rows of the leaves under its value, less one.
 
-    frequency: exp.Table
-    heights: Levels
-    requirements: tuple[Requirement, ...]
-    unknown: bool = False
-
-    def below_top(self, levels: Levels) -> list[tuple[int, int]]:
-        """Attribute and level where a generalization leaves more than one value."""
-        return [(i, level) for i, level in enumerate(levels) if level < self.heights[i]]
-
-
-def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = ()) -> exp.Select:
-    """The equivalence classes of a generalization.
-
-    Makes one row a class: ``class_size``, what the requirements aggregate, ``extra``, and ``known`` if there are
-    unknown values.
-    """
-    keys = [code_name(i, level) for i, level in space.below_top(levels)]
-    if space.unknown:
-        keys.append(KNOWN)
-    aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE)]
-    for requirement in space.requirements:
-        aggregates += requirement.class_aggregates()
-    if space.unknown:
-        aggregates.append(col(KNOWN))
-    return select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
-
-
-def kept(space: ClassSpace) -> exp.Expr:
-    """The condition on a class of being kept: it meets every requirement and has no unknown value."""
-    conditions = [requirement.condition() for requirement in space.requirements]
-    if space.unknown:
-        conditions.append(col(KNOWN))
-    return all_of(conditions)
-
-
-def candidate(space: ClassSpace, levels: Levels, leaves: bool = False) -> exp.Select:
-    """One row: the kept classes, the suppressed rows, the smallest kept class, Σ of squared sizes of kept classes.
-
-    With ``leaves``, then for each attribute strictly between its bottom and its top the sum over suppressed rows
-    of the leaves under its value, less one.
-
-    >>> from sqlanon.privacy import KAnonymity
+    >>> from sqlanon.privacy import KAnonymity, Requirements
     >>> from sqlanon.queries.names import table
-    >>> space = ClassSpace(table("frequency"), (1, 2), (KAnonymity(2),))
+    >>> space = ClassSpace(table("frequency"), (1, 2), Requirements((KAnonymity(2),)))
     >>> print(candidate(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
     SELECT
     """
     between = [(i, level) for i, level in space.below_top(levels) if level > 0] if leaves else []
     extra = [named(exp.AnyValue(this=col(leaves_name(i, level))), f"w{i}") for i, level in between]
-    good = kept(space)
-    bad = exp.Not(this=exp.Paren(this=kept(space)))
-    size = col(CLASS_SIZE)
-    figures: list[exp.Expr] = [
-        where(exp.Count(this=exp.Star()), good),
-        exp.Coalesce(this=total(size, bad), expressions=[number(0)]),
-        where(exp.Min(this=size.copy()), good.copy()),
-        where(exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2))), good.copy()),
-        *(where(exp.Sum(this=exp.Mul(this=size.copy(), expression=col(f"w{i}"))), bad.copy()) for i, _ in between),
+    size, none = col(CLASS_SIZE), number(0)
+    lost_leaves = [
+        (f"leaves_{i}", exp.Sum(this=exp.Mul(this=size.copy(), expression=col(f"w{i}")))) for i, _ in between
     ]
-    return select(figures, subquery(classes(space, levels, extra), "c"))
+    squares = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
+    figures: list[exp.Expr] = [
+        named(where(exp.Count(this=exp.Star()), col(KEPT)), "classes"),
+        named(exp.Coalesce(this=total(size.copy(), exp.Not(this=col(KEPT))), expressions=[none]), "suppressed_rows"),
+        named(where(exp.Min(this=size), col(KEPT)), "smallest_class"),
+        named(where(squares, col(KEPT)), "squares"),
+        *(named(where(sum_, exp.Not(this=col(KEPT))), name) for name, sum_ in lost_leaves),
+    ]
+    if space.requirements.table:
+        single = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
+        figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
+        figures.append(named(where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
+    if short:
+        figures.append(named(double_total(col(SHORT)), "lost"))
+    if (presence := space.requirements.presence) is not None:
+        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+        unmet = all_of([there, exp.Not(this=col(KEPT))])
+        figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))
+        figures.append(named(where(exp.Count(this=exp.Star()), presence.too_few()), "too_few"))
+    return select(figures, subquery(judged(space, levels, extra, short), "j"))
+
+
+def kept_sizes(space: ClassSpace, levels: Levels) -> exp.Select:
+    """How many kept classes there are of each size, in rows or persons."""
+    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged(space, levels), "j"))
+    return query.where(col(KEPT), copy=False).group_by(col(CLASS_COUNT), copy=False)
 
 
 def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> exp.Query:
@@ -101,8 +67,8 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> ex
     """
     below = space.below_top(levels)
     codes = [col(code_name(i, level)) for i, level in below]
-    sizes = subquery(classes(space, levels, codes), "c")
-    failing = select([exp.Star()], sizes).where(exp.Not(this=exp.Paren(this=kept(space))), copy=False)
+    failing = select([exp.Star()], subquery(judged(space, levels, codes), "j"))
+    failing = failing.where(exp.Not(this=col(KEPT)), copy=False)
     counts = [select([named(total(col(CLASS_SIZE)), ROWS)], table("failing"), [code.copy()]) for code in codes]
     values = counts[0] if len(counts) == 1 else exp.union(*counts, distinct=False, copy=False)
     share = exp.Div(this=number(float(suppressed)), expression=col(ROWS))

@@ -1,78 +1,45 @@
 """From the source to the frequency set: the private table as the search sees it.
 
-Names of columns, all ours: in the raw frequency set ``q0, q1, ...`` (values, one a quasi-identifier) and ``n``
-(rows); in the frequency set ``q0_l2`` (code of attribute 0 at level 2), ``w0_l2`` (leaves under it, less one),
-``known`` and ``n``. The top level has one value and needs no column.
+Names of columns, all ours. In what is scanned: ``q0, q1, ...`` (values, one a quasi-identifier), ``s0, s1, ...``
+(sensitive ones, where a requirement looks at them), ``person`` (where persons are counted) and ``n`` (rows). In the
+combinations: ``q0, q1, ...``, ``n``, and with persons ``persons`` and ``mover``; with a population ``population`` and
+``population_mover``. In the frequency set: the codes of `queries.coding` for values, ``known``, and the same counts.
+
+A person is counted where all of its rows have the same quasi-identifiers by adding up, in whatever classes they end.
+The others, the *movers*, are kept apart by a number, and counted as distinct numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.queries.names import (
-    aliased,
-    all_of,
-    cast,
-    col,
-    named,
-    number,
-    same,
-    select,
-    subquery,
-    total,
-    where,
-)
+from sqlanon.queries.coding import KNOWN, ROWS, Coded, code_name, leaves_name
+from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, total, where
 
-ROWS = "n"
-KNOWN = "known"
+PERSON = "person"
+PERSONS = "persons"
+MOVER = "mover"
+POPULATION = "population"
+POPULATION_MOVER = "population_mover"
 
 
-@dataclass(frozen=True)
-class Coded:
-    """A quasi-identifier as the queries need it.
-
-    Attributes
-    ----------
-    column:
-        Its column in the source.
-    height:
-        The top level of its hierarchy.
-    table:
-        Its coded values, made by `coded_values`.
-    nullable, unknown:
-        Whether the source has NULLs, and values that are missing from the hierarchy, in it.
-    """
-
-    column: str
-    height: int
-    table: exp.Table
-    nullable: bool = False
-    unknown: bool = False
-
-
-def code_name(attribute: int, level: int) -> str:
-    """The column with the code of an attribute at a level."""
-    return f"q{attribute}_l{level}"
-
-
-def leaves_name(attribute: int, level: int) -> str:
-    """The column with the leaves under an attribute's value at a level, less one."""
-    return f"w{attribute}_l{level}"
-
-
-def raw_frequency(source: exp.Table, columns: Sequence[str]) -> exp.Select:
+def raw_frequency(
+    source: exp.Table, quasi: Sequence[str], sensitive: Sequence[str] = (), person: str | None = None
+) -> exp.Select:
     """One scan of the source: its distinct combinations of values, with counts.
 
     >>> from sqlanon.queries.names import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
     'SELECT "zip" AS "q0", "age" AS "q1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
     """
-    values: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(columns)]
+    names = [(name, f"q{i}") for i, name in enumerate(quasi)]
+    names += [(name, f"s{j}") for j, name in enumerate(sensitive)]
+    names += [(person, PERSON)] if person is not None else []
+    values: list[exp.Expr] = [named(col(name), alias) for name, alias in names]
     count = named(exp.Count(this=exp.Star()), ROWS)
-    return select([*values, count], source.copy(), [col(name) for name in columns])
+    return select([*values, count], source.copy(), [col(name) for name, _ in names])
 
 
 def row_count(raw: exp.Table) -> exp.Select:
@@ -80,109 +47,100 @@ def row_count(raw: exp.Table) -> exp.Select:
     return select([exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])], raw.copy())
 
 
-def has_null(values: exp.Table) -> exp.Select:
-    """Whether NULL is among an attribute's values."""
-    null = exp.Is(this=col("value"), expression=exp.null())
-    return select([exp.GT(this=where(exp.Count(this=exp.Star()), null), expression=number(0))], values.copy())
+def quasi_columns(count: int) -> list[exp.Expr]:
+    """``q0, q1, ...``."""
+    return [col(f"q{i}") for i in range(count)]
 
 
-def value_counts(raw: exp.Table, attribute: int) -> exp.Select:
-    """An attribute's values with their rows: columns ``value`` and ``rows``."""
-    value = col(f"q{attribute}")
-    return select([named(value, "value"), named(total(col(ROWS)), "rows")], raw.copy(), [value.copy()])
+def memberships(raw: exp.Table, quasi: int) -> exp.Select:
+    """Which persons are in which combinations, with their rows there."""
+    keys = [*quasi_columns(quasi), col(PERSON)]
+    return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.copy() for key in keys])
 
 
-def coded_values(values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool) -> exp.Select:
-    """The values of a column with their labels, codes and leaves, level by level.
-
-    A value that is missing from the hierarchy (``known`` is false) stays itself below the top.
-
-    Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
-    ``leaves_1`` .. ``leaves_{h-1}``.
-    """
-    labels = [col(f"level_{level}", "h") for level in range(height + 1)]
-    counted: list[exp.Expr] = [named(label.copy(), f"level_{i}") for i, label in enumerate(labels)]
-    counted += [
-        named(
-            exp.Sub(
-                this=exp.Window(this=exp.Count(this=exp.Star()), partition_by=[labels[level].copy()]),
-                expression=number(1),
-            ),
-            f"leaves_{level}",
-        )
-        for level in range(1, height)
-    ]
-    with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
-    known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
-    # The value itself keeps two unknown values apart; where they are known, the label alone decides.
-    own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
-    output: list[exp.Expr] = [
-        col("value", "v"),
-        col("rows", "v"),
-        named(known, KNOWN),
-        *(named(col(f"level_{level}", "l"), f"label_{level}") for level in range(1, height)),
-        *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
-        *(named(_code([col(f"level_{i}", "l"), own.copy()]), f"code_{i}") for i in range(1, height)),
-        *([named(_code([col("value", "v")]), "code_0")] if height else []),
-        *(
-            named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}")
-            for i in range(1, height)
-        ),
-    ]
-    on = same(col("value", "v"), col("level_0", "l"), nullable)
-    return select(output, aliased(values, "v")).join(subquery(with_leaves, "l"), on=on, join_type="left", copy=False)
+def person_count(members: exp.Table) -> exp.Select:
+    """The distinct persons."""
+    each = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(members.copy())
+    return select([exp.Count(this=exp.Star())], subquery(each, "p"))
 
 
-def _code(order: list[exp.Expr]) -> exp.Cast:
-    """Small integers for labels: the rank among the distinct ones."""
-    window = exp.Window(
-        this=exp.DenseRank(),
-        order=exp.Order(expressions=[exp.Ordered(this=term, nulls_first=True) for term in order]),
-    )
-    return cast(exp.Sub(this=window, expression=number(1)), "INTEGER")
+def movers(members: exp.Table) -> exp.Select:
+    """The persons that are in several combinations, each with a number. (Rows without a person are one person.)"""
+    several = exp.GT(this=exp.Count(this=exp.Star()), expression=number(1))
+    numbered = exp.Window(this=exp.RowNumber())
+    query = select([col(PERSON), named(cast(numbered, "INTEGER"), MOVER)], members.copy(), [col(PERSON)])
+    return query.having(several, copy=False)
 
 
-def marginals(coded: Coded, entropy: bool) -> exp.Select:
-    """One row of figures of an attribute, which give every generalization a bound without a GROUP BY.
-
-    Columns: the rows of unknown values; then for each level below the top the sum over rows of the leaves
-    less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized value /
-    count of the value).
-    """
-    rows = cast(col("rows"), "DOUBLE")
-    unknown = total(col("rows"), exp.Not(this=col(KNOWN)))
-    figures: list[exp.Expr] = [exp.Coalesce(this=unknown, expressions=[number(0)])]
-    source: exp.Expr = coded.table.copy()
-    below = range(1, coded.height)
-    figures += [exp.Sum(this=exp.Mul(this=rows.copy(), expression=col(f"leaves_{level}"))) for level in below]
-    if entropy:
-        groups = [
-            named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
-            for level, partition in [(i, [col(f"code_{i}")]) for i in below] + [(coded.height, [])]
-        ]
-        source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
-        figures += [
-            exp.Sum(this=exp.Mul(this=rows.copy(), expression=_log2(exp.Div(this=group, expression=rows.copy()))))
-            for group in (col(f"group_{level}") for level in range(1, coded.height + 1))
-        ]
-    return select(figures, source)
+def with_movers(relation: exp.Expr, alias: str, moving: exp.Table) -> exp.Select:
+    """A join that gives each row of persons its mover, or NULL; to be completed with output columns."""
+    on = same(col(PERSON, alias), col(PERSON, "m"))
+    return exp.Select().from_(relation).join(aliased(moving, "m"), on=on, join_type="left", copy=False)
 
 
-def _log2(value: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="LOG2", expressions=[value])
+def settled() -> exp.Expr:
+    """Whether a row's person is in one combination only."""
+    return exp.Is(this=col(MOVER, "m"), expression=exp.null())
 
 
-def frequency(raw: exp.Table, attributes: Sequence[Coded], leaves: bool) -> exp.Select:
-    """The frequency set: the raw one with codes for values, level by level.
+def combinations(members: exp.Table, moving: exp.Table | None, quasi: int, persons: bool = True) -> exp.Select:
+    """The distinct combinations, and with movers one more row for each of them in each of its combinations.
 
     Parameters
     ----------
-    raw:
-        The raw frequency set.
-    attributes:
-        The quasi-identifiers, in its order.
-    leaves:
-        Whether the measure needs the leaves under each value.
+    members:
+        `memberships`; or what was scanned, where persons are not counted.
+    moving:
+        `movers`, if there are any.
+    quasi:
+        How many quasi-identifiers there are.
+    persons:
+        Whether persons are counted.
+    """
+    keys: list[exp.Expr] = [col(f"q{i}", "r") for i in range(quasi)]
+    rows = named(total(col(ROWS, "r")), ROWS)
+    if not persons:
+        return select([*keys, rows], aliased(members, "r"), [key.copy() for key in keys])
+    count: exp.Expr = exp.Count(this=exp.Star())
+    if moving is None:
+        return select([*keys, rows, named(count, PERSONS)], aliased(members, "r"), [key.copy() for key in keys])
+    mover = col(MOVER, "m")
+    query = with_movers(aliased(members, "r"), "r", moving)
+    query = query.select(*keys, mover, rows, named(where(count, settled()), PERSONS), copy=False)
+    return query.group_by(*(key.copy() for key in keys), mover.copy(), copy=False)
+
+
+def beside_population(
+    own: exp.Table, population: exp.Table, quasi: Sequence[str], columns: Sequence[str], moving: bool
+) -> exp.Union:
+    """The combinations of the source and those of the population in one: each has no rows of the other.
+
+    Parameters
+    ----------
+    own, population:
+        Combinations of both; the population's have its persons, or its rows, in ``persons``.
+    quasi:
+        The types of the quasi-identifiers in the source.
+    columns:
+        The counts of the source's: ``n``, ``persons``, ``mover``.
+    moving:
+        Whether the population has movers.
+    """
+    keys = quasi_columns(len(quasi))
+    none = [named(number(0), POPULATION), *([named(exp.null(), POPULATION_MOVER)] if moving else [])]
+    ours = select([*keys, *(col(name) for name in columns), *none], own.copy())
+    theirs: list[exp.Expr] = [named(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)]
+    theirs += [named(exp.null() if name == MOVER else number(0), name) for name in columns]
+    theirs += [named(col(PERSONS), POPULATION), *([named(col(MOVER), POPULATION_MOVER)] if moving else [])]
+    return exp.union(ours, select(theirs, population.copy()), distinct=False, copy=False)
+
+
+def coded_rows(
+    raw: exp.Table, attributes: Sequence[Coded], leaves: bool, population: bool = False
+) -> tuple[exp.Select, list[exp.Expr]]:
+    """The rows of a relation ``r`` with ``q0, q1, ...``, and the output columns with codes for these values.
+
+    With ``leaves``, the leaves under each value too. What the population alone has counts as known: it is nobody's.
     """
     output: list[exp.Expr] = []
     query = exp.Select().from_(aliased(raw, "r"))
@@ -197,5 +155,33 @@ def frequency(raw: exp.Table, attributes: Sequence[Coded], leaves: bool) -> exp.
         on = same(col(f"q{i}", "r"), col("value", coded), attribute.nullable)
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
-    output += [named(known, KNOWN), col(ROWS, "r")]
-    return query.select(*output, copy=False)
+    if population:
+        nobody = exp.EQ(this=col(ROWS, "r"), expression=number(0))
+        known = exp.Or(this=exp.Paren(this=known), expression=nobody)
+    return query, [*output, named(known, KNOWN)]
+
+
+def frequency(raw: exp.Table, attributes: Sequence[Coded], counts: Sequence[str], leaves: bool) -> exp.Select:
+    """The frequency set: the combinations with codes for values, level by level.
+
+    Parameters
+    ----------
+    raw:
+        The combinations.
+    attributes:
+        The quasi-identifiers, in their order.
+    counts:
+        The counts that the combinations have: ``n``, ``persons``, ...
+    leaves:
+        Whether the measure needs the leaves under each value.
+    """
+    query, output = coded_rows(raw, attributes, leaves, POPULATION in counts)
+    return query.select(*output, *(col(name, "r") for name in counts), copy=False)
+
+
+def counted(fixed: str, moving: str | None) -> exp.Cast:
+    """A count of a class: what adds up, and the distinct movers."""
+    if moving is None:
+        return total(col(fixed))
+    distinct = exp.Count(this=exp.Distinct(expressions=[col(moving)]))
+    return cast(exp.Add(this=exp.Sum(this=col(fixed)), expression=distinct), "BIGINT")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from sqlglot import exp
+
+_Relation = TypeVar("_Relation", bound=exp.Expr)
 
 Namer: TypeAlias = Callable[[str], exp.Table]
 """Gives the name of a table in a run's own schema of the work database."""
@@ -33,8 +35,8 @@ def table(name: str, schema: str | None = None, catalog: str | None = None, alia
     )
 
 
-def aliased(relation: exp.Table, alias: str) -> exp.Table:
-    """The same table under an alias."""
+def aliased(relation: _Relation, alias: str) -> _Relation:
+    """The same table, or subquery, under an alias."""
     copy = relation.copy()
     copy.set("alias", exp.TableAlias(this=ident(alias)))
     return copy
@@ -104,6 +106,21 @@ def total(expression: exp.Expr, condition: exp.Expr | None = None) -> exp.Cast:
     """
     added = exp.Sum(this=expression)
     return cast(where(added, condition) if condition else added, "BIGINT")
+
+
+def double_total(expression: exp.Expr) -> exp.Cast:
+    """A sum as DOUBLE."""
+    return cast(exp.Sum(this=expression), "DOUBLE")
+
+
+def anonymous(name: str, *arguments: exp.Expr) -> exp.Anonymous:
+    """A call of an engine's function, as it is."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def greatest(*values: exp.Expr) -> exp.Anonymous:
+    """The greatest of some numbers that are not NULL. (sqlglot's own would guard against NULL at great length.)"""
+    return anonymous("GREATEST", *values)
 
 
 def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] | None = None) -> exp.Select:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import CLASS_SIZE
-from sqlanon.queries.candidate import ClassSpace, Levels, classes, kept
-from sqlanon.queries.frequency import KNOWN, ROWS, Coded, code_name
+from sqlanon.privacy.base import CLASS_COUNT, CLASS_SIZE
+from sqlanon.privacy.presence import KMap
+from sqlanon.queries.classes import KEPT, ClassSpace, Levels, judged
+from sqlanon.queries.coding import KNOWN, Coded, code_name
 from sqlanon.queries.names import (
     aliased,
     all_of,
+    anonymous,
     cast,
     col,
+    ident,
     named,
+    number,
     same,
     select,
     subquery,
     text,
-    total,
 )
 
 
@@ -72,9 +75,9 @@ def suppressed_classes(space: ClassSpace, attributes: Sequence[Coded], levels: L
     the value itself at level 0, else its code; and ``known``.
     """
     below = space.below_top(levels)
-    codes = [named(col(code_name(i, level)), f"code_{i}") for i, level in below]
-    failing = select([exp.Star()], subquery(classes(space, levels, codes), "f"))
-    failing = failing.where(exp.Not(this=exp.Paren(this=kept(space))), copy=False)
+    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in below]
+    failing = select([exp.Star()], subquery(judged(space, levels, codes), "f"))
+    failing = failing.where(exp.Not(this=col(KEPT)), exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
     output: list[exp.Expr] = [col(f"code_{i}", "x") for i, _ in below]
     query = exp.Select().from_(subquery(failing, "x"))
     for i, level in below:
@@ -89,26 +92,43 @@ def suppressed_classes(space: ClassSpace, attributes: Sequence[Coded], levels: L
 
 
 def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> exp.Select:
-    """One row: the size of the class that all masked rows make together, and whether it meets the requirements.
+    """One row: the size of the class that all masked rows make together, its count, and whether it is kept.
 
-    Where every attribute is at its top, the kept rows read the same: the whole table is that class.
+    Where every attribute is at its top, the kept rows read the same: the whole table is that class. A masked class
+    matches all of the population, of which each kept class matches a part: what asks for that is met.
     """
-    aggregates: list[exp.Expr] = [named(total(col(ROWS, "f")), CLASS_SIZE)]
-    for requirement in space.requirements:
-        aggregates += requirement.class_aggregates()
-    query = select(aggregates, aliased(space.frequency, "f"))
+    requirements = space.requirements
+    met = tuple(one for one in requirements.classes if not isinstance(one, KMap))
+    masked = replace(
+        space,
+        frequency=_of_suppressed(space, space.frequency, suppressed, levels),
+        sensitive={
+            distribution: replace(one, table=_of_suppressed(space, one.table, suppressed, levels))
+            for distribution, one in space.sensitive.items()
+        },
+        requirements=replace(requirements, classes=met),
+        # Masked, what was unknown reads like all else.
+        unknown=False,
+        population=False,
+    )
+    columns: list[exp.Expr] = [col(CLASS_SIZE), col(CLASS_COUNT), col(KEPT)]
+    return select(columns, subquery(judged(masked, space.heights), "c"))
+
+
+def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table, levels: Levels) -> exp.Expr:
+    """The part of the frequency set, or of a distribution, that is in suppressed classes."""
     below = space.below_top(levels)
-    if below:
-        keys = [exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below]
-        if space.unknown:
-            keys.append(exp.EQ(this=col(KNOWN, "f"), expression=col(KNOWN, "x")))
-        query = query.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False)
-    condition = all_of(requirement.condition() for requirement in space.requirements)
-    return select([col(CLASS_SIZE), condition], subquery(query, "c"))
+    if not below:
+        return relation
+    keys = [exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below]
+    if space.unknown:
+        keys.append(exp.EQ(this=col(KNOWN, "f"), expression=col(KNOWN, "x")))
+    part = select([exp.Column(this=exp.Star(), table=ident("f"))], aliased(relation, "f"))
+    return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
 
 
-def recode(recoding: Recoding) -> exp.Select:
-    """The statement that makes the release, rows in random order.
+def recode(recoding: Recoding, shuffled: bool = True) -> exp.Select:
+    """The statement that makes the release, rows in random order (unless not ``shuffled``, for checks).
 
     It reads the source once. Level 0 keeps its type; any label, or a mask, makes the attribute VARCHAR.
     """
@@ -132,7 +152,7 @@ def recode(recoding: Recoding) -> exp.Select:
             query = query.where(all_of(unknown), copy=False)
     output = [named(_value(recoding, column, masked), column.name) for column in recoding.columns]
     query = query.select(*output, copy=False)
-    return query.order_by(exp.Anonymous(this="RANDOM", expressions=[]), copy=False)
+    return query.order_by(anonymous("RANDOM"), copy=False) if shuffled else query
 
 
 def _needs_values(recoding: Recoding, i: int) -> bool:

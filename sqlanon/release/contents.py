@@ -9,6 +9,9 @@ from sqlanon.queries.names import col, select, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import ATTACHED
 
+STORAGE_VERSION = "v1.0.0"
+"""Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
+
 _OBJECTS = (
     ("table", "duckdb_tables", "table_name"),
     ("view", "duckdb_views", "view_name"),
@@ -46,11 +49,12 @@ def _names(kind: str, function: str, name: str) -> exp.Select:
 
 def changed_macros(engine: DuckDBEngine) -> list[str]:
     """The macros of an open release file that are not ours, by name."""
-    ours, theirs = (
-        set(engine.rows(_of(database, [col("function_name"), col("macro_definition")], "duckdb_functions")))
-        for database in ("memory", ATTACHED)
-    )
-    return sorted({name for name, _ in ours ^ theirs})
+    return sorted({name for name, _ in _definitions(engine, "memory") ^ _definitions(engine, ATTACHED)})
+
+
+def _definitions(engine: DuckDBEngine, database: str) -> set[tuple[str, str]]:
+    query = _of(database, [col("function_name"), col("macro_definition")], "duckdb_functions")
+    return {(name, definition) for name, definition in engine.rows(query)}
 
 
 def _of(database: str, columns: list[exp.Expr], function: str) -> exp.Select:

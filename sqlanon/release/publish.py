@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError, ReleaseError
-from sqlanon.queries.audit import digest_of, k_anonymity_of
+from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import (
     column_definitions,
     create_temporary_view,
@@ -30,11 +30,12 @@ from sqlanon.queries.names import (
     table,
     text,
 )
-from sqlanon.release.contents import expected_objects, found_objects
+from sqlanon.release.check import Check
+from sqlanon.release.contents import STORAGE_VERSION, expected_objects, found_objects
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.reader import KEY, SUBJECT, open_release
 from sqlanon.release.verify import Verification, verify_file
-from sqlanon.resources import sql_text
+from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_directory
 
 STAGED = "sqlanon_staged"
@@ -42,8 +43,6 @@ _NOT_IN_PARQUET = frozenset(
     {"HUGEINT", "UHUGEINT", "BIGNUM", "BIT", "TIMESTAMP_S", "TIMESTAMP_MS", "TIME WITH TIME ZONE", "TIME_NS"}
 )
 _ARRAY = re.compile(r"\[\d+\]")
-STORAGE_VERSION = "v1.0.0"
-"""Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,9 @@ class Content:
         How many of them are masked: they may be a class of their own.
     manifest:
         Makes the manifest from what was written: rows, classes, smallest class, digest.
+    audit:
+        Checks with the source what a release alone cannot show; it is given the released rows, by their text. None
+        where there is nothing of the kind.
     """
 
     query: exp.Select
@@ -71,6 +73,7 @@ class Content:
     smallest_class: int
     masked_rows: int
     manifest: Callable[[int, int, int, str], Manifest]
+    audit: Callable[[str], Sequence[Check]] | None = None
 
 
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
@@ -103,9 +106,10 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
             staged = directory / "release.duckdb"
             _write_rows(engine, content, staged, table_name)
             manifest = _write_manifest(content, staged, table_name)
+            checks = _with_source(engine, content, staged, table_name)
             if is_parquet:
                 staged = _to_parquet(staged, manifest, table_name)
-            verification = verify_file(staged)
+            verification = _with_checks(verify_file(staged, fresh=True), checks)
             failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
             if failures:
                 raise AuditError(failures)
@@ -200,7 +204,7 @@ def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest
     connection = duckdb.connect(str(staged), config={"python_enable_replacements": False})
     try:
         engine = DuckDBEngine(connection).in_utc()
-        engine.script(sql_text("macros.sql"))
+        engine.script(macros())
         engine.script(sql_text("manifest.sql"))
         engine.execute(create_temporary_view(SUBJECT.copy(), star(table(table_name, "main", staged.stem))))
         rows, digest = engine.rows(digest_of(SUBJECT.name))[0]
@@ -212,6 +216,25 @@ def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest
     finally:
         connection.close()
     return manifest
+
+
+def _with_source(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> Sequence[Check]:
+    """Check the staged rows, by the engine that has the source."""
+    if content.audit is None:
+        return ()
+    engine.attach(staged, STAGED, read_only=True)
+    try:
+        return content.audit(table(table_name, "main", STAGED).sql(engine.dialect))
+    finally:
+        engine.detach(STAGED)
+
+
+def _with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
+    """A verification in which what the source told stands in place of what could not be told without it."""
+    told = {check.name: check for check in checks}
+    alone = {check.name for check in verification.checks}
+    merged = [told.get(check.name, check) for check in verification.checks]
+    return replace(verification, checks=(*merged, *(check for name, check in told.items() if name not in alone)))
 
 
 def _to_parquet(staged: Path, manifest: Manifest, table_name: str) -> Path:

@@ -14,7 +14,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.queries.names import col, create_view, literal_path, read_parquet, select, star, table, text
 from sqlanon.release.manifest import Manifest
-from sqlanon.resources import sql_text
+from sqlanon.resources import macros
 from sqlanon.workdir import spill_directory
 
 KEY = "sqlanon"
@@ -50,7 +50,7 @@ def open_release(path: Path) -> Iterator[OpenRelease]:
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
     with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine:
-        engine.script(sql_text("macros.sql"))
+        engine.script(macros(all_of_them=False))
         is_parquet = path.suffix.lower() == ".parquet"
         try:
             manifest = _open_parquet(engine, path) if is_parquet else _open_database(engine, path)

@@ -12,22 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.audit import digest_of, k_anonymity_of
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import table
+from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
 from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
+from sqlanon.release.requirements import Audited, requirement_checks
+from sqlanon.resources import macros
 from sqlanon.version import __version__
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check of a release: its name, whether it passed (None: not verifiable alone), and what was seen."""
-
-    name: str
-    passed: bool | None
-    message: str
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,15 @@ class Verification:
         }
 
 
-def verify_file(path: Path) -> Verification:
+def verify_file(path: Path, fresh: bool = False) -> Verification:
     """Verify a release by itself: columns, counts, requirements, content digest.
+
+    Parameters
+    ----------
+    path:
+        Its file.
+    fresh:
+        Whether it was written just now, by ourselves: its macros are ours then.
 
     Raises
     ------
@@ -77,17 +83,41 @@ def verify_file(path: Path) -> Verification:
     """
     with open_release(path) as release:
         digest = release.engine.rows(digest_of(SUBJECT.name))[0][1]
-        return Verification(path, release.manifest, tuple(checks_of(release, digest)), digest)
+        return Verification(path, release.manifest, tuple(checks_of(release, digest, fresh)), digest)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
     """The statements of `verify_file`, for anybody to run in the release file itself."""
     name = str(table(manifest.table_name).sql("duckdb"))
-    queries = [k_anonymity_of(name, manifest.quasi), digest_of(name)]
-    return [query.sql("duckdb") for query in queries]
+    recorder = _Recorder()
+    recorder.rows(k_anonymity_of(name, manifest.quasi))
+    recorder.rows(digest_of(name))
+    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
+    if section is not None:
+        requirement_checks(section, audited_of(recorder, manifest, name))
+    return list(dict.fromkeys(recorder.statements))
 
 
-def checks_of(release: OpenRelease, digest: str) -> list[Check]:
+class _Recorder:
+    """An engine that runs nothing: it keeps the statements, and every table is empty."""
+
+    dialect = "duckdb"
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
+        self.statements.append(statement.sql(self.dialect))
+
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.statements.append(query.sql(self.dialect))
+        return []
+
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        return {}
+
+
+def checks_of(release: OpenRelease, digest: str, fresh: bool = False) -> list[Check]:
     """Run the checks on an open release, of which the digest is known."""
     manifest, engine = release.manifest, release.engine
     checks = [_columns(manifest.columns, list(engine.columns(SUBJECT).items())), _consistent(manifest)]
@@ -98,13 +128,26 @@ def checks_of(release: OpenRelease, digest: str) -> list[Check]:
         _equal("rows", manifest.released_rows, rows),
         _equal("classes", manifest.classes, classes),
         _equal("smallest class", manifest.smallest_class, k or 0),
+        *_requirements(engine, manifest),
     ]
-    required = manifest.policy["privacy"].get("k")
-    if required is not None:
-        message = f"the smallest class has {k or 0} rows, {required} are required"
-        checks.append(Check(f"{required}-anonymity", (k or 0) >= required, message))
     checks.append(_equal("content digest", manifest.digest, digest))
-    return checks if release.is_parquet else [*checks, *_file_checks(engine, manifest)]
+    return checks if release.is_parquet else [*checks, *_file_checks(engine, manifest, fresh)]
+
+
+def audited_of(engine: Engine, manifest: Manifest, relation: str) -> Audited:
+    """What a release shows by itself."""
+    sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
+    persons = bool(manifest.policy.get("persons"))
+    return Audited(engine, relation, manifest.quasi, sensitive, manifest.rows, persons)
+
+
+def _requirements(engine: DuckDBEngine, manifest: Manifest) -> list[Check]:
+    section, problems = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
+    if section is None:
+        return [Check("requirements", False, "; ".join(map(str, problems)))]
+    if not section.requirements.keys() <= {"k", "k_anonymity"}:
+        engine.script(macros())
+    return requirement_checks(section, audited_of(engine, manifest, SUBJECT.name))
 
 
 def _consistent(manifest: Manifest) -> Check:
@@ -130,17 +173,20 @@ def _consistent(manifest: Manifest) -> Check:
     return Check("manifest", not wrong, f"contradicts itself in {', '.join(wrong)}" if wrong else "agrees with itself")
 
 
-def _file_checks(engine: DuckDBEngine, manifest: Manifest) -> list[Check]:
+def _file_checks(engine: DuckDBEngine, manifest: Manifest, fresh: bool) -> list[Check]:
     expected, found = expected_objects(manifest), found_objects(engine)
     wrong = [f"{name} is missing" for name in sorted(expected - found)]
     wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
     message = "; ".join(wrong)
     checks = [Check("contents", not message, message or "the table and the manifest, and nothing else")]
-    changed = changed_macros(engine)
     writer = (manifest.sqlanon_version, manifest.engine.partition(",")[0])
+    if fresh:
+        return checks
     if writer != (__version__, engine.version):  # each version spells a macro in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
+        engine.script(macros())
+        changed = changed_macros(engine)
         message = f"not as sqlanon made them: {', '.join(changed)}" if changed else "as sqlanon made them"
         checks.append(Check("macros", not changed, message))
     return checks

@@ -1,5 +1,7 @@
 """Risk: what the data holder should fear."""
 
-from sqlanon.risk.prosecutor import Risk, risk_of, risk_query
+from sqlanon.risk.assessment import assess, risk_statements
+from sqlanon.risk.prosecutor import Risk
+from sqlanon.risk.requirements import RequirementRisk
 
-__all__ = ["Risk", "risk_of", "risk_query"]
+__all__ = ["RequirementRisk", "Risk", "assess", "risk_statements"]

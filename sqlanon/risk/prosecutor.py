@@ -6,19 +6,15 @@ a row is 1 / the size of its equivalence class.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlglot import exp
-
-from sqlanon.privacy.base import CLASS_SIZE
-from sqlanon.queries.names import col, named, number, select, subquery, total, where
+from sqlanon.risk.requirements import RequirementRisk
 
 
 @dataclass(frozen=True)
 class Risk:
-    """The prosecutor's risk of a table.
+    """The prosecutor's risk of a table, and what the policy's requirements say of it.
 
     Attributes
     ----------
@@ -27,9 +23,15 @@ class Risk:
     uniques:
         Rows that are alone in their class.
     k, rows_below_k:
-        The policy's k (None without one), and the rows in classes of fewer.
+        The policy's k (None without one), and the rows in classes of fewer rows, or of fewer persons where the
+        policy counts persons.
     highest_risk, average_risk:
-        The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1.
+        The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1. Where the policy counts persons:
+        of a person, and the mean over the persons of each class.
+    persons, smallest_class_persons:
+        Distinct persons (all rows without one are one), and the fewest in a class; None where rows are counted.
+    requirements:
+        Each requirement of the policy, ordered as `Requirements.names`.
     """
 
     rows: int
@@ -40,38 +42,13 @@ class Risk:
     rows_below_k: int
     highest_risk: float
     average_risk: float
+    persons: int | None = None
+    smallest_class_persons: int | None = None
+    requirements: tuple[RequirementRisk, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
-
-
-def risk_query(source: exp.Table, columns: Sequence[str], k: int | None) -> exp.Select:
-    """One row: rows, classes, smallest class, uniques, rows in classes of fewer than k."""
-    keys: list[exp.Expr] = [col(name) for name in columns]
-    sizes = select([named(exp.Count(this=exp.Star()), CLASS_SIZE)], source.copy(), keys)
-    size = col(CLASS_SIZE)
-    small = exp.LT(this=size, expression=number(k or 0))
-    one = exp.EQ(this=size.copy(), expression=number(1))
-    figures: list[exp.Expr] = [
-        named(exp.Coalesce(this=total(size.copy()), expressions=[number(0)]), "rows"),
-        named(exp.Count(this=exp.Star()), "classes"),
-        named(exp.Coalesce(this=exp.Min(this=size.copy()), expressions=[number(0)]), "smallest_class"),
-        named(where(exp.Count(this=exp.Star()), one), "uniques"),
-        named(exp.Coalesce(this=total(size.copy(), small), expressions=[number(0)]), "rows_below_k"),
-    ]
-    return select(figures, subquery(sizes, "classes"))
-
-
-def risk_of(figures: Sequence[int], k: int | None) -> Risk:
-    """The risk from the figures of `risk_query`.
-
-    >>> risk_of((10, 4, 1, 2, 5), 3).average_risk
-    0.4
-    """
-    rows, classes, smallest, uniques, below = figures
-    return Risk(
-        rows, classes, smallest, uniques, k, below,
-        highest_risk=1 / smallest if smallest else 0.0,
-        average_risk=classes / rows if rows else 0.0,
-    )  # fmt: skip
+        """Ready for JSON; figures of persons are there where persons are counted."""
+        found = asdict(self)
+        if self.persons is None:
+            del found["persons"], found["smallest_class_persons"]
+        return found | {"requirements": [one.to_dict() for one in self.requirements]}

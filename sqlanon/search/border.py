@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlanon.queries.candidate import Levels
+from sqlanon.queries.classes import Levels
 
 
 class Dominance:

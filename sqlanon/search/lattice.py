@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlanon.quality import Figures, Measure
-from sqlanon.queries.candidate import Levels
+from sqlanon.queries.classes import Levels
 from sqlanon.search.border import Dominance
+from sqlanon.search.verdict import Verdict
 
 TOLERANCE = 1e-12
 """Scores this close, relatively, are ties."""
@@ -72,6 +73,8 @@ class Search:
         Where, and by what.
     check:
         Asks the engine for a generalization's figures.
+    judge:
+        Says what follows from them, where so many rows may be suppressed.
     allowed_rows:
         At most so many rows may be suppressed.
     progress:
@@ -81,6 +84,7 @@ class Search:
     lattice: Lattice
     measure: Measure
     check: Callable[[Levels], Figures]
+    judge: Callable[[Figures, int], Verdict]
     allowed_rows: int
     progress: Progress = lambda open_, checked, best: None
     figures: dict[Levels, Figures] = field(default_factory=dict)
@@ -90,44 +94,60 @@ class Search:
     open: int = 0
 
     def __post_init__(self) -> None:
-        self._good = Dominance(self.lattice.top)
-        self._bad = Dominance(self.lattice.top)
+        self._hopeful = Dominance(self.lattice.top)
+        self._hopeless = Dominance(self.lattice.top)
+        self._lasting = Dominance(self.lattice.top)
         self._limit = self.allowed_rows
 
-    def status(self, levels: Levels) -> bool | None:
-        """Whether a generalization satisfies the policy; None while it is open.
+    def may(self, levels: Levels) -> bool | None:
+        """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.
 
-        Sound for monotone requirements only: above a satisfying generalization all satisfy, below a violating one
-        all violate.
+        Once one may, so may everything above it. With requirements that are monotone under suppression it does.
         """
-        if levels in self.figures:
-            return self._satisfies(self.figures[levels], self.allowed_rows)
-        if self._bad.has_above(levels):
+        if self._hopeless.has_above(levels):
             return False
-        return True if self._good.has_below(levels) else None
+        return True if self._hopeful.has_below(levels) else None
+
+    def satisfies(self, levels: Levels) -> bool:
+        """Whether a generalization satisfies the policy; it is checked if need be."""
+        self.ask(levels)
+        return self.judge(self.figures[levels], self.allowed_rows).satisfies
 
     def word(self, levels: Levels) -> str:
         """The status in the lattice table, by the policy's limit, even where the search worked with a tighter one."""
         if levels in self.figures:
-            return "satisfies" if self._satisfies(self.figures[levels], self._limit) else "violates"
-        status = self.status(levels) if self.allowed_rows == self._limit else None
-        return {True: "satisfies", False: "violates", None: "open"}[status]
+            return "satisfies" if self.judge(self.figures[levels], self._limit).satisfies else "violates"
+        if self._lasting.has_below(levels):
+            return "satisfies"
+        return "violates" if self.allowed_rows == self._limit and self._hopeless.has_above(levels) else "open"
 
     def ask(self, levels: Levels) -> bool:
-        """Check a generalization, once; whether it satisfies the policy."""
-        if levels not in self.figures:
-            figures = self.figures[levels] = self.check(levels)
-            good = self._satisfies(figures, self.allowed_rows)
-            (self._good if good else self._bad).add(levels)
-            if good:
-                self.scores[levels] = self.measure.score(levels, figures)
-                self.best = self.preferred((self.best, levels))
-            shown = None if self.best is None else self.measure.shown(self.scores[self.best])
-            self.progress(self.open, len(self.figures), shown)
-        return self._satisfies(self.figures[levels], self.allowed_rows)
+        """Check a generalization, once; whether it may satisfy the policy: if not, nothing below it does."""
+        if levels in self.figures:
+            return not self.judge(self.figures[levels], self.allowed_rows).hopeless
+        figures = self.figures[levels] = self.check(levels)
+        verdict = self.judge(figures, self.allowed_rows)
+        (self._hopeless if verdict.hopeless else self._hopeful).add(levels)
+        if verdict.lasting:
+            self._lasting.add(levels)
+        if verdict.satisfies:
+            self.scores[levels] = self.measure.score(levels, figures)
+            self.best = self.preferred((self.best, levels))
+        shown = None if self.best is None else self.measure.shown(self.scores[self.best])
+        self.progress(self.open, len(self.figures), shown)
+        return not verdict.hopeless
+
+    def tighten(self, allowed_rows: int) -> None:
+        """Let fewer rows be suppressed from here on: what suppresses more is no use any more."""
+        if allowed_rows < self.allowed_rows:
+            self.allowed_rows = allowed_rows
+            self._hopeful, self._hopeless = Dominance(self.lattice.top), Dominance(self.lattice.top)
+            for levels, figures in self.figures.items():
+                hopeless = self.judge(figures, allowed_rows).hopeless
+                (self._hopeless if hopeless else self._hopeful).add(levels)
 
     def climb(self, path: list[Levels]) -> None:
-        """Decide all of an ascending path of open generalizations: find the border by binary search."""
+        """Tell of all of an ascending path whether they may satisfy: find the border by binary search."""
         low, high = 0, len(path)
         while low < high:
             middle = (low + high) // 2
@@ -167,10 +187,6 @@ class Search:
             [None if one is None else one.suppressed_rows for one in figures],
             [None if score is None else shown(score) for score in scores],
         ]
-
-    @staticmethod
-    def _satisfies(figures: Figures, allowed_rows: int) -> bool:
-        return figures.suppressed_rows <= allowed_rows and figures.classes > 0
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 Best-first over the lattice, which is never laid out: open generalizations wait by a lower bound on their
 score. The least one starts an ascending path of open ones that may still be better than the best; its end is
-checked first, then the border between violating and satisfying is found on it by binary search. Each check
-decides everything above, or below. The search ends when no bound is at or below the best score; a bound that
-ties with it is decided by the tie rule.
+checked first, then the border between what cannot satisfy and what may is found on it by binary search. Each check
+decides everything above, or below. Where the requirements are monotone under suppression, what may satisfy does; else
+each is checked by itself. The search ends when no bound is at or below the best score; a bound that ties with it is
+decided by the tie rule.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import heapq
 import math
 
 from sqlanon.quality import Suppression
-from sqlanon.queries.candidate import Levels
+from sqlanon.queries.classes import Levels
 from sqlanon.search.lattice import Outcome, Search
 
 
@@ -25,13 +26,8 @@ def optimal(search: Search) -> Outcome:
     search:
         The task; its memory is filled.
     """
-    top = search.lattice.top
-    if not search.ask(top):
+    if not search.ask(search.lattice.top):
         return Outcome(None, optimal=True)
-    if isinstance(search.measure, Suppression):
-        # No generalization suppresses fewer rows than the top; so the best are those that reach it, and among
-        # these ties the lowest: a search with a tighter limit, by height.
-        search.allowed_rows = search.figures[top].suppressed_rows
     return _BestFirst(search).run()
 
 
@@ -78,18 +74,24 @@ class _BestFirst:
 
     def _decide(self, levels: Levels) -> None:
         search = self.search
-        status = search.status(levels)
-        if status is None:
+        self._tighten()
+        if search.may(levels) is None:
             path = self._path(levels)
             # Near the end of a search most of what may still be better violates: ask the end of the path first.
-            # If it violates, so does all of it.
+            # If it is hopeless, so is all of it.
             if search.ask(path[-1]):
                 search.climb(path[:-1])
-        elif status:
+        if search.may(levels):
             search.ask(levels)
         if levels in search.figures:
             after = search.measure.after(search.figures[levels])
             search.bounds[levels] = max(search.bounds[levels], after)
+
+    def _tighten(self) -> None:
+        """By the measure `suppression`, what suppresses more rows than the best is of no use: a tighter limit."""
+        search = self.search
+        if search.best is not None and isinstance(search.measure, Suppression):
+            search.tighten(search.figures[search.best].suppressed_rows)
 
     def _path(self, start: Levels) -> list[Levels]:
         """An ascending path of open generalizations that may still be the best, each the successor with the least
@@ -99,7 +101,7 @@ class _BestFirst:
             successors = []
             for up in search.lattice.successors(path[-1]):
                 bound = search.measure.bound(up)
-                if search.status(up) is None and not self._hopeless(bound, up):
+                if search.may(up) is None and not self._hopeless(bound, up):
                     successors.append((bound, up))
             if not successors:
                 return path

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.policy import SourceSection, table_parts
+from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.queries.names import (
     col,
     create_table,
@@ -84,7 +84,7 @@ class Source:
 
 def bind_source(
     engine: DuckDBEngine,
-    section: SourceSection,
+    section: SourceSection | PopulationSection,
     place: Place,
     copied: exp.Table | None = None,
     text_columns: frozenset[str] = frozenset(),
@@ -96,7 +96,7 @@ def bind_source(
     engine:
         Where it is; a database file of the policy is attached already, and in use.
     section:
-        The policy's ``[source]``.
+        The policy's ``[source]``, or its ``[population]``.
     place:
         Where relations are made.
     copied:

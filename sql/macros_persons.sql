@@ -1,0 +1,183 @@
+-- The macro library, continued: persons in place of rows, the whole table, and populations. See macros.sql.
+
+CREATE SCHEMA IF NOT EXISTS sqlanon;
+
+-- k (the fewest persons of a class), the classes, the persons and the rows of the table, and the classes of one person.
+CREATE OR REPLACE MACRO sqlanon.person_k_anonymity(rel, qi, person) AS TABLE (
+    WITH "sqlanon seen" AS (
+        SELECT
+            struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+            COLUMNS([person]) AS who,
+            count(*) AS n
+        FROM query_table(rel)
+        GROUP BY ALL
+    )
+    SELECT
+        min(persons) AS k,
+        count(*) AS classes,
+        (SELECT count(*) FROM (SELECT DISTINCT who FROM "sqlanon seen")) AS persons,
+        coalesce(sum(n), 0)::BIGINT AS rows,
+        count(*) FILTER (persons = 1) AS uniques
+    FROM (SELECT count(*) AS persons, sum(n) AS n FROM "sqlanon seen" GROUP BY class)
+);
+
+-- The quasi-identifiers, class_size (persons) and class_rows.
+CREATE OR REPLACE MACRO sqlanon.person_k_anonymity_classes(rel, qi, person) AS TABLE (
+    WITH "sqlanon seen" AS (
+        SELECT
+            struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+            COLUMNS([person]) AS who,
+            count(*) AS n
+        FROM query_table(rel)
+        GROUP BY ALL
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string(qi, chr(10)), '(?im)^(class_size|class_rows)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE persons
+        END AS class_size,
+        n AS class_rows
+    FROM (SELECT class, count(*) AS persons, sum(n)::BIGINT AS n FROM "sqlanon seen" GROUP BY class)
+);
+
+-- average_risk: the classes by the sum of their sizes (rows, or persons): the mean risk of a row to be recognised;
+-- sample_uniqueness: the classes of size 1 by the same sum; the classes; the rows.
+CREATE OR REPLACE MACRO sqlanon.average_risk(rel, qi, person := NULL) AS TABLE (
+    SELECT
+        count(*) / nullif(fsum(size), 0) AS average_risk,
+        count(*) FILTER (size = 1) / nullif(fsum(size), 0) AS sample_uniqueness,
+        count(*) AS classes,
+        coalesce(sum(n), 0)::BIGINT AS rows
+    FROM (
+        SELECT CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS size, sum(n) AS n
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+                COLUMNS([coalesce(person, qi[1])]) AS who,
+                count(*) AS n
+            FROM query_table(rel)
+            GROUP BY ALL
+        )
+        GROUP BY class
+    )
+);
+
+-- k-map (Sweeney): the rows, or persons, of a population that each class matches. The population is a relation that is
+-- generalized as rel is and has its columns, by name. k: the fewest (0: a class matches none); null_map: the rows of
+-- rel whose class matches none; the classes of rel.
+CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := NULL) AS TABLE (
+    WITH "sqlanon matches" AS (
+        SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class, count(*) AS rows, 0 AS theirs
+        FROM query_table(rel)
+        GROUP BY ALL
+        UNION ALL
+        SELECT class, 0, CASE WHEN population_person IS NULL THEN sum(n) ELSE count(*) END
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+                COLUMNS([coalesce(population_person, qi[1])]) AS who,
+                count(*) AS n
+            FROM query_table(population)
+            GROUP BY ALL
+        )
+        GROUP BY class
+    )
+    SELECT
+        min(theirs)::BIGINT AS k,
+        coalesce(sum(rows) FILTER (theirs = 0), 0)::BIGINT AS null_map,
+        count(*) AS classes
+    FROM (SELECT sum(rows) AS rows, sum(theirs) AS theirs FROM "sqlanon matches" GROUP BY class)
+    WHERE rows > 0
+);
+
+-- delta-presence (Nergiz et al. 2007): the count of a class by that of the population's class, over the classes of
+-- both: the least and the greatest, and how many classes. 0: nobody of a population class is in rel; infinity: a class
+-- of rel matches nobody.
+CREATE OR REPLACE MACRO sqlanon.delta_presence(
+    rel, qi, population, person := NULL, population_person := NULL
+) AS TABLE (
+    WITH "sqlanon both" AS (
+        SELECT class, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS own, 0 AS theirs
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+                COLUMNS([coalesce(person, qi[1])]) AS who,
+                count(*) AS n
+            FROM query_table(rel)
+            GROUP BY ALL
+        )
+        GROUP BY class
+        UNION ALL
+        SELECT class, 0, CASE WHEN population_person IS NULL THEN sum(n) ELSE count(*) END
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+                COLUMNS([coalesce(population_person, qi[1])]) AS who,
+                count(*) AS n
+            FROM query_table(population)
+            GROUP BY ALL
+        )
+        GROUP BY class
+    ),
+    "sqlanon presence" AS (
+        SELECT
+            class,
+            sum(own)::BIGINT AS class_count,
+            sum(theirs)::BIGINT AS population_count,
+            CASE WHEN sum(theirs) = 0 THEN 'infinity'::FLOAT ELSE sum(own) / fsum(theirs) END AS presence
+        FROM "sqlanon both"
+        GROUP BY class
+    )
+    SELECT min(presence) AS min, max(presence) AS max, count(*) AS classes FROM "sqlanon presence"
+);
+
+-- The classes of rel and of the population: the quasi-identifiers, class_count and population_count (rows or persons),
+-- and presence, the one by the other.
+CREATE OR REPLACE MACRO sqlanon.presence_classes(
+    rel, qi, population, person := NULL, population_person := NULL
+) AS TABLE (
+    WITH "sqlanon both" AS (
+        SELECT class, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS own, 0 AS theirs
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+                COLUMNS([coalesce(person, qi[1])]) AS who,
+                count(*) AS n
+            FROM query_table(rel)
+            GROUP BY ALL
+        )
+        GROUP BY class
+        UNION ALL
+        SELECT class, 0, CASE WHEN population_person IS NULL THEN sum(n) ELSE count(*) END
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+                COLUMNS([coalesce(population_person, qi[1])]) AS who,
+                count(*) AS n
+            FROM query_table(population)
+            GROUP BY ALL
+        )
+        GROUP BY class
+    ),
+    "sqlanon presence" AS (
+        SELECT
+            class,
+            sum(own)::BIGINT AS class_count,
+            sum(theirs)::BIGINT AS population_count,
+            CASE WHEN sum(theirs) = 0 THEN 'infinity'::FLOAT ELSE sum(own) / fsum(theirs) END AS presence
+        FROM "sqlanon both"
+        GROUP BY class
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string(qi, chr(10)), '(?im)^(class_count|population_count|presence)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE class_count
+        END AS class_count,
+        population_count,
+        presence
+    FROM "sqlanon presence"
+);

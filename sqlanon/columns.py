@@ -1,0 +1,124 @@
+"""The columns of a source, held against a policy: which attribute is which, and what is released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlanon.errors import SourceError
+from sqlanon.policy import Policy
+from sqlanon.privacy import sensitive_attributes
+from sqlanon.queries.recode import Column
+from sqlanon.sources import Source
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a source are to a policy.
+
+    Attributes
+    ----------
+    by_attribute:
+        The column of each attribute.
+    quasi, sensitive:
+        The quasi-identifiers, and the sensitive attributes that requirements look at; for joint l-diversity all
+        sensitive ones. By their columns, in the policy's order.
+    sensitive_names:
+        The sensitive attributes' names in the policy.
+    person:
+        The column that tells persons apart, or None: each row is a person.
+    """
+
+    by_attribute: Mapping[str, str]
+    quasi: tuple[str, ...]
+    sensitive: tuple[str, ...]
+    sensitive_names: tuple[str, ...]
+    person: str | None
+
+
+def match_columns(policy: Policy, source: Source) -> Columns:
+    """Find the source's columns: by their names, whatever the case.
+
+    Raises
+    ------
+    SourceError
+        An attribute has no column, or a column no role.
+    """
+    by_lower = {name.lower(): name for name in source.columns}
+    person = policy.source.person
+    missing = [name for name in policy.attributes if name.lower() not in by_lower]
+    declared = {name.lower() for name in policy.attributes} | ({person.lower()} if person else set())
+    undeclared = [name for name in source.columns if name.lower() not in declared]
+    wrong = []
+    if missing:
+        wrong.append(f"attributes without a column in the source: {listed(missing)}; check their names")
+    if person and person.lower() not in by_lower:
+        wrong.append(f"source.person: there is no column {person!r}; check its name")
+    if undeclared and policy.source.undeclared == "error":
+        wrong.append(
+            f"columns without a role: {listed(undeclared)}; "
+            'declare them under [attributes], or set undeclared = "drop" under [source]'
+        )
+    if wrong:
+        raise SourceError("; ".join(wrong))
+    matched = {name: by_lower[name.lower()] for name in policy.attributes}
+    looked_at = looked_at_sensitive(policy)
+    nested = [name for name in (*policy.quasi, *looked_at) if _is_nested(source.columns[matched[name]])]
+    if nested:
+        raise SourceError(
+            f"attributes of nested types, which requirements look at: {listed(nested)}; give their parts as columns "
+            "of their own, with query = ... under [source]"
+        )
+    return Columns(
+        matched,
+        tuple(matched[name] for name in policy.quasi),
+        tuple(matched[name] for name in looked_at),
+        looked_at,
+        by_lower[person.lower()] if person else None,
+    )
+
+
+def looked_at_sensitive(policy: Policy) -> tuple[str, ...]:
+    """The sensitive attributes that requirements look at."""
+    asked = sensitive_attributes(policy.privacy)
+    if any(one.joint for one in policy.privacy.l_diversity):
+        return tuple(dict.fromkeys((*asked, *policy.with_role("sensitive"))))
+    return asked
+
+
+def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:
+    """The columns of the quasi-identifiers in the population table, and the one of its persons.
+
+    Raises
+    ------
+    SourceError
+        One of them is missing.
+    """
+    by_lower = {name.lower(): name for name in population.columns}
+    person = policy.population.person if policy.population else None
+    wanted = [*policy.quasi, *([person] if person else [])]
+    missing = [name for name in wanted if name.lower() not in by_lower]
+    if missing:
+        raise SourceError(f"population: there is no column {listed(missing)}; give it that name with query = ...")
+    return tuple(by_lower[name.lower()] for name in policy.quasi), by_lower[person.lower()] if person else None
+
+
+def _is_nested(type_: str) -> bool:
+    """Equality of nested values is not what a reader sees: [-0.0] equals [0.0]."""
+    return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names, for a message."""
+    return ", ".join(map(repr, names))
+
+
+def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
+    """What is released, in the source's order: everything with a role but the identifying, and not the person."""
+    matched = {column: name for name, column in match_columns(policy, source).by_attribute.items()}
+    number = {name: i for i, name in enumerate(policy.quasi)}
+    return tuple(
+        Column(column, number.get(matched[column]))
+        for column in source.columns
+        if column in matched and policy.attributes[matched[column]].role != "identifying"
+    )

@@ -1,0 +1,64 @@
+"""When nothing satisfies the policy: what comes nearest, and which requirement stands in the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import InfeasibleError
+from sqlanon.preparation import Prepared
+from sqlanon.queries.candidate import candidate
+from sqlanon.queries.classes import Levels
+from sqlanon.search import Search
+
+
+def infeasible(engine: Engine, prepared: Prepared, search: Search) -> InfeasibleError:
+    """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement."""
+    top, rows = search.lattice.top, prepared.marginals.rows
+    search.ask(top)
+    levels = min(search.figures, key=lambda one: (search.figures[one].suppressed_rows, -sum(one), one))
+    figures = search.figures[levels]
+    nearest = search.lattice.named(levels)
+    shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
+    message = f"no generalization meets the policy. The one that comes nearest ({shown}) would have to suppress "
+    message += f"{figures.suppressed_rows} of {rows} rows; the suppression limit allows {search.allowed_rows}"
+    if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
+        message += _binding(engine, prepared, levels)
+    else:
+        message += _of_the_table(prepared, search, levels)
+    unknown = max(prepared.marginals.unknown)
+    if unknown:
+        message += f". At least {unknown} rows have values that are missing from a hierarchy"
+    if figures.classes == 0:
+        message += ". Nothing would be left to release"
+    return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
+
+
+def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:
+    """The requirement without which the fewest rows would be suppressed, where there are several."""
+    space, requirements = prepared.space, prepared.space.requirements
+    names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
+    if len(names) < 2:
+        return f". The requirement: {names[0]}" if names else ""
+
+    def left(name: str) -> int:
+        others = replace(space, requirements=requirements.without(name))
+        query = candidate(others, levels)
+        return int(dict(zip(query.named_selects, engine.rows(query)[0], strict=True))["suppressed_rows"])
+
+    lefts = {name: left(name) for name in names}
+    name = min(names, key=lambda one: lefts[one])
+    return f". The binding requirement is {name}: without it {lefts[name]} rows would be suppressed"
+
+
+def _of_the_table(prepared: Prepared, search: Search, levels: Levels) -> str:
+    """What the kept classes of the nearest generalization do not meet together."""
+    requirements, figures = prepared.space.requirements, search.figures[levels]
+    broken = [one.name for one in requirements.table if not one.holds(figures.classes, figures.count, figures.singles)]
+    if figures.unmet and requirements.presence is not None:
+        broken.append(
+            f"{requirements.presence.name}: {figures.unmet} classes of the population would have no row in the release"
+        )
+    if not figures.estimate_holds and requirements.population_uniqueness is not None:
+        broken.append(requirements.population_uniqueness.name)
+    return f". It does not meet {'; nor '.join(broken)}" if broken else ""

@@ -1,0 +1,38 @@
+"""Null-map and wrong-map: what the rows of a release match in the population."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlanon.engines.base import Engine
+from sqlanon.preparation import Prepared
+from sqlanon.queries.classes import Levels
+from sqlanon.queries.population import null_map, wrong_map
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Figures of the kept rows of a release.
+
+    Attributes
+    ----------
+    null_map:
+        Rows that match nobody of the population.
+    wrong_map:
+        Rows that match somebody, but not the person that they are of; None where persons are not told apart in both.
+    """
+
+    null_map: int
+    wrong_map: int | None
+
+
+def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> Mapping | None:
+    """Count what kept rows match; None without a population."""
+    if prepared.population is None:
+        return None
+    nobody = engine.rows(null_map(prepared.space, levels))[0][0]
+    own, theirs = prepared.own.members, prepared.population.members
+    if own is None or theirs is None:
+        return Mapping(nobody, None)
+    query = wrong_map(prepared.space, levels, own, theirs, prepared.attributes)
+    return Mapping(nobody, engine.rows(query)[0][0])

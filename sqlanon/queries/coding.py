@@ -1,0 +1,172 @@
+"""An attribute's values, coded: small integers for its labels, level by level, and the leaves under them.
+
+Names of columns, all ours: ``q0_l2`` is the code of attribute 0 at level 2, ``w0_l2`` the leaves under it, less one.
+The top level has one value and needs no column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlanon.queries.names import (
+    aliased,
+    cast,
+    col,
+    named,
+    native_type,
+    number,
+    same,
+    select,
+    subquery,
+    total,
+    where,
+)
+
+ROWS = "n"
+KNOWN = "known"
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A quasi-identifier as the queries need it.
+
+    Attributes
+    ----------
+    column:
+        Its column in the source.
+    height:
+        The top level of its hierarchy.
+    table:
+        Its coded values, made by `coded_values`.
+    nullable, unknown:
+        Whether the source has NULLs, and values that are missing from the hierarchy, in it.
+    """
+
+    column: str
+    height: int
+    table: exp.Table
+    nullable: bool = False
+    unknown: bool = False
+
+
+def code_name(attribute: int, level: int) -> str:
+    """The column with the code of an attribute at a level."""
+    return f"q{attribute}_l{level}"
+
+
+def leaves_name(attribute: int, level: int) -> str:
+    """The column with the leaves under an attribute's value at a level, less one."""
+    return f"w{attribute}_l{level}"
+
+
+def has_null(values: exp.Table) -> exp.Select:
+    """Whether NULL is among an attribute's values."""
+    null = exp.Is(this=col("value"), expression=exp.null())
+    return select([exp.GT(this=where(exp.Count(this=exp.Star()), null), expression=number(0))], values.copy())
+
+
+def value_counts(raw: exp.Table, attribute: int) -> exp.Select:
+    """An attribute's values with their rows: columns ``value`` and ``rows``."""
+    value = col(f"q{attribute}")
+    return select([named(value, "value"), named(total(col(ROWS)), "rows")], raw.copy(), [value.copy()])
+
+
+def values_of_both(values: exp.Table, population: exp.Table, attribute: int, type_: str) -> exp.Select:
+    """An attribute's values in the source, and those that only the population has, with 0 rows there."""
+    value = cast(col(f"q{attribute}"), type_)
+    theirs = select([named(value, "value"), named(number(0), "rows")], population.copy())
+    both = exp.union(exp.select("value", "rows").from_(values.copy()), theirs, distinct=False, copy=False)
+    return select([col("value"), named(total(col("rows")), "rows")], subquery(both, "b"), [col("value")])
+
+
+def lost_by_cast(raw: exp.Table, attribute: int, type_: str, own: str) -> exp.Select:
+    """How many of an attribute's values another type does not hold."""
+    value = col(f"q{attribute}")
+    there = exp.TryCast(this=value, to=native_type(type_))
+    back = cast(there, own)
+    lost = exp.Not(this=exp.Paren(this=exp.NullSafeEQ(this=back, expression=value.copy())))
+    return select([exp.Count(this=exp.Star())], raw.copy()).where(lost, copy=False)
+
+
+def coded_values(values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool) -> exp.Select:
+    """The values of a column with their labels, codes and leaves, level by level.
+
+    A value that is missing from the hierarchy (``known`` is false) stays itself below the top.
+
+    Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
+    ``leaves_1`` .. ``leaves_{h-1}``.
+    """
+    labels = [col(f"level_{level}", "h") for level in range(height + 1)]
+    counted: list[exp.Expr] = [named(label.copy(), f"level_{i}") for i, label in enumerate(labels)]
+    counted += [
+        named(
+            exp.Sub(
+                this=exp.Window(this=exp.Count(this=exp.Star()), partition_by=[labels[level].copy()]),
+                expression=number(1),
+            ),
+            f"leaves_{level}",
+        )
+        for level in range(1, height)
+    ]
+    with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
+    known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
+    # The value itself keeps two unknown values apart; where they are known, the label alone decides.
+    own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
+    output: list[exp.Expr] = [
+        col("value", "v"),
+        col("rows", "v"),
+        named(known, KNOWN),
+        *(named(col(f"level_{level}", "l"), f"label_{level}") for level in range(1, height)),
+        *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
+        *(named(rank_of([col(f"level_{i}", "l"), own.copy()]), f"code_{i}") for i in range(1, height)),
+        *([named(rank_of([col("value", "v")]), "code_0")] if height else []),
+        *(
+            named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}")
+            for i in range(1, height)
+        ),
+    ]
+    on = same(col("value", "v"), col("level_0", "l"), nullable)
+    return select(output, aliased(values, "v")).join(subquery(with_leaves, "l"), on=on, join_type="left", copy=False)
+
+
+def rank_of(order: list[exp.Expr]) -> exp.Cast:
+    """Small integers from 0: the rank among the distinct values, NULL first."""
+    window = exp.Window(
+        this=exp.DenseRank(),
+        order=exp.Order(expressions=[exp.Ordered(this=term, nulls_first=True) for term in order]),
+    )
+    return cast(exp.Sub(this=window, expression=number(1)), "INTEGER")
+
+
+def marginals(coded: Coded, entropy: bool) -> exp.Select:
+    """One row of figures of an attribute, which give every generalization a bound without a GROUP BY.
+
+    Columns: the rows of unknown values; then for each level below the top the sum over rows of the leaves
+    less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized value /
+    count of the value).
+    """
+    rows = cast(col("rows"), "DOUBLE")
+    unknown = total(col("rows"), exp.Not(this=col(KNOWN)))
+    figures: list[exp.Expr] = [exp.Coalesce(this=unknown, expressions=[number(0)])]
+    source: exp.Expr = coded.table.copy()
+    below = range(1, coded.height)
+    figures += [exp.Sum(this=exp.Mul(this=rows.copy(), expression=col(f"leaves_{level}"))) for level in below]
+    if entropy:
+        groups = [
+            named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
+            for level, partition in [(i, [col(f"code_{i}")]) for i in below] + [(coded.height, [])]
+        ]
+        source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
+        figures += [
+            exp.Sum(this=exp.Mul(this=rows.copy(), expression=_log2(exp.Div(this=group, expression=rows.copy()))))
+            for group in (col(f"group_{level}") for level in range(1, coded.height + 1))
+        ]
+    # A value that only the population has is nobody's here.
+    there = exp.GT(this=col("rows"), expression=number(0))
+    return select(figures, source).where(there, copy=False)
+
+
+def _log2(value: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="LOG2", expressions=[value])

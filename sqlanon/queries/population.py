@@ -1,0 +1,99 @@
+"""What released rows match in a population table that is generalized the same way.
+
+Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4: null-map and wrong-map protection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.privacy.base import CLASS_POPULATION, CLASS_SIZE
+from sqlanon.queries.classes import KEPT, ClassSpace, Levels, judged
+from sqlanon.queries.coding import KNOWN, ROWS, Coded
+from sqlanon.queries.frequency import PERSON, coded_rows
+from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, text, total
+
+STRANGE = "sqlanon: in no hierarchy: "
+
+
+def null_map(space: ClassSpace, levels: Levels) -> exp.Select:
+    """One number: the rows of kept classes that match nobody of the population."""
+    nobody = exp.EQ(this=col(CLASS_POPULATION), expression=number(0))
+    rows = total(col(CLASS_SIZE), all_of([col(KEPT), nobody]))
+    return select([exp.Coalesce(this=rows, expressions=[number(0)])], subquery(judged(space, levels), "j"))
+
+
+def wrong_map(
+    space: ClassSpace, levels: Levels, members: exp.Table, population: exp.Table, attributes: Sequence[Coded]
+) -> exp.Select:
+    """One number: the rows of kept classes that match somebody, but not the person that they are of.
+
+    Parameters
+    ----------
+    space, levels:
+        The generalization.
+    members, population:
+        Who is in which combinations, of the source and of the population: `queries.frequency.memberships`.
+    attributes:
+        The quasi-identifiers.
+    """
+    keys = space.keys(levels)
+    own = _people(members, attributes, keys)
+    theirs = _people(population, attributes, keys)
+    codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
+    there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+    matched = select([exp.Star()], subquery(judged(space, levels, codes), "j")).where(col(KEPT), there, copy=False)
+    in_class = all_of(exp.EQ(this=col(key, "own"), expression=col(f"key {key}", "kept")) for key in keys)
+    same = [exp.EQ(this=col(name, "own"), expression=col(name, "theirs")) for name in (*keys, PERSON)]
+    rows = exp.Coalesce(this=total(col(ROWS, "own")), expressions=[number(0)])
+    return (
+        select([rows], subquery(own, "own"))
+        .join(subquery(matched, "kept"), on=in_class, join_type="semi", copy=False)
+        .join(subquery(theirs, "theirs"), on=all_of(same), join_type="anti", copy=False)
+    )
+
+
+def generalized_population(
+    population: exp.Table,
+    columns: Sequence[str],
+    attributes: Sequence[Coded],
+    tops: Sequence[str | None],
+    levels: Levels,
+    types: Sequence[str],
+    person: str | None,
+) -> exp.Select:
+    """The population, recoded as the release is: its quasi-identifiers, and its persons.
+
+    A value that is missing from the hierarchy is told apart from every label below the top.
+
+    Parameters
+    ----------
+    population, columns, person:
+        The table, its columns of the quasi-identifiers, and the one of its persons or None.
+    attributes, tops, levels, types:
+        The quasi-identifiers, the labels of their top levels, the generalization, and their types in the source.
+    """
+    query = exp.Select().from_(aliased(population, "s"))
+    output: list[exp.Expr] = []
+    for i, (attribute, name, level) in enumerate(zip(attributes, columns, levels, strict=True)):
+        value: exp.Expr = cast(col(name, "s"), types[i])
+        if level == attribute.height and level > 0:
+            value = text(tops[i] or "")
+        elif level > 0:
+            on = same(value, col("value", f"h{i}"))
+            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+            strange = exp.Concat(expressions=[text(STRANGE), cast(value.copy(), "VARCHAR")], safe=True)
+            value = exp.If(this=col(KNOWN, f"h{i}"), true=col(f"label_{level}", f"h{i}"), false=strange)
+        output.append(named(value, name))
+    if person is not None:
+        output.append(col(person, "s"))
+    return query.select(*output, copy=False)
+
+
+def _people(members: exp.Table, attributes: Sequence[Coded], keys: Sequence[str]) -> exp.Select:
+    """The persons of a table with the codes of their classes. Ids are compared as text, and NULL is nobody's."""
+    query, output = coded_rows(members, attributes, leaves=False)
+    wanted = [column for column in output if column.alias_or_name in keys]
+    return query.select(*wanted, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)

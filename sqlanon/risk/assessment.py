@@ -1,0 +1,244 @@
+"""The assessment of a source: each requirement of the policy on its classes as they are, nothing generalized.
+
+Its statements are the same whether they are run or only shown. What a statement needs of the answers before it is
+shown with an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from sqlanon.columns import Columns, match_columns, population_columns
+from sqlanon.errors import HierarchyError, Problem, SourceError
+from sqlanon.hierarchies import build_hierarchy, hierarchy_query, known_height
+from sqlanon.policy import Policy
+from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
+from sqlanon.privacy.base import Distribution
+from sqlanon.queries import coding as cd
+from sqlanon.queries import distribution as ds
+from sqlanon.queries import frequency as fq
+from sqlanon.queries.classes import ClassSpace, SensitiveTable
+from sqlanon.queries.coding import ROWS
+from sqlanon.queries.names import select, subquery
+from sqlanon.risk import queries as rq
+from sqlanon.risk.prosecutor import Risk
+from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
+from sqlanon.risk.steps import Steps
+from sqlanon.workspace import Run
+
+EXAMPLE_VALUES = 2
+"""How many values a sensitive attribute has, where statements are only shown."""
+
+EXAMPLE_LENGTH = 5
+"""What is shown of a mask: the levels of a column whose longest text has so many characters."""
+
+
+def assess(run: Run, policy: Policy) -> Risk:
+    """How risky the source is as it stands.
+
+    Raises
+    ------
+    SourceError
+        The source or the population does not fit the policy.
+    HierarchyError
+        A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
+    """
+    return _Assessment(run, policy, Steps(run.engine)).risk()
+
+
+def risk_statements(run: Run, policy: Policy) -> str:
+    """The statements behind `assess`, in their order; no row is read."""
+    shown: list[str] = []
+    _Assessment(run, policy, Steps(run.engine, shown)).risk()
+    return "\n\n".join(f"{statement};" for statement in shown)
+
+
+class _Assessment:
+    """One assessment. Makes tables in the work schema of the run; none where one scan of the source says it all."""
+
+    def __init__(self, run: Run, policy: Policy, steps: Steps) -> None:
+        self.run, self.policy, self.steps = run, policy, steps
+        self.work = run.work
+        self.columns: Columns = match_columns(policy, run.source)
+        self.persons = self.columns.person is not None
+
+    def risk(self) -> Risk:
+        """All figures."""
+        space = self._space()
+        found = self.steps.figures(rq.figures(space))
+        requirements = space.requirements
+        persons = self.steps.figures(rq.person_count(self.rows))[fq.PERSONS] if self.persons else None
+        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
+        return Risk(
+            rows=found["rows"],
+            classes=found["classes"],
+            smallest_class=found["smallest_class"],
+            uniques=found["uniques"],
+            k=self.policy.privacy.k,
+            rows_below_k=sum(below),
+            highest_risk=1 / found["smallest_count"] if found["smallest_count"] else 0.0,
+            average_risk=found["classes"] / found["count"] if found["count"] else 0.0,
+            persons=persons,
+            smallest_class_persons=found["smallest_count"] if self.persons else None,
+            requirements=(
+                *(of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
+                *self._of_shields(requirements),
+                *(of_the_table(one, found) for one in requirements.table),
+                *self._estimated(space, found["rows"] if persons is None else persons),
+            ),
+        )
+
+    @cached_property
+    def population(self) -> exp.Subquery | None:
+        """The population by combination, scanned by the engine that reads it."""
+        population = self.run.population
+        if population is None:
+            return None
+        names, person = population_columns(self.policy, population.source)
+        types = [self.run.source.columns[column] for column in self.columns.quasi]
+        query = fq.raw_frequency(population.source.relation, names, (), person)
+        raw = self.steps.make(self.work("population_raw"), query, population.engine)
+        for i, (name, type_) in enumerate(zip(names, types, strict=True)):
+            theirs = population.source.columns[name]
+            if theirs == type_:
+                continue
+            lost = self.steps.ask(cd.lost_by_cast(raw, i, type_, theirs), [(0,)], population.engine)[0][0]
+            if lost:
+                raise SourceError(
+                    f"population: column {name!r} is {theirs} and the source's is {type_}: {lost} values cannot be "
+                    "cast; cast one of them with query = ..."
+                )
+        return subquery(rq.population_counts(raw, types, person is not None), "population")
+
+    @cached_property
+    def rows(self) -> exp.Table | exp.Subquery:
+        """What all figures come from: the source itself where it is needed once, else its distinct combinations."""
+        columns, source = self.columns, self.run.source.relation
+        asked = self.policy.privacy
+        several = columns.sensitive or self.persons or asked.k_anonymity or asked.population_uniqueness
+        if not several:
+            return subquery(rq.every_row(source, columns.quasi), "rows")
+        query = fq.raw_frequency(source, columns.quasi, columns.sensitive, columns.person)
+        return self.steps.make(self.work("raw"), query)
+
+    def _space(self) -> ClassSpace:
+        """What classes are made from, and the requirements on them."""
+        if isinstance(self.rows, exp.Table) and self.columns.sensitive:
+            return self._numbered(self.rows)
+        quasi = range(len(self.columns.quasi))
+        return self._plain(self.rows, quasi, self.population, self._requirements())
+
+    def _plain(
+        self, rows: exp.Expr, quasi: Sequence[int], population: exp.Expr | None, requirements: Requirements
+    ) -> ClassSpace:
+        return ClassSpace(
+            rq.frequency(rows, quasi, self.persons, population),
+            (1,) * len(quasi),
+            requirements,
+            persons=self.persons,
+            population=population is not None,
+        )
+
+    def _numbered(self, raw: exp.Table) -> ClassSpace:
+        """Classes by number, with the counts of sensitive values beside them."""
+        steps, work, quasi, population = self.steps, self.work, len(self.columns.quasi), self.population
+        numbers = steps.make(work("class_numbers"), rq.class_numbers(raw, quasi, population))
+        kept = [f"s{s}" for s in range(len(self.columns.sensitive))] + [fq.PERSON] * self.persons + [ROWS]
+        rows = steps.make(work("numbered"), rq.with_numbers(raw, numbers, quasi, kept))
+        if population is not None:
+            theirs = rq.with_numbers(population, numbers, quasi, [fq.POPULATION])
+            population = subquery(theirs, "population")
+        values, domains = self._values(raw)
+        heights, nodes = self._nodes(values)
+        domains = {name: replace(domain, height=heights.get(name, 0)) for name, domain in domains.items()}
+        space = self._plain(rows, [0], population, self._requirements(domains))
+        tables = {
+            one: self._distribution(rows, one, nodes if one.kind == "nodes" else values)
+            for one in space.requirements.distributions
+        }
+        return replace(space, sensitive=tables)
+
+    def _requirements(self, domains: Mapping[str, Domain] | None = None) -> Requirements:
+        """The policy's requirements."""
+        return requirements_of(self.policy.privacy, self.policy.quasi, domains)
+
+    def _values(self, raw: exp.Table) -> tuple[dict[str, exp.Table], dict[str, Domain]]:
+        """The values of each sensitive attribute in the whole source, with their shares."""
+        values, domains = {}, {}
+        for s, name in enumerate(self.columns.sensitive_names):
+            pairs = self.steps.make(self.work(f"pairs_{s}"), ds.value_pairs(raw, 0, s, (), self.persons))
+            query = ds.sensitive_values(pairs, moving=False)
+            values[name] = self.steps.make(self.work(f"sensitive_{s}"), query)
+            count = select([exp.Count(this=exp.Star())], values[name].copy())
+            domains[name] = Domain(self.steps.ask(count, [(EXAMPLE_VALUES,)])[0][0])
+        return values, domains
+
+    def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
+        """The heights of the hierarchies that hierarchical t-closeness needs, and their nodes above each value."""
+        asked = {one.attribute for one in self.policy.privacy.t_closeness if one.distance == "hierarchical"}
+        heights, nodes, problems = {}, {}, list[Problem]()
+        for s, name in enumerate(self.columns.sensitive_names):
+            if name not in asked:
+                continue
+            target = self.work(f"hierarchy_{s}")
+            built = self._hierarchy(name, values[name], target, problems)
+            if built is None:
+                continue
+            heights[name], top = built
+            if not heights[name]:  # the one value is the root
+                nodes[name] = values[name]
+                continue
+            query = cd.coded_values(values[name], target, heights[name], top, nullable=True)
+            coded = self.steps.make(self.work(f"coded_{s}"), query)
+            query = ds.nodes(values[name], coded, heights[name])
+            nodes[name] = self.steps.make(self.work(f"nodes_{s}"), query)
+        if problems:
+            raise HierarchyError(problems)
+        return heights, nodes
+
+    def _hierarchy(
+        self, name: str, values: exp.Table, target: exp.Table, problems: list[Problem]
+    ) -> tuple[int, str] | None:
+        """Make a sensitive attribute's hierarchy, and tell its height and its top; None where it has problems."""
+        engine, spec = self.steps.engine, self.policy.attributes[name]
+        rules, type_ = spec.hierarchy or (), self.run.source.columns[self.columns.by_attribute[name]]
+        if self.steps.shown is None:
+            hierarchy, found = build_hierarchy(engine, name, rules, values, type_, target, spec.on_unknown)
+            problems += found
+            return None if hierarchy is None else (hierarchy.height, hierarchy.top or "")
+        try:
+            self.steps.make(target, hierarchy_query(rules, values, type_, engine=engine, longest=EXAMPLE_LENGTH))
+        except HierarchyError as error:
+            problems += [Problem(f"attributes.{name}.hierarchy", problem.message) for problem in error.problems]
+            return None
+        return known_height(rules, engine, EXAMPLE_LENGTH) or 0, "*"
+
+    def _distribution(self, rows: exp.Table, one: Distribution, values: Mapping[str, exp.Table]) -> SensitiveTable:
+        names = self.columns.sensitive_names
+        index = names.index(one.attribute)
+        inner = [i for i in range(len(names)) if i != index] if one.kind == "joint" else []
+        pairs = ds.value_pairs(rows, 1, index, inner, self.persons)
+        domain = None
+        if one.kind == "values":
+            domain = self.steps.make(self.work(f"domain_{index}"), ds.domain(values[one.attribute]))
+        return SensitiveTable(rq.distribution(pairs, values[one.attribute], len(inner)), len(inner), domain)
+
+    def _of_shields(self, requirements: Requirements) -> list[RequirementRisk]:
+        """Each shield by itself: k-anonymity over its own quasi-identifiers."""
+        risks = []
+        for shield in requirements.shields:
+            own = Requirements((KAnonymity(shield.k),))
+            found = self.steps.figures(rq.figures(self._plain(self.rows, shield.attributes, None, own)))
+            risks.append(of_a_shield(shield, found))
+        return risks
+
+    def _estimated(self, space: ClassSpace, counted: int) -> list[RequirementRisk]:
+        one = space.requirements.population_uniqueness
+        if one is None:
+            return []
+        sizes = self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), [])
+        return [of_the_population(one, dict(sizes), counted)]

@@ -1,0 +1,172 @@
+"""The source as it stands, as classes of the level 0: each distinct combination of quasi-identifiers is a class.
+
+The classes, their figures and the conditions on them are the search's own. What is here makes the frequency set of
+that one generalization, without hierarchies: values stand for codes. Where sensitive values are looked at, classes are
+joined to them; there each combination gets a number, which then is the only quasi-identifier: numbers have no NULLs.
+
+No person is in two rows of such a frequency set that end in one class: persons add up.
+
+Names of columns as in `queries.frequency`, `queries.coding` and `queries.distribution`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
+from sqlanon.queries.classes import ClassSpace, classes
+from sqlanon.queries.coding import ROWS, code_name
+from sqlanon.queries.distribution import SHARE, VALUE
+from sqlanon.queries.frequency import PERSON, PERSONS, POPULATION, quasi_columns
+from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, total, where
+
+NUMBER = "number"
+
+
+def every_row(source: exp.Table, quasi: Sequence[str]) -> exp.Select:
+    """The source's quasi-identifiers, row by row: for what groups them itself.
+
+    >>> from sqlanon.queries.names import table
+    >>> every_row(table("patients"), ["zip", "age"]).sql("duckdb")
+    'SELECT "zip" AS "q0", "age" AS "q1", 1 AS "n" FROM "patients"'
+    """
+    values: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
+    return select([*values, named(number(1), ROWS)], source.copy())
+
+
+def population_counts(raw: exp.Table, types: Sequence[str], persons: bool) -> exp.Select:
+    """The population's rows, or persons, by combination, with the types of the source: ``q0`` .., ``population``."""
+    keys = [named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)]
+    # Each person has one row for each of its combinations.
+    return select([*keys, named(number(1) if persons else col(ROWS), POPULATION)], raw.copy())
+
+
+def class_numbers(raw: exp.Table, quasi: int, population: exp.Expr | None) -> exp.Select:
+    """The distinct combinations, with a ``number`` for each."""
+    distinct: exp.Query = exp.Select(expressions=quasi_columns(quasi), distinct=exp.Distinct()).from_(raw.copy())
+    if population is not None:
+        theirs = select(quasi_columns(quasi), population.copy())
+        distinct = exp.union(distinct, theirs, distinct=True, copy=False)
+    numbered = named(exp.Window(this=exp.RowNumber()), NUMBER)
+    return select([*quasi_columns(quasi), numbered], subquery(distinct, "d"))
+
+
+def with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
+    """Rows with the number of their combination as their one quasi-identifier ``q0``, and some of their columns."""
+    on = all_of(same(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
+    output: list[exp.Expr] = [named(col(NUMBER, "c"), "q0"), *(col(name, "r") for name in columns)]
+    return select(output, aliased(rows, "r")).join(aliased(numbers, "c"), on=on, copy=False)
+
+
+def frequency(
+    rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
+) -> exp.Subquery:
+    """The frequency set of the level 0, over some of the quasi-identifiers.
+
+    Parameters
+    ----------
+    rows:
+        ``q0, q1, ...``, ``n``, and with persons ``person``.
+    attributes:
+        The numbers of the quasi-identifiers.
+    persons:
+        Whether persons are counted.
+    population:
+        Made by `population_counts`.
+    """
+    keys: list[exp.Expr] = [col(f"q{i}") for i in attributes]
+    source = rows.copy()
+    if persons:
+        members = [*keys, col(PERSON)]
+        each = [*(key.copy() for key in members), named(total(col(ROWS)), ROWS)]
+        source = subquery(select(each, source, members), "members")
+    coded: list[exp.Expr] = [named(key.copy(), code_name(i, 0)) for i, key in enumerate(keys)]
+    own = select([*coded, col(ROWS), *([named(number(1), PERSONS)] if persons else [])], source)
+    if population is None:
+        return subquery(own, "frequency")
+    own.select(named(number(0), POPULATION), copy=False)
+    none = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
+    theirs = select([*(part.copy() for part in coded), *none, col(POPULATION)], population.copy())
+    return subquery(exp.union(own, theirs, distinct=False, copy=False), "frequency")
+
+
+def distribution(pairs: exp.Query, values: exp.Table, inner: int) -> exp.Subquery:
+    """The counts of a sensitive attribute's values by class number.
+
+    Parameters
+    ----------
+    pairs, values:
+        Made by `queries.distribution.value_pairs`; by `sensitive_values` or `nodes` there.
+    inner:
+        How many other sensitive attributes count as quasi-identifiers.
+    """
+    output: list[exp.Expr] = [named(col("q0", "r"), code_name(0, 0)), *(col(f"o{i}", "r") for i in range(inner))]
+    output += [col(VALUE, "s"), col(SHARE, "s"), col(ROWS, "r")]
+    on = same(col("value", "r"), col("value", "s"))
+    return subquery(select(output, subquery(pairs, "r")).join(aliased(values, "s"), on=on, copy=False), "values")
+
+
+def figures(space: ClassSpace) -> exp.Select:
+    """One row: what the classes are, and for each requirement on a class the classes that break it.
+
+    Columns: ``rows``, ``classes``, ``smallest_class``, ``uniques``; ``count``, ``smallest_count`` and ``singles``, the
+    same in rows or persons (all of them, the fewest in a class, the classes of one); ``classes_i`` and ``rows_i`` for
+    requirement i; and with a population ``absent``: its classes that have no row in the source.
+    """
+    own = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # else the population alone has it
+
+    def breaks(condition: exp.Expr) -> exp.Expr:
+        held = exp.Coalesce(this=exp.Paren(this=condition), expressions=[exp.false()])
+        return all_of([own.copy(), exp.Not(this=held)])
+
+    requirements = space.requirements.classes
+    broken = [named(breaks(one.condition()), f"breaks_{i}") for i, one in enumerate(requirements)]
+    judged = select([exp.Star(), *broken], subquery(_classes(space), "c"))
+
+    def least(column: str) -> exp.Expr:
+        return _or_zero(where(exp.Min(this=col(column)), own.copy()))
+
+    def of_one(column: str) -> exp.Expr:
+        one = exp.EQ(this=col(column), expression=number(1))
+        return where(exp.Count(this=exp.Star()), all_of([own.copy(), one]))
+
+    output: list[exp.Expr] = [
+        named(_or_zero(total(col(CLASS_SIZE))), "rows"),
+        named(where(exp.Count(this=exp.Star()), own.copy()), "classes"),
+        named(least(CLASS_SIZE), "smallest_class"),
+        named(of_one(CLASS_SIZE), "uniques"),
+        named(_or_zero(total(col(CLASS_COUNT))), "count"),
+        named(least(CLASS_COUNT), "smallest_count"),
+        named(of_one(CLASS_COUNT), "singles"),
+    ]
+    for i in range(len(requirements)):
+        flag = col(f"breaks_{i}")
+        output.append(named(where(exp.Count(this=exp.Star()), flag), f"classes_{i}"))
+        output.append(named(_or_zero(total(col(CLASS_SIZE), flag.copy())), f"rows_{i}"))
+    if space.population:
+        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+        absent = all_of([there, exp.Not(this=exp.Paren(this=own.copy()))])
+        output.append(named(where(exp.Count(this=exp.Star()), absent), "absent"))
+    return select(output, subquery(judged, "j"))
+
+
+def sizes(space: ClassSpace) -> exp.Select:
+    """How many classes there are of each size, in rows or persons."""
+    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(_classes(space), "c"), [col(CLASS_COUNT)])
+    return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
+
+
+def person_count(rows: exp.Expr) -> exp.Select:
+    """The distinct persons; all rows without one are one person."""
+    distinct = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(rows.copy())
+    return select([named(exp.Count(this=exp.Star()), PERSONS)], subquery(distinct, "p"))
+
+
+def _classes(space: ClassSpace) -> exp.Select:
+    return classes(space, (0,) * len(space.heights))
+
+
+def _or_zero(figure: exp.Expr) -> exp.Expr:
+    return exp.Coalesce(this=figure, expressions=[number(0)])

@@ -1,0 +1,42 @@
+"""Statements that are run, or only shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.queries.names import create_table
+
+
+class Steps:
+    """Runs statements; or with a list to fill, writes them there and runs none."""
+
+    def __init__(self, engine: Engine, shown: list[str] | None = None) -> None:
+        self.engine = engine
+        self.shown = shown
+
+    def make(self, target: exp.Table, query: exp.Query, engine: Engine | None = None) -> exp.Table:
+        """Make a table."""
+        statement = create_table(target, query)
+        if self.shown is None:
+            (engine or self.engine).execute(statement)
+        else:
+            self.shown.append(statement.sql(self.engine.dialect, pretty=True))
+        return target.copy()
+
+    def ask(
+        self, query: exp.Select, example: Sequence[tuple[Any, ...]], engine: Engine | None = None
+    ) -> Sequence[tuple[Any, ...]]:
+        """The answer to a query; the example where it is only shown."""
+        if self.shown is None:
+            return (engine or self.engine).rows(query)
+        self.shown.append(query.sql(self.engine.dialect, pretty=True))
+        return example
+
+    def figures(self, query: exp.Select) -> Mapping[str, int]:
+        """The one row of a query, by name."""
+        names = query.named_selects
+        return dict(zip(names, self.ask(query, [(0,) * len(names)])[0], strict=True))

@@ -1,0 +1,131 @@
+"""The audit with the source at hand: what a release alone cannot show.
+
+The views that it needs are temporary, and made of the same recoding as the release: with the person column beside the
+released ones, and of the population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.preparation import Prepared
+from sqlanon.queries.macros import digest_of
+from sqlanon.queries.names import Namer, col, create_table, create_temporary_view, drop_table, drop_view, select, table
+from sqlanon.queries.population import generalized_population
+from sqlanon.queries.recode import Column, Recoding, recode
+from sqlanon.release.check import Check
+from sqlanon.release.requirements import Audited, Private, requirement_checks
+from sqlanon.workspace import Population
+
+
+@dataclass(frozen=True)
+class SourceAudit:
+    """What the audit with the source needs.
+
+    Attributes
+    ----------
+    engine, work, macros:
+        Where, how tables are named, and the database that has the macro library.
+    prepared, recoding:
+        The source, and how the release is made of it.
+    population:
+        The population table, where the policy has one.
+    """
+
+    engine: Engine
+    work: Namer
+    macros: str
+    prepared: Prepared
+    recoding: Recoding
+    population: Population | None
+
+    def checks(self, relation: str) -> list[Check]:
+        """Check the requirements.
+
+        Parameters
+        ----------
+        relation:
+            The released rows, by their text.
+        """
+        policy = self.prepared.policy
+        columns = self.recoding.columns
+        quasi = [column.name for column in columns if column.quasi is not None]
+        with self._private() as (private, audited):
+            found = []
+            if audited is not None:
+                found.append(self._same_rows(relation, audited))
+                relation = audited.sql(self.engine.dialect)
+            subject = Audited(
+                self.engine,
+                relation,
+                quasi,
+                policy.with_role("sensitive"),
+                self.prepared.marginals.rows,
+                policy.source.person is not None,
+                self.macros,
+                private,
+            )
+            return [*found, *requirement_checks(policy.privacy, subject)]
+
+    @contextmanager
+    def _private(self) -> Iterator[tuple[Private, exp.Table | None]]:
+        """The views, while they are needed; the second is of the released rows with their persons."""
+        mark = uuid4().hex[:12]
+        person, audited = self.prepared.columns.person, None
+        made: list[exp.Table] = []
+        theirs = None
+        try:
+            if person is not None:
+                audited = table(f"sqlanon_audited_{mark}", "main", "temp")
+                with_persons = replace(self.recoding, columns=(*self.recoding.columns, Column(person)))
+                self.engine.execute(create_temporary_view(audited, recode(with_persons, shuffled=False)))
+                made.append(audited)
+            if self.population is not None:
+                theirs = self.work(f"population_audited_{mark}")
+                query = generalized_population(
+                    self.population.source.relation,
+                    self.prepared.population_columns,
+                    self.recoding.attributes,
+                    self.recoding.tops,
+                    self.recoding.levels,
+                    self.prepared.types,
+                    self.prepared.population_person,
+                )
+                self.population.engine.execute(create_table(theirs, query))
+            yield (
+                Private(
+                    self.prepared.source.relation.sql(self.engine.dialect),
+                    person,
+                    None if theirs is None else theirs.sql(self.engine.dialect),
+                    self.prepared.population_person,
+                    {
+                        name: tree.table.sql(self.engine.dialect)
+                        for name, tree in self.prepared.sensitive_hierarchies.items()
+                    },
+                ),
+                audited,
+            )
+        finally:
+            for view in made:
+                self.engine.execute(drop_view(view.copy()))
+            if theirs is not None:
+                self.engine.execute(drop_table(theirs.copy()))
+
+    def _same_rows(self, relation: str, audited: exp.Table) -> Check:
+        """Whether the rows with persons are those of the release."""
+        shown = table(f"{audited.name}_shown", "main", "temp")
+        columns: list[exp.Expr] = [col(column.name) for column in self.recoding.columns]
+        self.engine.execute(create_temporary_view(shown, select(columns, audited.copy())))
+        try:
+            names = (relation, shown.sql(self.engine.dialect))
+            theirs, ours = (self.engine.rows(digest_of(name, self.macros))[0] for name in names)
+        finally:
+            self.engine.execute(drop_view(shown.copy()))
+        message = "the rows whose persons are counted are those of the release"
+        return Check("rows with persons", theirs == ours, message if theirs == ours else f"not so: {message}")

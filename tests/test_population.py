@@ -1,0 +1,152 @@
+"""The population table: where it is, what it is matched by, and what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+
+ATTRIBUTES = {"zip": "mask", "age": {"intervals": [10]}, "dx": "sensitive"}
+ROWS = [("02138", 31, "a"), ("02138", 34, "b"), ("02139", 45, "a"), ("02139", 47, "c"), ("02141", 52, "b")]
+PEOPLE = [*((zip_, age) for zip_, age, _ in ROWS), ("02138", 38), ("02139", 41), ("02199", 52), ("02141", 58)]
+
+
+def hospital(path: Path, *, with_voters: bool = False) -> Path:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t (zip VARCHAR, age INTEGER, dx VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", ROWS)
+        if with_voters:
+            voters(connection)
+    return path
+
+
+def voters(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("CREATE TABLE voters (ZIP VARCHAR, age BIGINT, party VARCHAR DEFAULT 'x')")
+    connection.executemany("INSERT INTO voters (ZIP, age) VALUES (?, ?)", PEOPLE)
+
+
+def anonymized(policy: sqlanon.Policy, directory: Path) -> sqlanon.Result:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        result.publish(directory / "release.duckdb")
+        assert db.verify(directory / "release.duckdb", policy).verified
+    return result
+
+
+def policy_of(source: Path, population: dict[str, Any], k: int = 3, **sections: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": source, "table": "t", **sections.pop("source", {})},
+        attributes=make_policy(ATTRIBUTES).attributes | sections.pop("attributes", {}),
+        privacy=sections.pop("privacy", {"k_map": k}),
+        population=population,
+        **sections,
+    )
+
+
+def population_in(place: str, tmp_path: Path) -> dict[str, Any]:
+    if place in ("table", "query"):
+        return {"table": "voters"} if place == "table" else {"query": "SELECT zip, age FROM voters WHERE age > 0"}
+    with duckdb.connect(str(tmp_path / "register.duckdb")) as connection:
+        voters(connection)
+        connection.execute(f"COPY voters TO '{tmp_path / 'voters.parquet'}'")
+        connection.execute(f"COPY voters TO '{tmp_path / 'voters.csv'}'")
+    return {
+        "database": {"database": tmp_path / "register.duckdb", "table": "voters"},
+        "parquet": {"files": [str(tmp_path / "voters.parquet")]},
+        "csv": {"files": [str(tmp_path / "voters.csv")]},
+    }[place]
+
+
+@pytest.mark.parametrize("place", ["table", "query", "database", "parquet", "csv"])
+def test_wherever_it_is_the_answer_is_the_same(place: str, tmp_path: Path) -> None:
+    """The classes 0213*, 30-39 and 40-49 match three voters each, and 02141 in its fifties two."""
+    source = hospital(tmp_path / "hospital.duckdb", with_voters=place in ("table", "query"))
+    policy = policy_of(source, population_in(place, tmp_path), search={"suppression_limit": 0.2})
+    result = anonymized(policy, tmp_path)
+    assert result.generalization == {"zip": 0, "age": 1}
+    assert (result.suppressed_rows, result.classes) == (1, 2)
+    assert (result.null_map, result.wrong_map) == (0, None)
+
+
+def test_the_source_is_a_live_connection(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (zip VARCHAR, age INTEGER, dx VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", ROWS)
+        voters(connection)
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes=make_policy(ATTRIBUTES).attributes,
+            privacy={"k_map": 3},
+            population={"table": "voters"},
+            search={"suppression_limit": 0.2},
+        )
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(policy)
+            result.publish(tmp_path / "release.duckdb")
+        assert result.generalization == {"zip": 0, "age": 1}
+        left = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        assert left == []
+
+
+def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path: Path) -> None:
+    """It is in no hierarchy: for the release there is no such person, and no error either."""
+    source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("UPDATE voters SET zip = '99999' WHERE age = 38")
+    known = {zip_: [zip_[:4] + "*", "*"] for zip_ in ("02138", "02139", "02141", "02199")}
+    (tmp_path / "zip.csv").write_text("".join(f"{zip_};{a};{b}\n" for zip_, (a, b) in known.items()))
+    zip_codes = make_policy({"zip": {"file": str(tmp_path / "zip.csv")}}).attributes
+    policy = policy_of(source, {"table": "voters"}, attributes=zip_codes, search={"suppression_limit": 0.2})
+    result = anonymized(policy, tmp_path)
+    assert result.generalization != {"zip": 0, "age": 1}, "02138 in its thirties matches two voters only"
+
+
+def test_columns_that_are_missing_or_do_not_fit_are_told(tmp_path: Path) -> None:
+    source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"population: there is no column 'zip'"):
+        db.anonymize(policy_of(source, {"query": "SELECT age FROM voters"}))
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"population: column 'age' is VARCHAR"):
+        db.anonymize(policy_of(source, {"query": "SELECT zip, 'secret' AS age FROM voters"}))
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as raised:
+        db.anonymize(policy_of(source, {"table": "nobody"}))
+    assert "nobody" in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_number_that_would_be_rounded_is_told(tmp_path: Path) -> None:
+    source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"DOUBLE .* 1 values cannot be cast"):
+        db.anonymize(policy_of(source, {"query": "SELECT zip, 31.5::DOUBLE AS age FROM voters LIMIT 1"}))
+
+
+def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
+    """Anna matches herself; Bert matches somebody else only; Cleo matches nobody."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS FROM (VALUES ('anna', 31), ('bert', 45), ('cleo', 52)) v(who, age)")
+        connection.execute("CREATE TABLE voters AS FROM (VALUES ('anna', 31), ('dora', 45), (NULL, 45)) v(who, age)")
+    policy = sqlanon.Policy(
+        source={"database": tmp_path / "hospital.duckdb", "table": "t", "person": "who"},
+        attributes={"age": {"role": "quasi", "hierarchy": {"intervals": [10]}, "max_level": 0}},
+        privacy={"k": 1, "delta_presence": {"max": 1}},
+        population={"table": "voters", "person": "who"},
+        search={"suppression_limit": 1},
+    )
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+    assert (result.suppressed_rows, result.null_map, result.wrong_map) == (1, 0, 1)
+    assert {"null_map": 0, "wrong_map": 1}.items() <= result.to_dict().items()
+
+
+def test_what_the_population_has_does_not_reach_the_release(tmp_path: Path) -> None:
+    source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
+    anonymized(policy_of(source, {"table": "voters"}, search={"suppression_limit": 0.2}), tmp_path)
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:
+        (text,) = release.execute("SELECT policy FROM sqlanon.manifest").fetchall()[0]
+        assert release.execute("SELECT count(*) FROM t WHERE zip = '02199'").fetchall() == [(0,)]
+    assert "voters" not in text
+    assert "register" not in text

@@ -1,0 +1,380 @@
+"""Every privacy requirement on random small sources, through the public API and by exhaustive search: same answers."""
+
+from __future__ import annotations
+
+import csv
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import hard_cases
+import oracle
+import oracle_privacy
+import pyarrow as pa
+import pytest
+import strategies_privacy
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from oracle import Hierarchy, Row
+from oracle_privacy import Record, Release, Source
+from strategies_privacy import KINDS, PrivacyCase
+
+import sqlanon
+
+quick = settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+thorough = settings(quick, max_examples=300, print_blob=True)
+
+
+def columns_of(source: Source) -> dict[str, pa.DataType]:
+    """The columns of a source with their types; a hierarchy's ground values tell it where there is no other value."""
+    names = [*source.quasi, *source.sensitive, *([source.person] if source.person else [])]
+    trees = {**source.quasi, **source.sensitive}
+    found = {}
+    for name in names:
+        tree = trees.get(name)
+        known = [*(tree.paths if tree else ()), *(row[name] for row in source.rows if row[name] is not None)]
+        found[name] = pa.int64() if known and isinstance(known[0], int) else pa.string()
+    return found
+
+
+def arrow_table(records: list[Record], types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Its columns stand in another order than the policy's attributes."""
+    return pa.table({name: pa.array([row[name] for row in records], type=types[name]) for name in sorted(types)})
+
+
+def write_hierarchy(tree: Hierarchy, path: Path) -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=";", lineterminator="\n").writerows(tree.paths.values())
+    return str(path)
+
+
+def policy_of(case: PrivacyCase, strategy: str, directory: Path) -> sqlanon.Policy:
+    source = case.source
+    attributes: dict[str, dict[str, Any]] = {}
+    trees = {**source.quasi, **source.sensitive}
+    for i, (name, tree) in enumerate(trees.items()):
+        attributes[name] = {"role": "quasi" if name in source.quasi else "sensitive"}
+        if tree is not None:
+            attributes[name]["hierarchy"] = {"file": write_hierarchy(tree, directory / f"hierarchy_{i}.csv")}
+        if name in (case.weights or {}):
+            attributes[name]["weight"] = case.weights[name]
+    for name, tree in source.quasi.items():
+        if not all(tree.knows(row[name]) for row in source.rows):
+            attributes[name]["on_unknown"] = "suppress"
+    if case.declared:
+        attributes[source.person] = {"role": "identifying"}
+    search = {"strategy": strategy, "suppression_limit": float(case.limit), "measure": case.measure}
+    if case.aggregate is not None:
+        search["aggregate"] = case.aggregate
+    sections: dict[str, Any] = {}
+    if source.population is not None:
+        who = {"person": source.population_person} if source.population_person else {}
+        sections["population"] = {"table": "people", **who}
+    return sqlanon.Policy(
+        source={"table": "t", **({"person": source.person} if source.person else {})},
+        attributes=attributes,
+        privacy=dict(case.privacy),
+        search=search,
+        release={"table": "released"},
+        **sections,
+    )
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[sqlanon.Database]:
+    """A database with the source and its population."""
+    types = columns_of(source)
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        tables = {"t": arrow_table(source.rows, types)}
+        if source.population is not None:
+            own = {name: types[name] for name in source.quasi}
+            own |= {source.population_person: pa.string()} if source.population_person else {}
+            if source.population_person == source.person is not None:
+                own[source.person] = types[source.person]
+            tables["people"] = arrow_table(source.population, own)
+        for name, table in tables.items():
+            connection.register("arrow_table", table)
+            connection.execute(f"CREATE TABLE {name} AS FROM arrow_table")
+            connection.unregister("arrow_table")
+        with sqlanon.connect(connection) as db:
+            yield db
+
+
+@contextmanager
+def anonymized(case: PrivacyCase, strategy: str) -> Iterator[tuple[Any, sqlanon.Database, sqlanon.Policy, Path]]:
+    """The result of sqlanon, what it came from, and a directory to publish to."""
+    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+        policy = policy_of(case, strategy, Path(name))
+        yield db.anonymize(policy), db, policy, Path(name)
+
+
+def as_dict(case: PrivacyCase, levels: oracle.Levels) -> dict[str, int]:
+    return dict(zip(case.source.quasi, levels, strict=True))
+
+
+def check(case: PrivacyCase, strategy: str = "optimal") -> None:
+    """The answer of sqlanon is the oracle's."""
+    expected = (oracle_privacy.solve if strategy == "optimal" else oracle_privacy.k_minimal)(**case.arguments)
+    if expected is None:
+        check_infeasible(case, strategy)
+        return
+    release = Release(case.source, expected.levels, case.privacy)
+    with anonymized(case, strategy) as (result, *_):
+        assert math.isclose(result.score, expected.score, rel_tol=1e-9), (result.score, expected)
+        assert dict(result.generalization) == as_dict(case, expected.levels), expected.ties
+        assert (result.suppressed_rows, result.classes) == (expected.suppressed_rows, expected.classes)
+        assert result.smallest_class == min(release.kept.values())
+        if strategy == "k_minimal":
+            found = sorted(tuple(node[name] for name in case.source.quasi) for node in result.k_minimal)
+            assert found == [f.levels for f in expected.satisfying]
+        if case.source.population is not None:
+            assert result.null_map == release.null_map
+            if case.source.person and case.source.population_person:
+                assert result.wrong_map == release.wrong_map
+
+
+def check_infeasible(case: PrivacyCase, strategy: str) -> None:
+    """It says so, and the figures of the generalization that it names are right."""
+    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymized(case, strategy):
+        pass
+    error = caught.value
+    assert error.allowed_rows == oracle.allowed_rows(case.limit, len(case.source.rows))
+    if not case.source.rows:
+        assert error.nearest is None
+        return
+    nearest = Release(case.source, tuple(error.nearest[name] for name in case.source.quasi), case.privacy)
+    assert error.suppressed_rows == nearest.suppressed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@quick
+@given(data=st.data())
+def test_each_requirement(kind: str, data: st.DataObject) -> None:
+    check(data.draw(strategies_privacy.privacy_cases(kind)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+@pytest.mark.parametrize("kind", KINDS)
+@thorough
+@given(data=st.data())
+def test_each_requirement_many(kind: str, strategy: str, data: st.DataObject) -> None:
+    check(data.draw(strategies_privacy.privacy_cases(kind)), strategy)
+
+
+@settings(quick, max_examples=25)
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements_together(case: PrivacyCase) -> None:
+    check(case)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=1500)
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements_together_many(case: PrivacyCase) -> None:
+    check(case)
+
+
+@settings(quick, max_examples=25)
+@given(case=strategies_privacy.privacy_cases())
+def test_k_minimal(case: PrivacyCase) -> None:
+    check(case, "k_minimal")
+
+
+# --- where the search must not prune ----------------------------------------------------------------
+
+S: dict[str, Any] = {"attribute": "s"}
+HARD: dict[str, list[dict[str, Any]]] = {
+    "entropy": [{"l_diversity": [{**S, "kind": "entropy", "l": l}]} for l in (1.5, 2, 2.5)],  # noqa: E741
+    "recursive": [{"l_diversity": [{**S, "kind": "recursive", "l": 2, "c": c}]} for c in (1.5, 2.0)],
+    "equal": [{"t_closeness": [{**S, "distance": "equal", "t": t}]} for t in (0.1, 0.2, 0.3)],
+    "ordered": [{"t_closeness": [{**S, "distance": "ordered", "t": t}]} for t in (0.1, 0.2, 0.3)],
+    "hierarchical": [{"t_closeness": [{**S, "distance": "hierarchical", "t": t}]} for t in (0.2, 0.3)],
+    "delta_disclosure": [{"delta_disclosure": [{**S, "delta": delta}]} for delta in (0.5, 1.0)],
+    "beta_likeness": [{"beta_likeness": [{**S, "beta": beta}]} for beta in (0.3, 0.5, 1.0)],
+    "alpha_k": [{"alpha_k": [{**S, "alpha": alpha}]} for alpha in (0.4, 0.5, 0.6)],
+    "average_risk": [{"k": 2, "average_risk": limit} for limit in (0.15, 0.2, 0.25, 0.3)],
+}
+WITH_SUPPRESSION = {
+    **HARD,
+    "joint": [{"l_diversity": [{**S, "kind": "distinct", "l": 2, "joint": True}]}],
+    "delta_presence": [{"delta_presence": {"max": most}} for most in (0.5, 0.8, 1.0)],
+    "delta_presence_min": [{"delta_presence": {"min": 0.2, "max": most}} for most in (0.8, 1.0)],
+    "with shields": [{**one, "k_anonymity": [{"quasi": ["x"], "k": 4}]} for one in HARD["entropy"]],
+    "two": [{**one, **other} for one in HARD["alpha_k"] for other in HARD["recursive"]],
+}
+# Persons in several combinations of quasi-identifiers: merged, their rows count once, and nothing is suppressed.
+WITHOUT = {kind: HARD[kind] for kind in HARD if kind != "hierarchical"}
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+@pytest.mark.parametrize("kind", WITH_SUPPRESSION)
+def test_what_is_not_monotone_with_suppression(kind: str, strategy: str) -> None:
+    check(hard_cases.hard_case(1, WITH_SUPPRESSION[kind], ("0.2", "0.5")), strategy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+@pytest.mark.parametrize("kind", WITH_SUPPRESSION)
+def test_what_is_not_monotone_with_suppression_many(kind: str, strategy: str) -> None:
+    for seed in range(30):
+        check(hard_cases.hard_case(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5")), strategy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_what_is_not_monotone_with_persons_many(kind: str, strategy: str) -> None:
+    for seed in range(20):
+        check(hard_cases.hard_case(seed, WITHOUT[kind], ("0",), persons=True), strategy)
+
+
+def of_words(*lines: str) -> list[Record]:
+    """Rows of ``x s`` or ``x s who``."""
+    return [dict(zip(("x", "s", "who"), line.split(), strict=False)) for line in lines]
+
+
+# a and b merge at level 1, c and d too; e is for a population.
+X = Hierarchy({"a": ("a", "ab", "*"), "b": ("b", "ab", "*"), **{v: (v, "cd", "*") for v in "cd"}, "e": ("e", "e", "*")})
+DISEASES = Hierarchy({"flu": ("flu", "lungs", "*"), "cold": ("cold", "nose", "*")})
+FLU_2_COLD_2, FLU_3, COLD_3 = ["flu"] * 2 + ["cold"] * 2, ["flu"] * 3, ["cold"] * 3
+# Level 0: a and c have both values equally, b and d are suppressed. Level 1: 5 to 2 and 2 to 5. The top: 7 to 7.
+HEAPS = {"a": FLU_2_COLD_2, "b": FLU_3, "c": FLU_2_COLD_2, "d": COLD_3}
+OF_HEAPS = of_words(*(f"{x} {value}" for x, values in HEAPS.items() for value in values))
+# Level 0: two persons with each value in each class. Level 1: 3 and 4, 7 and 8 count once: 4 to 2 and 2 to 4. The top:
+# 6 to 6. All this without suppression.
+OF_PERSONS = of_words(
+    *("a flu 1", "a flu 2", "a cold 3", "a cold 4", "b flu 5", "b flu 6", "b cold 3", "b cold 4"),
+    *("c flu 7", "c flu 8", "c cold 9", "c cold 10", "d flu 7", "d flu 8", "d cold 11", "d cold 12"),
+)
+BALANCED: dict[str, dict[str, Any]] = {
+    "entropy": {"l_diversity": [{**S, "kind": "entropy", "l": 2}]},
+    "recursive": {"l_diversity": [{**S, "kind": "recursive", "l": 2, "c": 1.5}]},
+    "equal": {"t_closeness": [{**S, "distance": "equal", "t": 0.1}]},
+    "ordered": {"t_closeness": [{**S, "distance": "ordered", "t": 0.1}]},
+    "hierarchical": {"t_closeness": [{**S, "distance": "hierarchical", "t": 0.1}]},
+    "delta_disclosure": {"delta_disclosure": [{**S, "delta": 0.3}]},
+    "beta_likeness": {"beta_likeness": [{**S, "beta": 0.3}]},
+    "alpha_k": {"alpha_k": [{**S, "alpha": 0.6}]},
+}
+
+
+def check_the_middle_is_lost(case: PrivacyCase) -> None:
+    """Levels 0 and 2 satisfy, and 1 does not: who concludes from 1 on 0 finds the top, which loses more."""
+    assert [hard_cases.satisfies(case, (level,)) for level in range(3)] == [True, False, True]
+    expected = oracle_privacy.solve(**case.arguments)
+    assert expected is not None
+    assert expected.levels == (0,)
+    check(case, "optimal")
+    check(case, "k_minimal")
+
+
+@pytest.mark.parametrize("kind", BALANCED)
+def test_with_suppression_a_good_class_merges_with_a_bad_one_and_is_lost(kind: str) -> None:
+    source = Source(OF_HEAPS, {"x": X}, {"s": DISEASES})
+    check_the_middle_is_lost(PrivacyCase(source, BALANCED[kind], "0.5", "loss"))
+
+
+@pytest.mark.parametrize("kind", BALANCED)
+def test_persons_in_several_classes_count_once_when_these_merge(kind: str) -> None:
+    source = Source(OF_PERSONS, {"x": X}, {"s": DISEASES}, "who")
+    check_the_middle_is_lost(PrivacyCase(source, BALANCED[kind], "0", "loss"))
+    as_rows = PrivacyCase(replace(source, person=None), BALANCED[kind], "0", "loss")
+    assert hard_cases.satisfies(as_rows, (1,)), "it is the persons that make the difference"
+
+
+@pytest.mark.parametrize("kind", ["entropy", "recursive", "alpha_k"])
+def test_the_top_may_be_lost_too(kind: str) -> None:
+    """Nothing but level 0 satisfies: who concludes from the top on the rest finds nothing."""
+    source = Source([row for row in OF_HEAPS if row["x"] in "abc"], {"x": X}, {"s": DISEASES})
+    case = PrivacyCase(source, BALANCED[kind], "0.4", "loss")
+    assert [hard_cases.satisfies(case, (level,)) for level in range(3)] == [True, False, False]
+    check(case, "optimal")
+    check(case, "k_minimal")
+
+
+def test_presence_with_suppression() -> None:
+    """b and d are not in the population; merged with a and c they make them too likely to be there."""
+    people: list[Record] = [{"x": x} for x in "a" * 8 + "c" * 8 + "e" * 10]
+    source = Source(OF_HEAPS, {"x": X}, {"s": DISEASES}, population=people)
+    check_the_middle_is_lost(PrivacyCase(source, {"delta_presence": {"max": 0.7}}, "0.5", "loss"))
+
+
+def test_presence_of_persons_who_are_in_the_population_more_than_once() -> None:
+    """Eight persons match each class; merged, they match still only eight."""
+    people: list[Record] = [{"x": x, "who": str(i)} for x in "abcd" for i in range(8)]
+    people += [{"x": "e", "who": str(i)} for i in range(8, 40)]
+    source = Source(OF_HEAPS, {"x": X}, {"s": DISEASES}, population=people, population_person="who")
+    check_the_middle_is_lost(PrivacyCase(source, {"delta_presence": {"max": 0.5}}, "0", "loss"))
+
+
+def test_average_risk_with_suppression() -> None:
+    """The classes that suppression took are few rows each: kept, they make the average worse."""
+    source = Source(of_words(*["a flu"] * 10, "c flu", "d flu"), {"x": X}, {"s": None})
+    check_the_middle_is_lost(PrivacyCase(source, {"k": 2, "average_risk": 0.1}, "0.2", "loss"))
+
+
+def test_average_risk_of_persons_without_suppression() -> None:
+    """a and b are the same ten, c and e four each: 4 classes of 28, then 3 of 18; the top is one of 18."""
+    who = {"a": range(10), "b": range(10), "c": range(10, 14), "e": range(14, 18)}
+    people = of_words(*(f"{x} flu {i}" for x, some in who.items() for i in some))
+    source = Source(people, {"x": X}, {"s": None}, "who")
+    check_the_middle_is_lost(PrivacyCase(source, {"average_risk": 0.15}, "0", "loss"))
+
+
+# --- what is published ------------------------------------------------------------------------------
+
+
+@settings(quick, max_examples=10)
+@given(case=strategies_privacy.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
+def test_what_is_published(case: PrivacyCase, strategy: str) -> None:
+    check_published(case, strategy)
+
+
+@pytest.mark.slow
+@thorough
+@given(case=strategies_privacy.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
+def test_what_is_published_many(case: PrivacyCase, strategy: str) -> None:
+    check_published(case, strategy)
+
+
+def check_published(case: PrivacyCase, strategy: str) -> None:
+    """The kept classes and nothing else; the release proves it, alone and against its source."""
+    assume(oracle_privacy.satisfying(**case.arguments))
+    with anonymized(case, strategy) as (result, db, policy, directory):
+        levels = tuple(result.generalization[name] for name in case.source.quasi)
+        release = result.publish(directory / "release.duckdb")
+        assert release.verify().verified
+        checked = db.verify(directory / "release.duckdb", policy)
+        assert checked.verified, checked.failures
+        names = [*case.source.quasi, *case.source.sensitive]
+        columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        with duckdb.connect(str(directory / "release.duckdb"), read_only=True) as connection:
+            released: Counter[Row] = Counter(connection.execute(f"SELECT {columns} FROM released").fetchall())
+            there = {name for name, *_ in connection.execute("DESCRIBE released").fetchall()}
+    assert there == set(names)
+    assert released == Release(case.source, levels, case.privacy).released([*case.source.sensitive])
+
+
+@settings(quick, max_examples=6)
+@given(case=strategies_privacy.privacy_cases())
+def test_the_order_of_rows_does_not_matter(case: PrivacyCase) -> None:
+    assume(oracle_privacy.satisfying(**case.arguments))
+    answers = []
+    for rows in (case.source.rows, case.source.rows[::-1]):
+        with anonymized(replace(case, source=replace(case.source, rows=rows)), "optimal") as (result, *_):
+            answers.append((result.generalization, result.suppressed_rows, result.classes))
+    assert answers[0] == answers[1]

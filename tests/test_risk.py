@@ -1,0 +1,552 @@
+"""`risk`: what breaks each requirement in the source as it stands, against counts in plain Python."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle_privacy
+import pytest
+import strategies_privacy
+from conftest import connection_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle import Row
+from oracle_privacy import Record, Source, of_persons
+from strategies_privacy import PrivacyCase
+from test_privacy_properties import opened, policy_of
+
+import sqlanon
+from sqlanon import HierarchyError, SourceError
+from sqlanon.cli import main
+from sqlanon.risk import RequirementRisk, Risk
+
+# Two quasi-identifiers with NULLs; a diagnosis; whose row it is: p1 is in two classes, and two rows are of nobody.
+ROWS = """
+    x1 y1 flu  p1
+    x1 y1 flu  p1
+    x1 y1 cold p2
+    x1 y1 flu  p3
+    x1 -  flu  p1
+    x1 -  flu  p4
+    x2 y1 -    p5
+    x2 y1 cold -
+    x2 y1 -    -
+    -  -  gout p6
+"""
+"""Classes: A = (x1, y1), 4 rows; B = (x1, NULL), 2; C = (x2, y1), 3; D = (NULL, NULL), 1."""
+COLUMNS = ("x", "y", "diagnosis", "who")
+SUPPRESSED = {"x": "suppress", "y": "suppress"}
+
+
+def of_words(text: str) -> list[tuple[str | None, ...]]:
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [tuple([None if word == "-" else word for word in line]) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"{name} VARCHAR" for name in COLUMNS)
+        for name in ("t", "nobody"):
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", of_words(ROWS))
+        # A is there five times, of three persons; B once; C never; D twice. E and F are of others.
+        connection.execute("CREATE TABLE people AS SELECT * FROM (VALUES ('x1', 'y1', 'n1'), ('x1', 'y1', 'n1'), "
+                           "('x1', 'y1', 'n1'), ('x1', 'y1', 'n2'), ('x1', 'y1', 'n3'), ('x1', NULL, 'n4'), "
+                           "(NULL, NULL, 'n5'), (NULL, NULL, 'n6'), ('x2', NULL, 'n7'), ('x3', 'y1', 'n8')"
+                           ") AS v(X, y, named)")  # fmt: skip
+        yield connection
+
+
+def assessed(live: duckdb.DuckDBPyConnection, policy: sqlanon.Policy) -> Risk:
+    with sqlanon.connect(live) as db:
+        return db.risk(policy)
+
+
+def of(attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: Any) -> sqlanon.Policy:
+    """A policy; an attribute is a role, the rule of a quasi-identifier, or all of its own table."""
+    tables: dict[str, Any] = {}
+    for name, spec in attributes.items():
+        is_role = spec in ("identifying", "sensitive")
+        is_table = isinstance(spec, dict) and "role" in spec
+        tables[name] = spec if is_table else {"role": spec} if is_role else {"role": "quasi", "hierarchy": spec}
+    return sqlanon.Policy(**{"source": {"table": "t"}, "attributes": tables, "privacy": dict(privacy), **sections})
+
+
+def asked(privacy: Mapping[str, Any], persons: bool = False, table: str = "t", **sections: Any) -> sqlanon.Policy:
+    """A policy for the table above."""
+    source = {"table": table, **({"person": "who"} if persons else {})}
+    attributes = {**SUPPRESSED, "diagnosis": "sensitive", "who": "identifying"}
+    return of(attributes, privacy, source=source, **sections)
+
+
+OF_DIAGNOSIS = {"attribute": "diagnosis"}
+# Diagnoses of A: 3 flu, 1 cold. B: 2 flu. C: 2 NULL, 1 cold. D: 1 gout. All: .5 flu, .2 cold, .2 NULL, .1 gout.
+BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
+    "k": ({"k": 3}, {}, "3-anonymity", 2, 3),
+    "a shield": ({"k_anonymity": [{"quasi": ["y"], "k": 5}]}, {}, "5-anonymity of y", 1, 3),  # y1: 7, NULL: 3
+    "a shield's NULL": ({"k_anonymity": [{"quasi": ["x"], "k": 2}]}, {}, "2-anonymity of x", 1, 1),
+    "distinct": (
+        {"l_diversity": [{**OF_DIAGNOSIS, "kind": "distinct", "l": 2}]}, {}, "distinct 2-diversity of diagnosis", 2, 3
+    ),
+    "entropy": (  # A: e^0.5623 = 1.755; C: e^0.6365 = 1.890
+        {"l_diversity": [{**OF_DIAGNOSIS, "kind": "entropy", "l": 1.8}]}, {}, "entropy 1.8-diversity of diagnosis", 3, 7
+    ),
+    "recursive": (  # A: 3 < 2 * 1 fails; C: 2 < 2 * 1 fails
+        {"l_diversity": [{**OF_DIAGNOSIS, "kind": "recursive", "l": 2, "c": 2.5}]}, {},
+        "recursive (2.5, 2)-diversity of diagnosis", 3, 7,
+    ),
+    "equal": (  # A: .3; B: .5; C: .6 (.467 NULL and .133 cold too many); D: .9
+        {"t_closeness": [{**OF_DIAGNOSIS, "distance": "equal", "t": 0.5}]}, {}, "equal 0.5-closeness of diagnosis", 2, 4
+    ),
+    "ordered": (  # NULL, cold, flu, gout: .2, .4, .9 up to each. A: (.2 + .15 + .1) / 3; B: .7 / 3; C: 1.5 / 3; D: .5
+        {"k": 4, "t_closeness": [{**OF_DIAGNOSIS, "distance": "ordered", "t": 0.25}]}, {},
+        "ordered 0.25-closeness of diagnosis", 2, 4,
+    ),
+    "delta": (  # every class lacks a value
+        {"delta_disclosure": [{**OF_DIAGNOSIS, "delta": 3}]}, {}, "3-disclosure privacy of diagnosis", 4, 10
+    ),
+    "beta": (  # flu in A: .5, in B: 1; NULL in C: 2.33; gout in D: 9
+        {"beta_likeness": [{**OF_DIAGNOSIS, "beta": 1, "kind": "basic"}]}, {}, "basic 1-likeness of diagnosis", 2, 4
+    ),
+    "enhanced beta": (  # flu: at most -ln .5 = .69
+        {"beta_likeness": [{**OF_DIAGNOSIS, "beta": 1}]}, {}, "enhanced 1-likeness of diagnosis", 3, 6
+    ),
+    "alpha": ({"alpha_k": [{**OF_DIAGNOSIS, "alpha": 0.75}]}, {}, "share of at most 0.75 of each diagnosis", 2, 3),
+    "k_map": ({"k_map": 2}, {"population": {"table": "people"}}, "2-map", 2, 5),  # B once, C never
+    "k_map of persons": (
+        {"k_map": 3}, {"population": {"table": "people", "person": "named"}}, "3-map", 3, 6
+    ),
+    "presence": (  # A: 4/5, B: 2/1, C: 3/0, D: 1/2
+        {"delta_presence": {"max": 0.8}}, {"population": {"table": "people"}}, "(0, 0.8)-presence", 2, 5
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_classes_that_break_a_requirement(what: str, live: duckdb.DuckDBPyConnection) -> None:
+    privacy, sections, name, classes, rows = BROKEN[what]
+    risk = assessed(live, asked(privacy, **sections))
+    assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
+    assert risk.requirements[-1] == RequirementRisk(name, False, classes, rows)
+
+
+def test_each_requirement_is_by_itself(live: duckdb.DuckDBPyConnection) -> None:
+    """In the order of their kinds; none takes classes away from another."""
+    specs = [BROKEN[what] for what in ("distinct", "ordered", "alpha", "a shield")]
+    privacy: dict[str, Any] = {"k": 3, "average_risk": 0.4, "sample_uniqueness": 0.05}
+    for spec, *_ in specs:
+        privacy |= {kind: value for kind, value in spec.items() if kind != "k"}
+    risk = assessed(live, asked(privacy))
+    whole = [
+        RequirementRisk("average risk of at most 0.4", True, figure=0.4, limit=0.4),
+        RequirementRisk("sample uniqueness of at most 0.05", False, figure=0.1, limit=0.05),
+    ]
+    names = [(name, False, classes, rows) for _, _, name, classes, rows in [BROKEN["k"], *specs]]
+    assert risk.requirements == (*(RequirementRisk(*name) for name in names), *whole)
+    assert risk.rows_below_k == 3
+
+
+def test_what_holds(live: duckdb.DuckDBPyConnection) -> None:
+    privacy = {
+        "k_anonymity": [{"quasi": ["y"], "k": 3}],
+        "alpha_k": [{**OF_DIAGNOSIS, "alpha": 1}],
+        "average_risk": 1,
+        "sample_uniqueness": 0.1,
+    }
+    risk = assessed(live, asked(privacy))
+    assert [one.holds for one in risk.requirements] == [True] * 4
+    assert [(one.classes, one.rows) for one in risk.requirements] == [(0, 0), (0, 0), (None, None), (None, None)]
+    assert (risk.k, risk.rows_below_k) == (None, 0)
+
+
+def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
+    """A: p1, p2, p3. B: p1, p4. C: p5 and nobody. D: p6. Seven persons, nobody among them."""
+    privacy = {"k": 3, "k_anonymity": [{"quasi": ["x"], "k": 3}], "average_risk": 0.6, "sample_uniqueness": 0.1}
+    risk = assessed(live, asked(privacy, persons=True))
+    assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
+    assert (risk.persons, risk.smallest_class_persons, risk.rows_below_k) == (7, 1, 6)
+    assert (risk.highest_risk, risk.average_risk) == (1.0, 4 / 8)
+    assert risk.requirements == (
+        RequirementRisk("3-anonymity", False, 3, 6),
+        RequirementRisk("3-anonymity of x", False, 2, 4),  # x1: p1, p2, p3, p4
+        RequirementRisk("average risk of at most 0.6", True, figure=0.5, limit=0.6),
+        RequirementRisk("sample uniqueness of at most 0.1", False, figure=1 / 8, limit=0.1),
+    )
+
+
+def test_the_risk_of_a_person_does_not_fall_with_its_rows(live: duckdb.DuckDBPyConnection) -> None:
+    live.execute("CREATE OR REPLACE TABLE visits AS SELECT 'x' AS x, 'one' AS who FROM range(9)")
+    policy = of({"x": "suppress"}, {"k": 2}, source={"table": "visits", "person": "who"})
+    risk = assessed(live, policy)
+    assert (risk.smallest_class, risk.smallest_class_persons, risk.rows_below_k) == (9, 1, 9)
+    assert (risk.highest_risk, risk.average_risk) == (1.0, 1.0)
+
+
+def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
+    """A: flu of p1 and p3, cold of p2: two thirds, not three quarters."""
+    alpha = {"alpha_k": [{**OF_DIAGNOSIS, "alpha": 0.7}]}
+    name = "share of at most 0.7 of each diagnosis"
+    assert assessed(live, asked(alpha)).requirements == (RequirementRisk(name, False, 3, 7),)
+    # C: NULL of p5, NULL and cold of nobody
+    assert assessed(live, asked(alpha, persons=True)).requirements == (RequirementRisk(name, False, 2, 3),)
+
+
+def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(live: duckdb.DuckDBPyConnection) -> None:
+    """Flu: p1, p3, p4; cold: p2 and nobody; NULL: p5 and nobody; gout: p6. B has flu only: 5/8 away."""
+    near, far = ({"t_closeness": [{**OF_DIAGNOSIS, "distance": "equal", "t": t}]} for t in (0.626, 0.624))
+    holds = [assessed(live, asked(privacy, persons=True)).requirements[0].classes for privacy in (near, far)]
+    # A: flu 2/3, cold 1/3: 3/8. C: cold 1/3, NULL 2/3: 1/2. D: 7/8.
+    assert holds == [1, 2]
+
+
+def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnection) -> None:
+    """(x2, NULL) and (x3, y1) are in the population alone, and C in the source alone."""
+    presence = {"delta_presence": {"min": 0.1, "max": 5}}
+    found = assessed(live, asked(presence, population={"table": "people"})).requirements
+    assert found == (RequirementRisk("(0.1, 5)-presence", False, 1, 3, population_classes=2),)
+    live.execute("CREATE OR REPLACE VIEW known AS SELECT * FROM t WHERE x <> 'x2'")
+    live.execute("CREATE OR REPLACE VIEW same_people AS SELECT * FROM people WHERE x = 'x1'")
+    policy = asked(presence, table="known", population={"table": "same_people"})
+    assert assessed(live, policy).requirements == (
+        RequirementRisk("(0.1, 5)-presence", True, 0, 0, population_classes=0),
+    )
+    live.execute("CREATE OR REPLACE VIEW more_people AS SELECT * FROM people WHERE x IN ('x1', 'x3')")
+    policy = asked(presence, table="known", population={"table": "more_people"})
+    assert assessed(live, policy).requirements == (
+        RequirementRisk("(0.1, 5)-presence", False, 0, 0, population_classes=1),
+    )
+
+
+def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -> None:
+    """Classes that the population alone has break nothing."""
+    privacy = {"k_map": 2, **BROKEN["distinct"][0]}
+    found = assessed(live, asked(privacy, population={"table": "people"})).requirements
+    assert [(one.classes, one.rows) for one in found] == [(2, 5), (2, 3)]
+    found = assessed(live, asked(privacy, persons=True, population={"table": "people", "person": "named"})).requirements
+    assert [(one.classes, one.rows) for one in found] == [(2, 5), (2, 3)]
+
+
+def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """With numbers where the source has text; a value that is no number of the source's type is an error."""
+    with duckdb.connect(tmp_path / "source.duckdb") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 7 AS x UNION ALL SELECT 8")
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(['7', '7', '9']) AS x")
+        connection.execute("CREATE TABLE strange AS SELECT 'seven' AS x")
+    source = {"database": str(tmp_path / "source.duckdb"), "table": "t"}
+
+    def policy(table: str) -> sqlanon.Policy:
+        people = {"database": str(tmp_path / "people.duckdb"), "table": table}
+        return of({"x": "suppress"}, {"k_map": 2}, source=source, population=people)
+
+    with sqlanon.connect() as db:
+        assert db.risk(policy("t")).requirements == (RequirementRisk("2-map", False, 1, 1),)
+        with pytest.raises(SourceError, match="'x' is VARCHAR and the source's is INTEGER: 1 values"):
+            db.risk(policy("strange"))
+
+
+def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) -> None:
+    def found(**spec: Any) -> RequirementRisk:
+        (one,) = assessed(live, asked({"population_uniqueness": spec})).requirements
+        return one
+
+    # One row of ten is alone. Where the table is the population, that is known.
+    known = found(limit=0.1, population=10)
+    assert known == RequirementRisk("population uniqueness of at most 0.1 (dankar)", True, figure=0.1, limit=0.1)
+    assert not found(limit=0.05, sampling_fraction=1).holds
+    sizes, n = (4, 3, 2, 1), 10
+    for population in (20, 1000):
+        # Of a class with j people, one is in the sample: hypergeometric, by the shares of sizes in the sample.
+        alone = [j * math.comb(population - j, n - 1) / math.comb(population, n) for j in sizes]
+        expected = 1 / n * alone[-1] / sum(alone)
+        zayatz = found(limit=0.02, population=population, estimator="zayatz")
+        assert zayatz.figure == pytest.approx(expected)
+        assert zayatz.holds == (expected <= 0.02)
+    with pytest.raises(SourceError, match="population of 9 cannot hold"):
+        found(limit=0.1, population=9)
+
+
+def test_where_there_is_no_estimate_no_limit_holds(live: duckdb.DuckDBPyConnection) -> None:
+    live.execute("CREATE OR REPLACE TABLE few AS SELECT unnest([1, 2, 3, 4, 4, 4]) AS x")
+    spec = {"limit": 1, "population": 1000, "estimator": "snb"}
+    risk = assessed(live, of({"x": "suppress"}, {"population_uniqueness": spec}, source={"table": "few"}))
+    (one,) = json.loads(json.dumps(risk.to_dict(), allow_nan=False))["requirements"]
+    assert (one["holds"], one["figure"], one["limit"]) == (False, None, 1.0)
+
+
+BROKEN_HIERARCHY: dict[str, Any] = {
+    "a file that is not there": {"file": "/nowhere/zips.csv"},
+    "dates of texts": {"dates": ["month"]},
+    "a level limit": {"role": "quasi", "hierarchy": "suppress", "min_level": 7},
+    "categories without its values": {"categories": {"all": ["other"]}},
+}
+
+
+@pytest.mark.parametrize("what", BROKEN_HIERARCHY)
+def test_hierarchies_of_quasi_identifiers_are_not_needed(what: str, live: duckdb.DuckDBPyConnection) -> None:
+    privacy = {"k": 3, **BROKEN["distinct"][0], **BROKEN["a shield"][0], **BROKEN["k_map"][0]}
+    broken = {"x": BROKEN_HIERARCHY[what], "y": "suppress", "diagnosis": "sensitive", "who": "identifying"}
+    policy = of(broken, privacy, population={"table": "people"})
+    with sqlanon.connect(live) as db:
+        with pytest.raises(HierarchyError):
+            db.anonymize(policy)
+        risk = db.risk(policy)
+        assert db.risk_sql(policy)
+    assert [one.classes for one in risk.requirements] == [2, 2, 2, 1]
+
+
+def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """flu and cold share a parent: C and D are far from the rest, A and B are not."""
+    file = tmp_path / "diagnoses.csv"
+
+    def policy() -> sqlanon.Policy:
+        diagnosis = {"role": "sensitive", "hierarchy": {"file": str(file)}}
+        attributes = {"x": {"file": "/nowhere"}, "y": "suppress", "diagnosis": diagnosis, "who": "identifying"}
+        t = {**OF_DIAGNOSIS, "distance": "hierarchical", "t": 0.4}
+        return of(attributes, {"t_closeness": [t]})
+
+    file.write_text("flu;air;*\ncold;air;*\n")
+    with sqlanon.connect(live) as db, pytest.raises(HierarchyError, match=r"attributes\.diagnosis.*gout"):
+        db.risk(policy())
+    file.write_text("flu;air;*\ncold;air;*\ngout;joints;*\n")
+    # Shares of air, joints, NULL: .7, .1, .2. A: (.3 + .3) / 2 = .3. B: (.5 + .3) / 2 = .4. C: (.6 + .47) / 2. D: .9.
+    found = assessed(live, policy()).requirements
+    assert found == (RequirementRisk("hierarchical 0.4-closeness of diagnosis", False, 2, 4),)
+
+
+ALL: dict[str, Any] = {
+    "k": 3,
+    "k_map": 2,
+    "delta_presence": {"min": 0.1, "max": 0.5},
+    "average_risk": 0.1,
+    "sample_uniqueness": 0.01,
+    "population_uniqueness": {"limit": 0.01, "population": 1000},
+    **{kind: BROKEN[what][0][kind] for what, kind in [
+        ("a shield", "k_anonymity"), ("recursive", "l_diversity"), ("delta", "delta_disclosure"),
+        ("beta", "beta_likeness"), ("alpha", "alpha_k")]},
+    "t_closeness": [{**OF_DIAGNOSIS, "distance": d, "t": 0.2} for d in ("equal", "ordered", "hierarchical")],
+}  # fmt: skip
+
+
+def everything(table: str, persons: bool, folder: Path) -> sqlanon.Policy:
+    """A policy with all requirements; two diagnoses and a tree over them."""
+    (folder / "d.csv").write_text("flu;lungs;*\ncold;nose;*\n")
+    attributes = {
+        "x": "suppress", "y": "suppress", "who": "identifying",
+        "diagnosis": {"role": "sensitive", "hierarchy": {"file": str(folder / "d.csv")}},
+    }  # fmt: skip
+    source = {"table": table, **({"person": "who"} if persons else {})}
+    return of(attributes, ALL, source=source, population={"table": "people", "person": "named"})
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = everything("nobody", persons, tmp_path)
+    risk = assessed(live, policy)
+    assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques, risk.rows_below_k) == (0, 0, 0, 0, 0)
+    assert (risk.highest_risk, risk.average_risk) == (0.0, 0.0)
+    assert (risk.persons, risk.smallest_class_persons) == ((0, 0) if persons else (None, None))
+    assert [one.requirement for one in risk.requirements if not one.holds] == ["(0.1, 0.5)-presence"]  # nobody is there
+    assert {one.classes for one in risk.requirements} == {0, None}
+    assert {one.figure for one in risk.requirements if one.limit is not None} == {0.0}
+    assert len(risk.requirements) == 14
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Where a diagnosis is one of two, as in the example, they are those that are run."""
+    live.execute("CREATE OR REPLACE VIEW two AS SELECT * FROM t WHERE diagnosis IN ('flu', 'cold')")
+    policy = everything("two", persons, tmp_path)
+    with sqlanon.connect(live) as db:
+        risk = db.risk(policy)
+        sql = db.risk_sql(policy)
+        connection = connection_of(db)
+        made = "SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'"
+        assert connection.execute(made).fetchall() == [(0,)]
+        answers = [connection.execute(statement).fetchall() for statement in sql.split(";\n\n")]
+        assert connection.execute(made).fetchone() > (5,)
+    figures = next(answer[0] for answer in answers if len(answer[0]) > 20)
+    assert figures[:4] == (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (7, 3, 1, 1)
+    counts = [(one.classes, one.rows) for one in risk.requirements if one.classes is not None][:-1]
+    assert list(zip(figures[7:-1:2], figures[8:-1:2], strict=True)) == counts
+    assert len(counts) == 10
+
+
+def test_k_alone_is_one_scan(live: duckdb.DuckDBPyConnection) -> None:
+    with sqlanon.connect(live) as db:
+        for privacy in ({"k": 3}, {"k": 3, "average_risk": 0.1, "sample_uniqueness": 0.1}):
+            sql = db.risk_sql(asked(privacy))
+            assert sql.count(";") == 1
+            assert sql.count("_source") == 1
+            found = connection_of(db).execute(sql).fetchall()
+            assert found == [(10, 4, 1, 1, 10, 1, 1, 2, 3)]
+
+
+def test_json(live: duckdb.DuckDBPyConnection) -> None:
+    privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
+    people = {"population": {"table": "people"}}
+    plain = json.loads(json.dumps(assessed(live, asked(privacy, **people)).to_dict()))
+    assert plain == {
+        "rows": 10, "classes": 4, "smallest_class": 1, "uniques": 1, "k": 3, "rows_below_k": 3,
+        "highest_risk": 1.0, "average_risk": 0.4,
+        "requirements": [
+            {"requirement": "3-anonymity", "holds": False, "classes": 2, "rows": 3},
+            {"requirement": "(0.1, 5)-presence", "holds": False, "classes": 1, "rows": 3, "population_classes": 2},
+            {"requirement": "average risk of at most 0.1", "holds": False, "classes": None, "rows": None,
+             "figure": 0.4, "limit": 0.1},
+        ],
+    }  # fmt: skip
+    with_persons = json.loads(json.dumps(assessed(live, asked(privacy, persons=True, **people)).to_dict()))
+    assert set(with_persons) - set(plain) == {"persons", "smallest_class_persons"}
+
+
+# --- the command line -------------------------------------------------------------------------------
+
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "t"
+{person}
+[attributes]
+x = {{ role = "quasi", hierarchy = {{ file = "nowhere.csv" }} }}
+y = {{ role = "quasi", hierarchy = "suppress" }}
+"diagnosis [red]" = {{ role = "sensitive" }}
+who = {{ role = "identifying" }}
+[privacy]
+k = 3
+average_risk = 0.1
+[[privacy.l_diversity]]
+attribute = "diagnosis [red]"
+kind = "distinct"
+l = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with duckdb.connect(tmp_path / "hospital.duckdb") as connection:
+        connection.execute('CREATE TABLE t (x VARCHAR, y VARCHAR, "diagnosis [red]" VARCHAR, who VARCHAR)')
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", of_words(ROWS))
+    return tmp_path
+
+
+def told(policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["sqlanon", "risk", str(policy), *options])
+    with pytest.raises(SystemExit) as done:
+        main()
+    shown = capsys.readouterr()
+    assert (done.value.code or 0, shown.err) == (0, "")
+    return shown.out
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_the_command(
+    persons: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = folder / "policy.toml"
+    policy.write_text(POLICY.format(person='person = "who"' if persons else ""), encoding="utf-8")
+    lines = told(policy, monkeypatch, capsys).splitlines()
+    who = "10 rows of 7 persons" if persons else "10 rows"
+    assert lines[0] == f"{who} in 4 classes; 1 rows are alone in theirs"
+    below = "6 rows are in classes of fewer than 3 persons" if persons else "3 rows are in classes of fewer than 3"
+    assert lines[1] == below
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    assert cells == [
+        ["3-anonymity", "no", "3" if persons else "2", "6" if persons else "3", ""],
+        ["distinct 1-diversity of diagnosis [red]", "yes", "0", "0", ""],
+        ["average risk of at most 0.1", "no", "", "", "0.5" if persons else "0.4"],
+    ]
+    printed = json.loads(told(policy, monkeypatch, capsys, "--json"))
+    with sqlanon.connect() as db:
+        assert printed == json.loads(json.dumps(db.risk(sqlanon.Policy.load(policy)).to_dict()))
+    assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
+
+
+# --- random sources ---------------------------------------------------------------------------------
+
+
+def by_values(records: list[Record], names: list[str]) -> dict[Row, list[Record]]:
+    """The records by what stands in some columns."""
+    found: dict[Row, list[Record]] = defaultdict(list)
+    for record in records:
+        found[tuple([record[name] for name in names])].append(record)
+    return dict(found)
+
+
+def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """What each requirement finds: classes, rows, figure, population classes; in the order of the kinds."""
+    names = [*source.quasi]
+    classes = by_values(source.rows, names)
+    people = by_values(source.population or [], names)
+    there = {key: of_persons(records, source.population_person) for key, records in people.items()}
+    found: list[tuple[Any, ...]] = []
+
+    def add(broken: list[list[Record]], absent: int | None = None) -> None:
+        found.append((not broken and not absent, len(broken), sum(map(len, broken)), None, absent))
+
+    if "k" in privacy:
+        add([records for records in classes.values() if source.count(records) < privacy["k"]])
+    if "k_map" in privacy:
+        add([records for key, records in classes.items() if there.get(key, 0) < privacy["k_map"]])
+    if "delta_presence" in privacy:
+        least, most = privacy["delta_presence"].get("min", 0), privacy["delta_presence"]["max"]
+        absent = sum(1 for key in people if key not in classes) if least else None
+        shares = {key: source.count(records) / there[key] if key in there else None for key, records in classes.items()}
+        add([
+            classes[key] for key, share in shares.items()
+            if share is None or not least - 1e-12 <= share <= most + 1e-12
+        ], absent)  # fmt: skip
+    for kind, holds in oracle_privacy.OF_VALUES.items():
+        for spec in privacy.get(kind, ()):
+            add([records for records in classes.values() if not holds(source, records, spec)])
+    for spec in privacy.get("k_anonymity", ()):
+        groups = by_values(source.rows, spec["quasi"]).values()
+        add([records for records in groups if source.count(records) < spec["k"]])
+    counts = [source.count(records) for records in classes.values()]
+    for kind, part in (("average_risk", len(counts)), ("sample_uniqueness", counts.count(1))):
+        if kind in privacy:
+            share = part / sum(counts) if counts else 0.0
+            found.append((share <= privacy[kind] + 1e-12, None, None, share, None))
+    return found
+
+
+def check(case: PrivacyCase) -> None:
+    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+        risk = db.risk(policy_of(case, "optimal", Path(name)))
+    source = case.source
+    classes = by_values(source.rows, [*source.quasi]).values()
+    sizes, counts = [len(records) for records in classes], [source.count(records) for records in classes]
+    assert (risk.rows, risk.classes, risk.smallest_class) == (len(source.rows), len(sizes), min(sizes, default=0))
+    assert risk.uniques == sizes.count(1)
+    assert risk.rows_below_k == sum(n for n, c in zip(sizes, counts, strict=True) if c < case.privacy.get("k", 0))
+    if source.person is not None:
+        assert (risk.persons, risk.smallest_class_persons) == (source.count(source.rows), min(counts, default=0))
+    assert math.isclose(risk.average_risk, len(counts) / sum(counts) if counts else 0)
+    found = [(one.holds, one.classes, one.rows, one.figure, one.population_classes) for one in risk.requirements]
+    assert found == expected(source, case.privacy)
+
+
+quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@quick
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements_together(case: PrivacyCase) -> None:
+    check(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", strategies_privacy.KINDS)
+@settings(quick, max_examples=100, print_blob=True)
+@given(data=st.data())
+def test_each_requirement_many(kind: str, data: st.DataObject) -> None:
+    check(data.draw(strategies_privacy.privacy_cases(kind)))
