@@ -24,6 +24,7 @@ from sqlanon.queries.coding import ROWS, Coded
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.recode import Recoding, recode, suppressed_classes
+from sqlanon.release.requirements import Audited, Private, requirement_queries
 from sqlanon.sources import Source
 
 EXAMPLE_LENGTH = 5
@@ -102,7 +103,7 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
             _frequency(engine, policy, columns, attributes, space, work),
             _search(engine, policy, space),
             _release(engine, policy, source, space, attributes, work),
-            _audit(engine, policy, columns.quasi),
+            _audit(engine, policy, source, columns, work),
         ),
         None if None in spans else math.prod(span for span in spans if span is not None),
         tuple(name for name, span in zip(policy.quasi, spans, strict=True) if span is None),
@@ -233,9 +234,25 @@ def _release(
     return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
 
 
-def _audit(engine: Engine, policy: Policy, columns: Sequence[str]) -> Stage:
+def _audit(engine: Engine, policy: Policy, source: Source, columns: Columns, work: Namer) -> Stage:
     name = policy.release.table if policy.release is not None else "release"
     relation = table(name).sql(engine.dialect)
-    statements = (k_anonymity_of(relation, columns), digest_of(relation))
-    note = "in the fresh file, which then takes the place of the old one"
-    return Stage("audit and publish", note, tuple(_text(engine, statement) for statement in statements))
+    person = columns.person
+    private = Private(
+        source.relation.sql(engine.dialect),
+        person,
+        work("population_audited").sql(engine.dialect) if policy.population is not None else None,
+        policy.population.person if policy.population is not None else None,
+        {name: work(f"sensitive_hierarchy_{s}").sql(engine.dialect) for s, name in enumerate(columns.sensitive_names)},
+    )
+    # With persons, on a view of the same rows that has them too.
+    rows = relation if person is None else work("audited").sql(engine.dialect)
+    sensitive = policy.with_role("sensitive")
+
+    def audited(by: Engine) -> Audited:
+        return Audited(by, rows, columns.quasi, sensitive, 0, person is not None, None, private)
+
+    queries: list[exp.Expr] = [k_anonymity_of(relation, columns.quasi), digest_of(relation)]
+    queries += requirement_queries(policy.privacy, audited)
+    note = "in the fresh file, which then takes the place of the old one; what needs the source, by the source's engine"
+    return Stage("audit and publish", note, tuple(dict.fromkeys(_text(engine, query) for query in queries)))

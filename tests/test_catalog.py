@@ -22,7 +22,11 @@ from sqlanon.cli import main
 from sqlanon.errors import SourceError
 
 TABLES = {"runs", "hierarchies", "lattice", "releases", "catalog_format"}
-MACROS = {"equivalence_classes", "k_anonymity", "digest"}
+MACROS = {
+    *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
+    *("average_risk", "k_map", "delta_presence", "presence_classes", "l_diversity", "l_diversity_classes"),
+    *("alpha", "delta_disclosure", "beta_likeness", "disclosure_classes", "t_closeness", "t_closeness_classes"),
+}
 POLICY = """
 [source]
 database = "hospital.duckdb"

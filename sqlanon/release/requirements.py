@@ -7,9 +7,11 @@ What needs these is not verifiable alone; with `Private` views it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.policy import LDiversity, PrivacySection, TCloseness
@@ -116,6 +118,40 @@ def requirement_checks(section: PrivacySection, audited: Audited) -> list[Check]
     found += _of_shares(section, audited)
     found += _of_population(section, audited)
     return found + _of_table(section, audited)
+
+
+def requirement_queries(section: PrivacySection, audited: Callable[[Engine], Audited]) -> list[exp.Expr]:
+    """The queries of `requirement_checks`; none is run.
+
+    Parameters
+    ----------
+    section:
+        The policy's ``[privacy]``.
+    audited:
+        What would be checked, by an engine.
+    """
+    recorder = _Recorder()
+    requirement_checks(section, audited(recorder))
+    return recorder.queries
+
+
+class _Recorder:
+    """An engine that runs nothing: it keeps the queries, and every answer is empty."""
+
+    dialect = "duckdb"
+
+    def __init__(self) -> None:
+        self.queries: list[exp.Expr] = []
+
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
+        self.queries.append(statement)
+
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.queries.append(query)
+        return []
+
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        return {}
 
 
 def _anonymity(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> Check:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
 from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
-from sqlanon.release.requirements import Audited, requirement_checks
+from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries
 from sqlanon.resources import macros
 from sqlanon.version import __version__
 
@@ -89,32 +90,11 @@ def verify_file(path: Path, fresh: bool = False) -> Verification:
 def verification_sql(manifest: Manifest) -> list[str]:
     """The statements of `verify_file`, for anybody to run in the release file itself."""
     name = str(table(manifest.table_name).sql("duckdb"))
-    recorder = _Recorder()
-    recorder.rows(k_anonymity_of(name, manifest.quasi))
-    recorder.rows(digest_of(name))
+    queries: list[exp.Expr] = [k_anonymity_of(name, manifest.quasi), digest_of(name)]
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is not None:
-        requirement_checks(section, audited_of(recorder, manifest, name))
-    return list(dict.fromkeys(recorder.statements))
-
-
-class _Recorder:
-    """An engine that runs nothing: it keeps the statements, and every table is empty."""
-
-    dialect = "duckdb"
-
-    def __init__(self) -> None:
-        self.statements: list[str] = []
-
-    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
-        self.statements.append(statement.sql(self.dialect))
-
-    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.statements.append(query.sql(self.dialect))
-        return []
-
-    def columns(self, relation: exp.Expr) -> dict[str, str]:
-        return {}
+        queries += requirement_queries(section, partial(audited_of, manifest=manifest, relation=name))
+    return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
 def checks_of(release: OpenRelease, digest: str, fresh: bool = False) -> list[Check]:

@@ -1,0 +1,94 @@
+"""When nothing satisfies a policy: what the error says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+
+# Eight women and eight men; all women have one diagnosis. One zip is alone.
+ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]
+
+
+def refused(privacy: dict[str, Any], limit: float = 0, **sections: Any) -> sqlanon.InfeasibleError:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (sex VARCHAR, dx VARCHAR, zip VARCHAR, person INTEGER)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, 1)", ROWS)
+        connection.execute("CREATE TABLE everybody AS SELECT sex, zip FROM t UNION ALL SELECT 'X', '00000'")
+        attributes = make_policy({"sex": "suppress", "zip": "suppress", "dx": "sensitive", "person": "identifying"})
+        policy = sqlanon.Policy(
+            source={"table": "t", **sections.pop("source", {})},
+            attributes=attributes.attributes,
+            privacy=privacy,
+            search={"suppression_limit": limit},
+            **sections,
+        )
+        with sqlanon.connect(connection) as db, pytest.raises(sqlanon.InfeasibleError) as raised:
+            db.anonymize(policy)
+    return raised.value
+
+
+def test_a_single_requirement_is_named() -> None:
+    error = refused({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
+    assert "The requirement: distinct 6-diversity of dx" in str(error)
+    assert (error.suppressed_rows, error.allowed_rows) == (16, 0)
+
+
+def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_suppressed() -> None:
+    error = refused(
+        {
+            "k": 2,
+            "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}],
+            "alpha_k": [{"attribute": "dx", "alpha": 0.9}],
+        }
+    )
+    assert "The binding requirement is distinct 6-diversity of dx: without it 0 rows would be suppressed" in str(error)
+
+
+def test_what_the_table_does_not_meet_as_a_whole_is_named() -> None:
+    error = refused({"average_risk": 0.01})
+    assert "It does not meet average risk of at most 0.01" in str(error)
+    assert error.nearest == {"sex": 1, "zip": 1}
+
+
+def test_population_classes_that_nobody_is_released_of_are_named() -> None:
+    error = refused({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
+    assert "(0.99, 1)-presence" in str(error)
+
+
+def test_persons_are_counted() -> None:
+    """Sixteen rows of one person are no two persons."""
+    error = refused({"k": 2}, source={"person": "person"})
+    assert "The requirement: 2-anonymity" in str(error)
+    assert error.suppressed_rows == 16
+
+
+def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")
+    (tmp_path / "policy.toml").write_text(
+        """
+        [source]
+        database = "h.duckdb"
+        table = "t"
+        [attributes]
+        sex = { role = "quasi", hierarchy = "suppress" }
+        dx = { role = "sensitive" }
+        [privacy]
+        k = 2
+        l_diversity = { attribute = "dx", kind = "entropy", l = 2 }
+        [release]
+        database = "r.duckdb"
+        """
+    )
+    command = [sys.executable, "-m", "sqlanon", "anonymize", str(tmp_path / "policy.toml")]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert "The binding requirement is entropy 2-diversity of dx" in " ".join(outcome.stderr.split())
+    assert not (tmp_path / "r.duckdb").exists()
