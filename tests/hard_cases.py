@@ -1,22 +1,25 @@
-"""Random sources on which a search that takes a requirement for monotone goes wrong, found with the oracle.
+"""Random sources on which a search that prunes too much goes wrong, found with the oracle.
 
-Somewhere a generalization satisfies the requirements, and a higher one does not: classes that meet them merged with
-classes that do not, and were lost; or a person's rows merged, and count once.
+In some a generalization satisfies the requirements, and a higher one does not: classes that meet them merged with
+classes that do not, and were lost; or a person's rows merged, and count once. In others a generalization suppresses
+exactly as many rows as may be: who expects one more below a higher one never finds it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import oracle
 import oracle_privacy
-from oracle import Hierarchy, Levels
+from oracle import Hierarchy, Levels, Value
 from oracle_privacy import Record, Release, Source
 from strategies_privacy import OF_A_POPULATION, PrivacyCase
 
-Spec = Mapping[str, Any]
+Persons = Literal["settled", "moving"] | None
+"""Whether rows have persons, each in one combination of quasi-identifiers or in several."""
 
 VALUES = ("flu", "cold", "cancer", "gout")
 
@@ -30,57 +33,71 @@ def tree(rng: random.Random, prefix: str) -> Hierarchy:
     return Hierarchy({value: (value, f"{prefix}-{groups[value]}", "*") for value in ground})
 
 
-def source(rng: random.Random, population: bool, persons: bool) -> Source:
+def source(rng: random.Random, population: bool, persons: Persons) -> Source:
     """Combinations of quasi-identifiers that each have a few usual sensitive values.
 
-    With persons there are few, so that many of them are in several combinations.
+    Persons are few, so that many have several rows; the population has most rows of the source, and others.
     """
     quasi = {name: tree(rng, name) for name in ("x", "y", "z")[: rng.choice([1, 2, 2, 3])]}
-    combinations = [
-        (
-            {name: rng.choice([*hierarchy.paths]) for name, hierarchy in quasi.items()},
-            rng.sample(VALUES[:3] if persons else VALUES, rng.randint(2 if persons else 1, 3)),
-            rng.randint(2 if persons else 1, 8),
-        )
-        for _ in range(rng.randint(2, 3 if persons else 7))
-    ]
+    moving = persons == "moving"
     few = rng.randint(2, 5)
-    records: list[Record] = []
-    for values, usual, n in combinations:
-        for i in range(n):
-            record = {**values, "s": usual[i % len(usual)], "t": rng.choice(["p", "q", None])}
-            records.append(record | ({"who": rng.randrange(few)} if persons else {}))
+    records: list[dict[str, Value]] = []
+    for i in range(rng.randint(2, 3 if moving else 7)):
+        values = {name: rng.choice([*hierarchy.paths]) for name, hierarchy in quasi.items()}
+        usual = rng.sample(VALUES[:3] if moving else VALUES, rng.randint(2 if moving else 1, 3))
+        for j in range(rng.randint(2 if moving else 1, 8)):
+            who = rng.randrange(few) if moving else 10 * i + rng.randrange(few)
+            records.append({**values, "s": usual[j % len(usual)], "t": rng.choice(["p", "q", None]), "who": who})
     rate = rng.choice([0.3, 0.5, 0.8])
-    people = [{name: row[name] for name in (*quasi, *["who"] * persons)} for row in records * 2 if rng.random() < rate]
+    people = [{name: row[name] for name in (*quasi, "who")} for row in records * 2 if rng.random() < rate]
+    for i in range(rng.randrange(4)):
+        people.append({name: rng.choice([*hierarchy.paths]) for name, hierarchy in quasi.items()} | {"who": 100 + i})
     sensitive = {"s": Hierarchy({v: (v, "bad" if v == "cancer" else "mild", "*") for v in VALUES}), "t": None}
-    who = "who" if persons else None
-    return Source(records, quasi, sensitive, who, people if population else None, who if population else None)
+    if persons is None:
+        nobody = without(people, "who") if population else None
+        return Source(without(records, "who"), quasi, sensitive, population=nobody)
+    who = "who" if population else None
+    return Source(list(records), quasi, sensitive, "who", list(people) if population else None, who)
 
 
-def is_upward_closed(case: PrivacyCase) -> bool:
-    """Whether all that is higher than a satisfying generalization satisfies."""
-    good = {levels for levels in oracle.lattice(case.source.table) if satisfies(case, levels)}
-    return all(above in good for below in good for above in higher(case, below))
-
-
-def higher(case: PrivacyCase, levels: Levels) -> list[Levels]:
-    """Everything strictly above."""
-    return [other for other in oracle.lattice(case.source.table) if oracle.strictly_lower(levels, other)]
+def without(records: Sequence[Record], name: str) -> list[Record]:
+    return [{key: value for key, value in record.items() if key != name} for record in records]
 
 
 def satisfies(case: PrivacyCase, levels: Levels) -> bool:
     return oracle_privacy.satisfies(Release(case.source, levels, case.privacy), case.limit)
 
 
-def hard_case(
-    seed: int, privacies: Sequence[Mapping[str, Any]], limits: Sequence[str], persons: bool = False
-) -> PrivacyCase:
-    """The first random source on which one of ``privacies`` is not monotone."""
-    rng = random.Random(seed)
+def is_upward_closed(case: PrivacyCase) -> bool:
+    """Whether all that is higher than a satisfying generalization satisfies."""
+    nodes = list(oracle.lattice(case.source.table))
+    good = {levels for levels in nodes if satisfies(case, levels)}
+    return all(high in good for low in good for high in nodes if oracle.strictly_lower(low, high))
+
+
+def random_cases(rng: random.Random, privacies: Sequence[Mapping[str, Any]], persons: Persons) -> Iterator[PrivacyCase]:
+    """Sources without end, nothing suppressed."""
     while True:
         privacy = rng.choice(privacies)
-        population = not OF_A_POPULATION.isdisjoint(privacy)
-        table = source(rng, population, persons)
-        case = PrivacyCase(table, privacy, rng.choice(limits), rng.choice(oracle.MEASURES))
-        if not is_upward_closed(case):
-            return case
+        table = source(rng, not OF_A_POPULATION.isdisjoint(privacy), persons)
+        yield PrivacyCase(table, privacy, "0", rng.choice(oracle.MEASURES))
+
+
+def not_monotone(
+    seed: int, privacies: Sequence[Mapping[str, Any]], limits: Sequence[str], persons: Persons = None
+) -> PrivacyCase:
+    """A source on which one of ``privacies`` is not monotone."""
+    rng = random.Random(seed)
+    cases = (replace(case, limit=rng.choice(limits)) for case in random_cases(rng, privacies, persons))
+    return next(case for case in cases if not is_upward_closed(case))
+
+
+def tight(seed: int, privacies: Sequence[Mapping[str, Any]], persons: Persons = None) -> PrivacyCase:
+    """A source where as many rows may be suppressed as a generalization has to, one that is not the top."""
+    rng = random.Random(seed)
+    for case in random_cases(rng, privacies, persons):
+        *nodes, _ = oracle.lattice(case.source.table)
+        release = Release(case.source, rng.choice(nodes), case.privacy)
+        if release.kept and release.suppressed and release.holds_as_a_whole():
+            return replace(case, limit=f"{(release.suppressed + 0.5) / len(case.source.rows):.6f}")
+    raise AssertionError

@@ -220,26 +220,45 @@ WITH_SUPPRESSION = {
 WITHOUT = {kind: HARD[kind] for kind in HARD if kind != "hierarchical"}
 
 
-@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+
+
+@BOTH
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
 def test_what_is_not_monotone_with_suppression(kind: str, strategy: str) -> None:
-    check(hard_cases.hard_case(1, WITH_SUPPRESSION[kind], ("0.2", "0.5")), strategy)
+    check(hard_cases.not_monotone(1, WITH_SUPPRESSION[kind], ("0.2", "0.5")), strategy)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
-def test_what_is_not_monotone_with_suppression_many(kind: str, strategy: str) -> None:
-    for seed in range(30):
-        check(hard_cases.hard_case(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5")), strategy)
+def test_as_many_rows_are_suppressed_as_may_be(kind: str) -> None:
+    for seed, persons in enumerate((None, "settled", "moving")):
+        check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+@BOTH
+@pytest.mark.parametrize("persons", [None, "settled", "moving"])
+@pytest.mark.parametrize("kind", WITH_SUPPRESSION)
+def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
+    for seed in range(40):
+        check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons), strategy)
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("persons", [None, "settled"])
+@pytest.mark.parametrize("kind", WITH_SUPPRESSION)
+def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
+    for seed in range(20):
+        check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
+
+
+@pytest.mark.slow
+@BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_what_is_not_monotone_with_persons_many(kind: str, strategy: str) -> None:
-    for seed in range(20):
-        check(hard_cases.hard_case(seed, WITHOUT[kind], ("0",), persons=True), strategy)
+    for seed in range(10):
+        check(hard_cases.not_monotone(seed, WITHOUT[kind], ("0",), "moving"), strategy)
 
 
 def of_words(*lines: str) -> list[Record]:

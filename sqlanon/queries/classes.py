@@ -90,7 +90,7 @@ class ClassSpace:
         return not self.moving and not self.population_moving
 
 
-def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = ()) -> exp.Select:
+def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1) -> exp.Select:
     """The equivalence classes of a generalization.
 
     Makes one row a class: ``class_size`` (rows), ``class_count`` (rows or persons), ``class_population``, the figures
@@ -103,6 +103,8 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = ()) -
         Of what, and which generalization.
     extra:
         Aggregates over the frequency set, and columns of the keys.
+    least:
+        Classes of a smaller count are not kept anyway: what is dear is not worked out for them, and is NULL.
     """
     keys = space.keys(levels)
     shields = bool(space.requirements.shields)
@@ -129,14 +131,14 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = ()) -
     joined = exp.Select(expressions=[exp.Star()]).from_(subquery(own, "own"))
     for number_, (distribution, requirements) in enumerate(by_distribution.items()):
         alias = f"d{number_}"
-        inner = _figures(space.sensitive[distribution], keys, requirements, space)
+        inner = _figures(space.sensitive[distribution], keys, requirements, space.moving, least)
         same = [exp.EQ(this=col(f"key {key}", "own"), expression=col(key, alias)) for key in keys]
-        # A class that only the population has is in no distribution.
-        kind = "left" if space.population else ("inner" if keys else "cross")
-        on = all_of(same) if keys else None
-        if kind == "left" and not keys:
-            kind = "cross"
-        joined = joined.join(subquery(inner, alias), on=on, join_type=kind, copy=False)
+        if keys:
+            # A class that only the population has is in no distribution.
+            kind = "left" if space.population else "inner"
+            joined = joined.join(subquery(inner, alias), on=all_of(same), join_type=kind, copy=False)
+        else:
+            joined = joined.join(subquery(inner, alias), join_type="cross", copy=False)
     return joined
 
 
@@ -149,16 +151,16 @@ def _by_distribution(requirements: Sequence[ClassRequirement]) -> dict[Distribut
 
 
 def _figures(
-    sensitive: SensitiveTable, keys: Sequence[str], requirements: Sequence[ClassRequirement], space: ClassSpace
+    sensitive: SensitiveTable, keys: Sequence[str], requirements: Sequence[ClassRequirement], moving: bool, least: int
 ) -> exp.Select:
     """The figures of a distribution: one row a class."""
     inner = [f"o{i}" for i in range(sensitive.inner)]
     within = [*keys, *inner]
-    source: exp.Expr = subquery(counts_by_value(sensitive.table, within, space.moving), "counts")
+    source: exp.Expr = subquery(counts_by_value(sensitive.table, within, moving), "counts")
     groups = [one.diversity for one in requirements if isinstance(one, JointDiversity)]
     if groups:
         source = subquery(_worked_out(groups, source, within), "groups")
-    return _worked_out(requirements, source, keys, sensitive.domain, space.requirements.k)
+    return _worked_out(requirements, source, keys, sensitive.domain, least)
 
 
 def _worked_out(
@@ -198,7 +200,7 @@ def judged(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), sh
     requirements = space.requirements
     shields = bool(requirements.shields)
     keys = space.keys(levels) if shields else []
-    own = classes(space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)])
+    own = classes(space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)], requirements.k)
     kept = exp.Coalesce(this=exp.Paren(this=_kept(space)), expressions=[exp.false()])
     added = [named(kept, KEPT)]
     if short:
