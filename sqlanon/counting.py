@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
+from sqlanon.errors import SourceError
 from sqlanon.privacy import Distribution, Domain
+from sqlanon.queries import coding as cd
 from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import SensitiveTable
 from sqlanon.queries.coding import ROWS, Coded
-from sqlanon.queries.names import Namer, col, create_table, drop_table, named, select
+from sqlanon.queries.names import Namer, col, named, select
+from sqlanon.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Scan:
 
 
 def scan(
-    engine: Engine,
+    steps: Steps,
     relation: exp.Table,
     quasi: Sequence[str],
     sensitive: Sequence[str],
@@ -56,41 +58,41 @@ def scan(
     Makes ``frequency_raw``, and where persons are counted ``members`` and ``movers``, all with the prefix.
     """
     raw = work(f"{prefix}frequency_raw")
-    engine.execute(create_table(raw, fq.raw_frequency(relation, quasi, sensitive, person)))
+    steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person))
     if person is None:
         return Scan(raw, len(quasi), len(sensitive))
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
-    engine.execute(create_table(members, fq.memberships(raw, len(quasi))))
-    engine.execute(create_table(moving, fq.movers(members)))
-    there = bool(engine.rows(select([exp.Count(this=exp.Star())], moving.copy()))[0][0])
+    steps.make(members, fq.memberships(raw, len(quasi)))
+    steps.make(moving, fq.movers(members))
+    there = bool(steps.ask(select([exp.Count(this=exp.Star())], moving.copy()), [(0,)])[0][0])
     return Scan(raw, len(quasi), len(sensitive), members, moving if there else None)
 
 
-def combinations(engine: Engine, own: Scan, work: Namer, prefix: str = "") -> exp.Table:
+def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.Table:
     """Make the distinct combinations of quasi-identifiers, unless what was scanned is just that."""
     if not own.persons and not own.sensitive:
         return own.raw
     target = work(f"{prefix}combinations")
     query = fq.combinations(own.members or own.raw, own.moving, own.quasi, own.persons)
-    engine.execute(create_table(target, query))
+    steps.make(target, query)
     return target
 
 
 def beside_population(
-    engine: Engine, own: exp.Table, scanned: Scan, population: Scan, types: Sequence[str], work: Namer
+    steps: Steps, own: exp.Table, scanned: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Make the combinations of the source and of the population in one table."""
-    theirs = combinations(engine, population, work, "population_")
+    theirs = combinations(steps, population, work, "population_")
     if not population.persons:  # its rows are its persons
         keys = fq.quasi_columns(population.quasi)
         counted = work("population_counted")
         rows = named(col(ROWS), fq.PERSONS)
-        engine.execute(create_table(counted, select([*keys, rows], theirs.copy())))
+        steps.make(counted, select([*keys, rows], theirs.copy()))
         theirs = counted
     target = work("combinations_of_both")
     moving = population.moving is not None
     query = fq.beside_population(own, theirs, types, counts(scanned), moving)
-    engine.execute(create_table(target, query))
+    steps.make(target, query)
     return target
 
 
@@ -105,25 +107,30 @@ def counts(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sensitive_values(engine: Engine, own: Scan, number: int, work: Namer) -> exp.Table:
+def sensitive_values(steps: Steps, own: Scan, number: int, work: Namer) -> exp.Table:
     """Make a sensitive attribute's counts by combination, and its values with their shares of the source.
 
     Makes ``pairs_s`` and ``sensitive_s``; gives the latter.
     """
     pairs, values = work(f"pairs_{number}"), work(f"sensitive_{number}")
     query = ds.value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
-    engine.execute(create_table(pairs, query))
-    engine.execute(create_table(values, ds.sensitive_values(pairs, own.moving is not None)))
+    steps.make(pairs, query)
+    steps.make(values, ds.sensitive_values(pairs, own.moving is not None))
     return values
 
 
-def domain_of(engine: Engine, values: exp.Table, height: int) -> Domain:
+EXAMPLE_VALUES = 2
+"""How many values a sensitive attribute has, where statements are only shown."""
+
+
+def domain_of(steps: Steps, values: exp.Table, height: int) -> Domain:
     """What the source tells of a sensitive attribute."""
-    return Domain(engine.rows(select([exp.Count(this=exp.Star())], values.copy()))[0][0], height)
+    count = select([exp.Count(this=exp.Star())], values.copy())
+    return Domain(steps.ask(count, [(EXAMPLE_VALUES,)])[0][0], height)
 
 
 def sensitive_tables(
-    engine: Engine,
+    steps: Steps,
     own: Scan,
     asked: Sequence[Distribution],
     names: Sequence[str],
@@ -136,8 +143,8 @@ def sensitive_tables(
 
     Parameters
     ----------
-    engine, own, work:
-        Where, of what, and how tables are named.
+    steps, own, work:
+        How, of what, and how tables are named.
     asked:
         The distributions that are looked at.
     names:
@@ -157,25 +164,46 @@ def sensitive_tables(
         if one.kind == "nodes":
             nodes = work(f"nodes_{index}")
             tree = coded[one.attribute]
-            engine.execute(create_table(nodes, ds.nodes(values, tree.table, tree.height)))
+            steps.make(nodes, ds.nodes(values, tree.table, tree.height))
             values, leaves = nodes, domains[one.attribute].values
         elif one.kind == "joint":
             inner = tuple(i for i in range(len(names)) if i != index)
             pairs = work(f"joint_pairs_{index}")
-            engine.execute(
-                create_table(pairs, ds.value_pairs(own.raw, own.quasi, index, inner, own.persons, own.moving))
-            )
+            steps.make(pairs, ds.value_pairs(own.raw, own.quasi, index, inner, own.persons, own.moving))
         domain = None
         if one.kind == "values":
             domain = work(f"domain_{index}")
-            engine.execute(create_table(domain, ds.domain(values)))
+            steps.make(domain, ds.domain(values))
         target = work(f"distribution_{number}")
         query = ds.distribution(pairs, values, attributes, len(inner), moving, leaves)
-        engine.execute(create_table(target, query))
+        steps.make(target, query)
         found[one] = SensitiveTable(target, len(inner), domain)
     return found
 
 
-def drop_scanned(engine: Engine, own: Scan) -> None:
-    """Drop what was scanned, for all that is counted is made; who is in which combination stays."""
-    engine.execute(drop_table(own.raw.copy()))
+def refuse_lost_values(
+    steps: Steps, raw: exp.Table, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
+) -> None:
+    """Refuse a population with values that the source's columns cannot have.
+
+    Parameters
+    ----------
+    steps, raw:
+        How, and what was scanned of the population.
+    names, theirs, types:
+        Its columns of the quasi-identifiers, the types of all its columns, and the types in the source.
+
+    Raises
+    ------
+    SourceError
+        Names the column; its values cannot be cast and back.
+    """
+    for i, (name, type_) in enumerate(zip(names, types, strict=True)):
+        if theirs[name] == type_:
+            continue
+        lost = steps.ask(cd.lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
+        if lost:
+            raise SourceError(
+                f"population: column {name!r} is {theirs[name]} and the source's is {type_}: {lost} values cannot be "
+                "cast; cast one of them with query = ..."
+            )

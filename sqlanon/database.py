@@ -154,7 +154,7 @@ class Database:
             The source's schema cannot be read, or does not fit the policy.
         """
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
-        return plan(run.engine, policy, run.source, run.work)
+        return plan(run, policy)
 
     def verify(self, release: str | os.PathLike[str], policy: Policy) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.columns import Columns, match_columns, released_columns
+from sqlanon.columns import Columns, match_columns, population_columns, released_columns
+from sqlanon.counting import EXAMPLE_VALUES, Scan, scan, sensitive_values
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Policy
-from sqlanon.privacy import requirements_of
+from sqlanon.preparation import counted, scan_population
+from sqlanon.privacy import Domain, requirements_of
 from sqlanon.quality import MEASURES
 from sqlanon.queries import coding as cd
-from sqlanon.queries import distribution as ds
-from sqlanon.queries import frequency as fq
 from sqlanon.queries.candidate import candidate
-from sqlanon.queries.classes import ClassSpace, SensitiveTable
-from sqlanon.queries.coding import ROWS, Coded
+from sqlanon.queries.classes import ClassSpace
+from sqlanon.queries.coding import Coded
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import Namer, create_table, table
-from sqlanon.queries.recode import Recoding, recode, suppressed_classes
+from sqlanon.queries.population import generalized_population
+from sqlanon.queries.recode import Column, Recoding, recode, suppressed_classes
 from sqlanon.release.requirements import Audited, Private, requirement_queries
 from sqlanon.sources import Source
+from sqlanon.steps import Steps
+from sqlanon.workspace import Run
 
 EXAMPLE_LENGTH = 5
 """A mask's levels depend on the data: the plan shows a column whose longest text has so many characters."""
@@ -72,7 +75,7 @@ class Plan:
         return "\n".join(parts)
 
 
-def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
+def plan(run: Run, policy: Policy) -> Plan:
     """Lay out the main job.
 
     Raises
@@ -80,15 +83,10 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
     SourceError, HierarchyError
         The schema does not fit the policy, or a hierarchy's file or table cannot be read.
     """
-    columns = match_columns(policy, source)
+    engine = run.engine
+    columns = match_columns(policy, run.source)
     rules = [policy.attributes[name].hierarchy or () for name in policy.quasi]
     heights = [known_height(rule, engine) for rule in rules]
-    shown = tuple(known_height(rule, engine, EXAMPLE_LENGTH) or 0 for rule in rules)
-    attributes = tuple(
-        Coded(column, height, work(f"coded_{i}"))
-        for i, (column, height) in enumerate(zip(columns.quasi, shown, strict=True))
-    )
-    space = _space(policy, columns, shown, work)
     limits = [policy.attributes[name] for name in policy.quasi]
     spans = [
         None
@@ -96,15 +94,9 @@ def plan(engine: Engine, policy: Policy, source: Source, work: Namer) -> Plan:
         else min(x for x in (height, limit.max_level) if x is not None) - limit.min_level + 1
         for height, limit in zip(heights, limits, strict=True)
     ]
+    stages = _Stages(run, policy, columns)
     return Plan(
-        (
-            _scan(engine, source, columns, work),
-            _hierarchies(engine, policy, source, columns.quasi, work),
-            _frequency(engine, policy, columns, attributes, space, work),
-            _search(engine, policy, space),
-            _release(engine, policy, source, space, attributes, work),
-            _audit(engine, policy, source, columns, work),
-        ),
+        tuple(stages.all()),
         None if None in spans else math.prod(span for span in spans if span is not None),
         tuple(name for name, span in zip(policy.quasi, spans, strict=True) if span is None),
     )
@@ -114,93 +106,102 @@ def _text(engine: Engine, query: exp.Expr) -> str:
     return query.sql(engine.dialect, pretty=True)
 
 
-def _space(policy: Policy, columns: Columns, heights: tuple[int, ...], work: Namer) -> ClassSpace:
-    """What classes are made from, where no person is in several combinations."""
-    requirements = requirements_of(policy.privacy, policy.quasi)
-    sensitive = {
-        one: SensitiveTable(
-            work(f"distribution_{i}"),
-            len(columns.sensitive) - 1 if one.kind == "joint" else 0,
-            work(f"domain_{columns.sensitive_names.index(one.attribute)}") if one.kind == "values" else None,
-        )
-        for i, one in enumerate(requirements.distributions)
-    }
-    return ClassSpace(
-        work("frequency"),
-        heights,
-        requirements,
-        sensitive=sensitive,
-        persons=columns.person is not None,
-        population=policy.population is not None,
-    )
+class _Stages:
+    """The stages in their order: the same functions as in the main job, with steps that are only shown.
 
+    Where a statement depends on an answer, an example stands for it: no person is in several combinations, a mask's
+    longest text has `EXAMPLE_LENGTH` characters.
+    """
 
-def _scan(engine: Engine, source: Source, columns: Columns, work: Namer) -> Stage:
-    query = fq.raw_frequency(source.relation, columns.quasi, columns.sensitive, columns.person)
-    statement = create_table(work("frequency_raw"), query)
-    note = "one pass over the source: its distinct combinations, with counts"
-    return Stage("scan", note, (_text(engine, statement),))
+    def __init__(self, run: Run, policy: Policy, columns: Columns) -> None:
+        self.run, self.policy, self.columns = run, policy, columns
+        self.engine, self.source, self.work = run.engine, run.source, run.work
+        self.types = [run.source.columns[column] for column in columns.quasi]
+        self.trees = {one.attribute for one in policy.privacy.t_closeness if one.distance == "hierarchical"}
 
+    def all(self) -> Iterator[Stage]:
+        """Each with its statements."""
+        columns, work, population = self.columns, self.work, self.run.population
+        steps = self._steps()
+        own = scan(steps, self.source.relation, columns.quasi, columns.sensitive, columns.person, work)
+        theirs = None if population is None else scan_population(steps, self.policy, population, self.types, work)
+        yield self._stage("scan", "one pass over the source: its distinct combinations, with counts", steps)
+        steps = self._steps()
+        sensitive = [sensitive_values(steps, own, s, work) for s in range(own.sensitive)]
+        self._hierarchies(steps, own, theirs)
+        yield self._stage("hierarchies", "one table an attribute, leaf to root, then validated", steps)
+        steps = self._steps()
+        attributes, space = self._frequency(steps, own, theirs, sensitive)
+        note = "small integers for labels, level by level, and the counts of sensitive values"
+        yield self._stage("frequency set", note, steps)
+        yield _search(self.engine, self.policy, space)
+        yield _release(self.engine, self.policy, self.source, space, attributes, work)
+        yield _audit(self.run, self.policy, columns, attributes)
 
-def _hierarchies(engine: Engine, policy: Policy, source: Source, columns: Sequence[str], work: Namer) -> Stage:
-    statements = []
-    for i, (name, column) in enumerate(zip(policy.quasi, columns, strict=True)):
-        values = work(f"values_{i}")
-        statements.append(_text(engine, create_table(values, cd.value_counts(work("frequency_raw"), i))))
+    def _steps(self) -> Steps:
+        return Steps(self.engine, [])
+
+    @staticmethod
+    def _stage(name: str, note: str, steps: Steps) -> Stage:
+        return Stage(name, note, tuple(steps.shown or ()))
+
+    def _hierarchies(self, steps: Steps, own: Scan, population: Scan | None) -> None:
+        for i, (name, type_) in enumerate(zip(self.policy.quasi, self.types, strict=True)):
+            values = self.work(f"values_{i}")
+            mine = values if population is None else self.work(f"own_values_{i}")
+            steps.make(mine, cd.value_counts(own.raw, i))
+            if population is not None:
+                steps.make(values, cd.values_of_both(mine, population.raw, i, type_))
+            self._hierarchy(steps, name, values, type_, self.work(f"hierarchy_{i}"))
+        for s, name in enumerate(self.columns.sensitive_names):
+            if name in self.trees:
+                type_ = self.source.columns[self.columns.sensitive[s]]
+                self._hierarchy(steps, name, self.work(f"sensitive_{s}"), type_, self.work(f"sensitive_hierarchy_{s}"))
+
+    def _hierarchy(self, steps: Steps, name: str, values: exp.Table, type_: str, target: exp.Table) -> None:
+        rules = self.policy.attributes[name].hierarchy or ()
         try:
-            query = hierarchy_query(
-                policy.attributes[name].hierarchy or (),
-                values,
-                source.columns[column],
-                engine=engine,
-                longest=EXAMPLE_LENGTH,
-            )
+            query = hierarchy_query(rules, values, type_, engine=self.engine, longest=EXAMPLE_LENGTH)
         except HierarchyError as error:
-            raise HierarchyError(
-                Problem(f"attributes.{name}.hierarchy", problem.message) for problem in error.problems
-            ) from error
-        statements.append(_text(engine, create_table(work(f"hierarchy_{i}"), query)))
-    return Stage("hierarchies", "one table a quasi-identifier, leaf to root, then validated", tuple(statements))
+            place = f"attributes.{name}.hierarchy"
+            raise HierarchyError(Problem(place, problem.message) for problem in error.problems) from error
+        steps.make(target, query)
 
-
-def _frequency(
-    engine: Engine, policy: Policy, columns: Columns, attributes: tuple[Coded, ...], space: ClassSpace, work: Namer
-) -> Stage:
-    statements = [
-        create_table(
-            attribute.table,
-            cd.coded_values(work(f"values_{i}"), work(f"hierarchy_{i}"), attribute.height, "*", nullable=True),
+    def _frequency(
+        self, steps: Steps, own: Scan, population: Scan | None, sensitive: Sequence[exp.Table]
+    ) -> tuple[tuple[Coded, ...], ClassSpace]:
+        columns, work = self.columns, self.work
+        attributes = tuple(
+            self._coded(steps, name, column, work(f"values_{i}"), work(f"hierarchy_{i}"), work(f"coded_{i}"))
+            for i, (name, column) in enumerate(zip(self.policy.quasi, columns.quasi, strict=True))
         )
-        for i, attribute in enumerate(attributes)
-    ]
-    quasi, persons = len(columns.quasi), columns.person is not None
-    raw = combined = work("frequency_raw")
-    if persons:
-        statements.append(create_table(work("members"), fq.memberships(raw, quasi)))
-    if persons or columns.sensitive:
-        combined = work("combinations")
-        members = work("members") if persons else raw
-        statements.append(create_table(combined, fq.combinations(members, None, quasi, persons)))
-    counts = [ROWS, *([fq.PERSONS] if persons else [])]
-    leaves = MEASURES[policy.search.measure].needs_leaves
-    if not space.population:  # else: beside the population's combinations, made in the same way
-        statements.append(create_table(work("frequency"), fq.frequency(combined, attributes, counts, leaves)))
-    for number in range(len(columns.sensitive)):
-        pairs = work(f"pairs_{number}")
-        statements.append(create_table(pairs, ds.value_pairs(raw, quasi, number, (), persons)))
-        statements.append(create_table(work(f"sensitive_{number}"), ds.sensitive_values(pairs, False)))
-    for one, sensitive in space.sensitive.items():
-        number = columns.sensitive_names.index(one.attribute)
-        if one.kind == "values" and isinstance(sensitive.table, exp.Table):
-            query = ds.distribution(work(f"pairs_{number}"), work(f"sensitive_{number}"), attributes)
-            statements.append(create_table(sensitive.table, query))
-        if sensitive.domain is not None:
-            statements.append(create_table(sensitive.domain, ds.domain(work(f"sensitive_{number}"))))
-    return Stage(
-        "frequency set",
-        "small integers for labels, level by level, and the counts of sensitive values",
-        tuple(_text(engine, s) for s in statements),
-    )
+        trees = {
+            name: self._coded(
+                steps,
+                name,
+                columns.sensitive[s],
+                sensitive[s],
+                work(f"sensitive_hierarchy_{s}"),
+                work(f"sensitive_coded_{s}"),
+            )
+            for s, name in enumerate(columns.sensitive_names)
+            if name in self.trees
+        }
+        domains = {
+            name: Domain(EXAMPLE_VALUES, trees[name].height if name in trees else 0) for name in columns.sensitive_names
+        }
+        requirements = requirements_of(self.policy.privacy, self.policy.quasi, domains)
+        space = counted(
+            steps, self.policy, columns, own, population, self.types, attributes, trees, domains, requirements, work
+        )
+        return attributes, space
+
+    def _coded(
+        self, steps: Steps, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
+    ) -> Coded:
+        height = known_height(self.policy.attributes[name].hierarchy or (), self.engine, EXAMPLE_LENGTH) or 0
+        steps.make(target, cd.coded_values(values, hierarchy, height, "*", nullable=True))
+        return Coded(column, height, target, nullable=True)
 
 
 def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
@@ -234,25 +235,41 @@ def _release(
     return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
 
 
-def _audit(engine: Engine, policy: Policy, source: Source, columns: Columns, work: Namer) -> Stage:
-    name = policy.release.table if policy.release is not None else "release"
-    relation = table(name).sql(engine.dialect)
-    person = columns.person
+def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, ...]) -> Stage:
+    """The audit: in the release file alone; and where it needs the source, by the engine that reads it."""
+    engine, work, steps = run.engine, run.work, Steps(run.engine, [])
+    relation = table(policy.release.table if policy.release is not None else "release").sql(engine.dialect)
+    persons = needs = None
+    example = tuple(min(1, attribute.height) for attribute in attributes)
+    tops = tuple("*" for _ in attributes)
+    if columns.person is not None:
+        persons = work("audited")
+        released = (*released_columns(policy, run.source), Column(columns.person))
+        steps.make(persons, recode(Recoding(run.source.relation, released, attributes, tops, example), shuffled=False))
+    population_person = None
+    if run.population is not None:
+        names, population_person = population_columns(policy, run.population.source)
+        types = [run.source.columns[column] for column in columns.quasi]
+        query = generalized_population(
+            run.population.source.relation, names, attributes, tops, example, types, population_person
+        )
+        needs = steps.make(work("population_audited"), query)
     private = Private(
-        source.relation.sql(engine.dialect),
-        person,
-        work("population_audited").sql(engine.dialect) if policy.population is not None else None,
-        policy.population.person if policy.population is not None else None,
+        run.source.relation.sql(engine.dialect),
+        columns.person,
+        None if needs is None else needs.sql(engine.dialect),
+        population_person,
         {name: work(f"sensitive_hierarchy_{s}").sql(engine.dialect) for s, name in enumerate(columns.sensitive_names)},
     )
-    # With persons, on a view of the same rows that has them too.
-    rows = relation if person is None else work("audited").sql(engine.dialect)
-    sensitive = policy.with_role("sensitive")
+    subject = relation if persons is None else persons.sql(engine.dialect)
 
     def audited(by: Engine) -> Audited:
-        return Audited(by, rows, columns.quasi, sensitive, 0, person is not None, None, private)
+        counted_persons = columns.person is not None
+        sensitive = policy.with_role("sensitive")
+        return Audited(by, subject, columns.quasi, sensitive, 0, counted_persons, None, private)
 
     queries: list[exp.Expr] = [k_anonymity_of(relation, columns.quasi), digest_of(relation)]
     queries += requirement_queries(policy.privacy, audited)
+    texts = dict.fromkeys(_text(engine, query) for query in queries)
     note = "in the fresh file, which then takes the place of the old one; what needs the source, by the source's engine"
-    return Stage("audit and publish", note, tuple(dict.fromkeys(_text(engine, query) for query in queries)))
+    return Stage("audit and publish", note, (*(steps.shown or ()), *texts))

@@ -17,25 +17,26 @@ from sqlanon.counting import (
     combinations,
     counts,
     domain_of,
-    drop_scanned,
+    refuse_lost_values,
     scan,
     sensitive_tables,
     sensitive_values,
 )
 from sqlanon.engines.base import Engine
-from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
+from sqlanon.errors import HierarchyError, InfeasibleError, Problem
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.policy import Attribute, Policy
-from sqlanon.privacy import requirements_of
+from sqlanon.privacy import Domain, Requirements, requirements_of
 from sqlanon.quality import MEASURES, Marginals
 from sqlanon.queries import coding as cd
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Coded
-from sqlanon.queries.names import Namer, create_table
+from sqlanon.queries.names import Namer, create_table, drop_table
 from sqlanon.queries.recode import Column
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
+from sqlanon.steps import Steps
 from sqlanon.workspace import Population
 
 
@@ -120,13 +121,14 @@ def prepare(
         The source has no rows.
     """
     columns = match_columns(policy, source)
-    own = scan(engine, source.relation, columns.quasi, columns.sensitive, columns.person, work)
+    steps = Steps(engine)
+    own = scan(steps, source.relation, columns.quasi, columns.sensitive, columns.person, work)
     rows = engine.rows(fq.row_count(own.raw))[0][0]
     if not rows:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     types = [source.columns[column] for column in columns.quasi]
-    theirs = None if population is None else scan_population(engine, policy, population, types, work)
-    sensitive = [sensitive_values(engine, own, s, work) for s in range(own.sensitive)]
+    theirs = None if population is None else scan_population(Steps(population.engine), policy, population, types, work)
+    sensitive = [sensitive_values(steps, own, s, work) for s in range(own.sensitive)]
     hierarchies, trees = _hierarchies(engine, policy, source, columns, own, theirs, work)
     attributes = tuple(
         _coded(engine, column, hierarchy, work(f"values_{i}"), work(f"coded_{i}"))
@@ -138,7 +140,7 @@ def prepare(
         if (tree := trees.get(name)) is not None
     }
     domains = {
-        name: domain_of(engine, sensitive[s], coded[name].height if name in coded else 0)
+        name: domain_of(steps, sensitive[s], coded[name].height if name in coded else 0)
         for s, name in enumerate(columns.sensitive_names)
     }
     requirements = requirements_of(policy.privacy, policy.quasi, domains)
@@ -149,26 +151,9 @@ def prepare(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    combined = combinations(engine, own, work)
-    if theirs is not None:
-        combined = beside_population(engine, combined, own, theirs, types, work)
-    query = fq.frequency(combined, attributes, counts(own, theirs), measure.needs_leaves)
-    engine.execute(create_table(work("frequency"), query))
-    tables = sensitive_tables(
-        engine, own, requirements.distributions, columns.sensitive_names, attributes, coded, domains, work
-    )
-    drop_scanned(engine, own)
-    space = ClassSpace(
-        work("frequency"),
-        marginals.heights,
-        requirements,
-        unknown=any(marginals.unknown),
-        sensitive=tables,
-        persons=own.persons,
-        moving=own.moving is not None,
-        population=theirs is not None,
-        population_moving=theirs is not None and theirs.moving is not None,
-    )
+    space = counted(steps, policy, columns, own, theirs, types, attributes, coded, domains, requirements, work)
+    space = replace(space, heights=marginals.heights, unknown=any(marginals.unknown))
+    engine.execute(drop_table(own.raw.copy()))
     return Prepared(
         policy,
         source,
@@ -185,7 +170,7 @@ def prepare(
     )
 
 
-def scan_population(engine: Engine, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
+def scan_population(steps: Steps, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
     """Scan the population table, by the engine that reads it, into the work schema.
 
     Raises
@@ -194,17 +179,42 @@ def scan_population(engine: Engine, policy: Policy, population: Population, type
         A column is missing, or has values that the source's column cannot have.
     """
     names, person = population_columns(policy, population.source)
-    found = scan(population.engine, population.source.relation, names, (), person, work, "population_")
-    for i, (name, type_) in enumerate(zip(names, types, strict=True)):
-        if population.source.columns[name] == type_:
-            continue
-        lost = population.engine.rows(cd.lost_by_cast(found.raw, i, type_, population.source.columns[name]))[0][0]
-        if lost:
-            raise SourceError(
-                f"population: column {name!r} is {population.source.columns[name]} and the source's is {type_}: "
-                f"{lost} values cannot be cast; cast one of them with query = ..."
-            )
+    found = scan(steps, population.source.relation, names, (), person, work, "population_")
+    refuse_lost_values(steps, found.raw, names, population.source.columns, types)
     return found
+
+
+def counted(
+    steps: Steps,
+    policy: Policy,
+    columns: Columns,
+    own: Scan,
+    population: Scan | None,
+    types: Sequence[str],
+    attributes: tuple[Coded, ...],
+    coded: Mapping[str, Coded],
+    domains: Mapping[str, Domain],
+    requirements: Requirements,
+    work: Namer,
+) -> ClassSpace:
+    """Make the frequency set and the counts of sensitive values: what classes are made from."""
+    combined = combinations(steps, own, work)
+    if population is not None:
+        combined = beside_population(steps, combined, own, population, types, work)
+    leaves = MEASURES[policy.search.measure].needs_leaves
+    frequency = steps.make(work("frequency"), fq.frequency(combined, attributes, counts(own, population), leaves))
+    return ClassSpace(
+        frequency,
+        tuple(attribute.height for attribute in attributes),
+        requirements,
+        sensitive=sensitive_tables(
+            steps, own, requirements.distributions, columns.sensitive_names, attributes, coded, domains, work
+        ),
+        persons=own.persons,
+        moving=own.moving is not None,
+        population=population is not None,
+        population_moving=population is not None and population.moving is not None,
+    )
 
 
 def _hierarchies(

@@ -328,6 +328,25 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
         assert not {"null_map", "wrong_map"} & result.to_dict().keys()
 
 
+def test_what_no_hierarchy_knows_matches_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
+    """In the population ann has a zip that is in no hierarchy: everybody's at the top, and nobody's below."""
+    create(connection, "people", "zip VARCHAR, who VARCHAR", [("?", "ann"), ("02139", "bob")])
+    create(connection, "t", "zip VARCHAR, who VARCHAR", [("02138", "ann"), ("02139", "bob"), ("?", "cid")])
+    tree = file_of(connection, "zips", "02138;0213*;* 02139;0213*;*")
+    attributes = {"zip": {"role": "quasi", "hierarchy": tree, "on_unknown": "suppress"}}
+    sections = {
+        "source": {"person": "who"},
+        "population": {"table": "people", "person": "who"},
+        "search": {"suppression_limit": 0.34},
+    }
+    with searched(connection, attributes, {"k_map": 2}, **sections) as result:
+        assert (result.generalization, result.suppressed_rows) == ({"zip": 2}, 1)
+        assert (result.null_map, result.wrong_map) == (0, 0)
+    with searched(connection, attributes, {"k": 2, "k_map": 1}, **sections) as result:
+        assert (result.generalization, result.suppressed_rows) == ({"zip": 1}, 1)
+        assert (result.null_map, result.wrong_map) == (0, 1)
+
+
 # --- Nergiz, Atzori, Clifton: δ-presence (2007) ------------------------------------------------------
 
 PUBLIC = [

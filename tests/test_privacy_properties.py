@@ -214,6 +214,8 @@ WITH_SUPPRESSION = {
     "delta_presence": [{"delta_presence": {"max": most}} for most in (0.5, 0.8, 1.0)],
     "delta_presence_min": [{"delta_presence": {"min": 0.2, "max": most}} for most in (0.8, 1.0)],
     "with shields": [{**one, "k_anonymity": [{"quasi": ["x"], "k": 4}]} for one in HARD["entropy"]],
+    "with k": [{**one, "k": 2} for one in [*HARD["entropy"], *HARD["ordered"]]],
+    "with k_map": [{**one, "k_map": 2} for one in [*HARD["recursive"], *HARD["equal"]]],
     "two": [{**one, **other} for one in HARD["alpha_k"] for other in HARD["recursive"]],
 }
 # Persons in several combinations of quasi-identifiers: merged, their rows count once, and nothing is suppressed.

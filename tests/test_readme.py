@@ -1,4 +1,4 @@
-"""What the README shows is true: its policy, commands, Python and SQL run as they stand."""
+"""What the README and docs/requirements.md show is true: their policies, commands, Python and SQL run as they stand."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from sqlanon import Policy, connect
+from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.policy.reading import parse_toml
+from sqlanon.queries.macros import FIGURES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def sqlanon(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -37,8 +42,10 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb")
-    (policy,) = blocks("toml")
-    (folder / FOLDER / "first.toml").write_text(policy, encoding="utf-8")
+    first, privacy = blocks("toml")
+    second = re.sub(r"^\[privacy\]\n.*?(?=^\[search\])", lambda _: privacy, first, flags=re.MULTILINE | re.DOTALL)
+    (folder / FOLDER / "first.toml").write_text(first, encoding="utf-8")
+    (folder / FOLDER / "second.toml").write_text(second.replace("first.duckdb", "second.duckdb"), encoding="utf-8")
     return folder
 
 
@@ -64,18 +71,32 @@ def test_the_commands(transcript: dict[str, str]) -> None:
     assert [text.splitlines()[-1] for text in verifications] == ["verified", "verified"]
 
 
+def test_the_policy_with_several_requirements(workshop: Path) -> None:
+    policy = Policy.load(workshop / FOLDER / "second.toml")
+    with connect() as db:
+        release = db.anonymize(policy).publish()
+        alone, told = release.verify(), db.verify(release.path, policy)
+    assert alone.verified
+    assert told.verified
+    (unknown,) = (check.name for check in alone.checks if check.passed is None)
+    assert unknown == "equal 0.4-closeness of diagnosis"
+    assert f"against the source: {unknown}" in {check.name for check in told.checks if check.passed}
+
+
 @pytest.mark.usefixtures("transcript")
 def test_the_sql(workshop: Path) -> None:
     (script,) = blocks("sql")
     statements = [text for line in script.splitlines() if (text := line.partition("--")[0].strip())]
     with duckdb.connect(workshop / FOLDER / "first.duckdb", read_only=True) as connection:
-        patients, k_anonymity, classes, manifest = (
+        patients, k_anonymity, classes, *figures, manifest = (
             connection.execute(statement).fetchall() for statement in statements
         )
     assert len(patients) == 5
     assert k_anonymity[0][0] >= 5
     assert k_anonymity[0][3] == 0
     assert len(classes) == 5
+    assert [len(rows) for rows in figures] == [1] * len(figures)
+    assert all(len(set(row)) > 1 and None not in row for (row,) in figures)
     assert len(manifest) == 1
 
 
@@ -108,3 +129,56 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert test in ci
     assert demo in ci
+
+
+# --- docs/requirements.md
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smaller hospital, with the README's policy beside it."""
+    folder = tmp_path_factory.mktemp("requirements")
+    make_hospital(folder / "hospital.duckdb", rows=5000)
+    (folder / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    return folder / "hospital.duckdb"
+
+
+@pytest.mark.parametrize("number", range(len(blocks("toml", REQUIREMENTS))))
+def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path: Path) -> None:
+    (tmp_path / "example.toml").write_text(blocks("toml", REQUIREMENTS)[number], encoding="utf-8")
+    first, example = parse_toml(hospital.with_name("first.toml")), parse_toml(tmp_path / "example.toml")
+    tree = first | example | {"release": {"table": "patients"}}
+    tree["attributes"] = first["attributes"] | example.get("attributes", {})
+    tree["source"] = tree["source"] | {"database": hospital}
+    policy = Policy(**tree)
+    with connect() as db:  # publishing audits it with the source
+        assert db.anonymize(policy).publish(tmp_path / "release.duckdb").verify().verified
+
+
+def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
+    database = tmp_path / "practice.duckdb"
+    init_database(database)
+    called = set()
+    with duckdb.connect(database) as connection:
+        for statement in re.findall(
+            r"^(?:CREATE|FROM sqlanon)[^;]*;(?: *-- .*)?$", "".join(blocks("sql", REQUIREMENTS)), re.M
+        ):
+            query, _, shown = statement.partition(";")
+            relation = connection.sql(query)
+            called |= set(re.findall(r"^FROM sqlanon\.(\w+)", query))
+            if relation is None:
+                continue
+            row, *_ = relation.fetchall()
+            found = ", ".join(f"{name} {value:.6g}" for name, value in zip(relation.columns, row, strict=True) if shown)
+            assert found == shown.strip(" -"), query
+    assert called >= FIGURES.keys() - {"digest"}
+
+
+def test_the_python_of_the_requirements(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workshop)
+    for program in blocks("python", REQUIREMENTS):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(program, "requirements.md", "exec"), {})
+        *_, shown = re.findall(r"# (.*)", program)
+        assert printed.getvalue().strip() == shown

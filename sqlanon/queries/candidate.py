@@ -68,7 +68,8 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> ex
     below = space.below_top(levels)
     codes = [col(code_name(i, level)) for i, level in below]
     failing = select([exp.Star()], subquery(judged(space, levels, codes), "j"))
-    failing = failing.where(exp.Not(this=col(KEPT)), copy=False)
+    somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
+    failing = failing.where(exp.Not(this=col(KEPT)), somebody, copy=False)
     counts = [select([named(total(col(CLASS_SIZE)), ROWS)], table("failing"), [code.copy()]) for code in codes]
     values = counts[0] if len(counts) == 1 else exp.union(*counts, distinct=False, copy=False)
     share = exp.Div(this=number(float(suppressed)), expression=col(ROWS))

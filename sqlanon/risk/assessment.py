@@ -13,7 +13,8 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlanon.columns import Columns, match_columns, population_columns
-from sqlanon.errors import HierarchyError, Problem, SourceError
+from sqlanon.counting import domain_of, refuse_lost_values
+from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies import build_hierarchy, hierarchy_query, known_height
 from sqlanon.policy import Policy
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
@@ -23,15 +24,12 @@ from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import ROWS
-from sqlanon.queries.names import select, subquery
+from sqlanon.queries.names import subquery
 from sqlanon.risk import queries as rq
 from sqlanon.risk.prosecutor import Risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
-from sqlanon.risk.steps import Steps
+from sqlanon.steps import Steps
 from sqlanon.workspace import Run
-
-EXAMPLE_VALUES = 2
-"""How many values a sensitive attribute has, where statements are only shown."""
 
 EXAMPLE_LENGTH = 5
 """What is shown of a mask: the levels of a column whose longest text has so many characters."""
@@ -102,16 +100,8 @@ class _Assessment:
         types = [self.run.source.columns[column] for column in self.columns.quasi]
         query = fq.raw_frequency(population.source.relation, names, (), person)
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
-        for i, (name, type_) in enumerate(zip(names, types, strict=True)):
-            theirs = population.source.columns[name]
-            if theirs == type_:
-                continue
-            lost = self.steps.ask(cd.lost_by_cast(raw, i, type_, theirs), [(0,)], population.engine)[0][0]
-            if lost:
-                raise SourceError(
-                    f"population: column {name!r} is {theirs} and the source's is {type_}: {lost} values cannot be "
-                    "cast; cast one of them with query = ..."
-                )
+        reader = Steps(population.engine, self.steps.shown)
+        refuse_lost_values(reader, raw, names, population.source.columns, types)
         return subquery(rq.population_counts(raw, types, person is not None), "population")
 
     @cached_property
@@ -173,8 +163,7 @@ class _Assessment:
             pairs = self.steps.make(self.work(f"pairs_{s}"), ds.value_pairs(raw, 0, s, (), self.persons))
             query = ds.sensitive_values(pairs, moving=False)
             values[name] = self.steps.make(self.work(f"sensitive_{s}"), query)
-            count = select([exp.Count(this=exp.Star())], values[name].copy())
-            domains[name] = Domain(self.steps.ask(count, [(EXAMPLE_VALUES,)])[0][0])
+            domains[name] = domain_of(self.steps, values[name], 0)
         return values, domains
 
     def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
