@@ -92,3 +92,17 @@ def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
     assert outcome.returncode == 1
     assert "The binding requirement is entropy 2-diversity of dx" in " ".join(outcome.stderr.split())
     assert not (tmp_path / "r.duckdb").exists()
+
+
+def test_two_requirements_with_nearly_the_same_parameter_stay_two() -> None:
+    """Their names tell all digits: else one would stand for both."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes=make_policy({"sex": "suppress", "dx": "sensitive"}).attributes,
+            privacy={"t_closeness": [{"attribute": "dx", "distance": "equal", "t": t} for t in (0.1000001, 0.1000002)]},
+        )
+        with sqlanon.connect(connection) as db:
+            names = [one.requirement for one in db.risk(policy).requirements]
+    assert names == ["equal 0.1000001-closeness of dx", "equal 0.1000002-closeness of dx"]

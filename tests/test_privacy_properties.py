@@ -28,13 +28,13 @@ from strategies_privacy import KINDS, PrivacyCase
 import sqlanon
 
 quick = settings(
-    max_examples=8,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=300, print_blob=True)
+thorough = settings(quick, max_examples=120, print_blob=True)
 
 
 def columns_of(source: Source) -> dict[str, pa.DataType]:
@@ -175,20 +175,20 @@ def test_each_requirement_many(kind: str, strategy: str, data: st.DataObject) ->
     check(data.draw(strategies_privacy.privacy_cases(kind)), strategy)
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=20)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together(case: PrivacyCase) -> None:
     check(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=1500)
+@settings(thorough, max_examples=600)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=20)
 @given(case=strategies_privacy.privacy_cases())
 def test_k_minimal(case: PrivacyCase) -> None:
     check(case, "k_minimal")
@@ -242,7 +242,7 @@ def test_as_many_rows_are_suppressed_as_may_be(kind: str) -> None:
 @pytest.mark.parametrize("persons", [None, "settled", "moving"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
 def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
-    for seed in range(40):
+    for seed in range(15):
         check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons), strategy)
 
 
@@ -251,7 +251,7 @@ def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cas
 @pytest.mark.parametrize("persons", [None, "settled"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
 def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
-    for seed in range(20):
+    for seed in range(8):
         check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
 
 
@@ -259,7 +259,7 @@ def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cas
 @BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_what_is_not_monotone_with_persons_many(kind: str, strategy: str) -> None:
-    for seed in range(10):
+    for seed in range(8):
         check(hard_cases.not_monotone(seed, WITHOUT[kind], ("0",), "moving"), strategy)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlanon.policy import LDiversity, PrivacySection, TCloseness
-from sqlanon.privacy.base import CLASS_SIZE, ClassRequirement, Distribution, TableRequirement
+from sqlanon.privacy.base import ClassRequirement, Distribution, TableRequirement
 from sqlanon.privacy.disclosure import AlphaK, BetaLikeness, DeltaDisclosure
 from sqlanon.privacy.k_anonymity import KAnonymity, Shield, void_shields
 from sqlanon.privacy.l_diversity import DistinctDiversity, EntropyDiversity, JointDiversity, RecursiveDiversity
@@ -43,7 +43,7 @@ class Requirements:
         return tuple(one.name for one in (*self.classes, *self.shields, *self.table, *last))
 
     def without(self, name: str) -> Requirements:
-        """All but the ones of a name."""
+        """All but the one of a name; names tell their parameters."""
         unique = self.population_uniqueness
         return Requirements(
             tuple(one for one in self.classes if one.name != name),
@@ -51,14 +51,6 @@ class Requirements:
             tuple(one for one in self.table if one.name != name),
             unique if unique is not None and unique.name != name else None,
         )
-
-    def only(self, name: str) -> Requirements:
-        """The ones of a name."""
-        rest = self
-        for other in self.names:
-            if other != name:
-                rest = rest.without(other)
-        return rest
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
@@ -71,11 +63,6 @@ class Requirements:
         """δ-presence that asks for a least share of each class of the population, if there is one."""
         found = (one for one in self.classes if isinstance(one, DeltaPresence) and one.least > 0)
         return next(found, None)
-
-    @property
-    def need_population(self) -> bool:
-        """Whether a population table is needed."""
-        return any(isinstance(one, (KMap, DeltaPresence)) for one in self.classes)
 
     @property
     def hereditary(self) -> bool:
@@ -177,7 +164,6 @@ def _closeness(asked: TCloseness, domain: Domain) -> ClassRequirement:
 
 
 __all__ = [
-    "CLASS_SIZE",
     "ClassRequirement",
     "Distribution",
     "Domain",

@@ -37,6 +37,16 @@ TOLERANCE = 1e-12
 """Comparisons at a border carry it: a class of exactly l equally frequent values is entropy l-diverse."""
 
 
+def plain(value: float) -> str:
+    """A number for a name: short, and never the same for two numbers.
+
+    >>> plain(0.2), plain(3.0), plain(0.1000001)
+    ('0.2', '3', '0.1000001')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 @dataclass(frozen=True)
 class Distribution:
     """The values of a sensitive attribute within classes.
@@ -65,9 +75,6 @@ class Distribution:
 class ClassRequirement(ABC):
     """A condition that every equivalence class of a release has to meet; classes that do not are suppressed."""
 
-    distribution: Distribution | None = None
-    """The sensitive values that it looks at."""
-
     needs_domain: bool = False
     """Whether it needs the columns of `queries.distribution.domain` beside its figures."""
 
@@ -78,6 +85,11 @@ class ClassRequirement(ABC):
     @abstractmethod
     def name(self) -> str:
         """What people call it, with its parameters: ``5-anonymity``."""
+
+    @property
+    def distribution(self) -> Distribution | None:
+        """The sensitive values that it looks at, if it does."""
+        return None
 
     @property
     def least_class(self) -> int:

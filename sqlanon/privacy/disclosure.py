@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution
+from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution, plain
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.distribution import SHARE
 from sqlanon.queries.names import all_of, anonymous, col, double_total, greatest, number
@@ -30,7 +30,7 @@ class _Shares(ClassRequirement):
     attribute: str
 
     @property
-    def distribution(self) -> Distribution:  # type: ignore[override]  # a property in place of the attribute
+    def distribution(self) -> Distribution:
         """The attribute's values."""
         return Distribution(self.attribute)
 
@@ -62,7 +62,7 @@ class DeltaDisclosure(_Shares):
     @property
     def name(self) -> str:
         """``1-disclosure privacy of diagnosis``."""
-        return f"{self.delta:g}-disclosure privacy of {self.attribute}"
+        return f"{plain(self.delta)}-disclosure privacy of {self.attribute}"
 
     @property
     def least_class(self) -> int:
@@ -104,7 +104,7 @@ class BetaLikeness(_Shares):
     @property
     def name(self) -> str:
         """``enhanced 2-likeness of diagnosis``."""
-        return f"{'enhanced' if self.enhanced else 'basic'} {self.beta:g}-likeness of {self.attribute}"
+        return f"{'enhanced' if self.enhanced else 'basic'} {plain(self.beta)}-likeness of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``, and the greatest n / (q (1 + bound)): at most the total where all values are within bounds."""
@@ -138,8 +138,8 @@ class AlphaK(_Shares):
 
     @property
     def name(self) -> str:
-        """``share of at most 0.5 of diagnosis``."""
-        return f"share of at most {self.alpha:g} of each {self.attribute}"
+        """``share of at most 0.5 of each diagnosis``."""
+        return f"share of at most {plain(self.alpha)} of each {self.attribute}"
 
     @property
     def least_class(self) -> int:

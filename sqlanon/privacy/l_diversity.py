@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution
+from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution, plain
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.names import anonymous, cast, col, double_total, greatest, number
 
@@ -25,7 +25,7 @@ class _Diversity(ClassRequirement):
     l: float
 
     @property
-    def distribution(self) -> Distribution:  # type: ignore[override]  # a property in place of the attribute
+    def distribution(self) -> Distribution:
         """The attribute's values."""
         return Distribution(self.attribute)
 
@@ -75,7 +75,7 @@ class EntropyDiversity(_Diversity):
     @property
     def name(self) -> str:
         """``entropy 3-diversity of diagnosis``."""
-        return f"entropy {self.l:g}-diversity of {self.attribute}"
+        return f"entropy {plain(self.l)}-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``logs``: Σ n ln n."""
@@ -115,7 +115,7 @@ class RecursiveDiversity(_Diversity):
     @property
     def name(self) -> str:
         """``recursive (4, 3)-diversity of diagnosis``."""
-        return f"recursive ({self.c:g}, {self.l})-diversity of {self.attribute}"
+        return f"recursive ({plain(self.c)}, {self.l})-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``counts``: all of them, the largest first."""
@@ -158,7 +158,7 @@ class JointDiversity(ClassRequirement):
     diversity: DistinctDiversity | EntropyDiversity | RecursiveDiversity
 
     @property
-    def distribution(self) -> Distribution:  # type: ignore[override]  # a property in place of the attribute
+    def distribution(self) -> Distribution:
         """The attribute's values within the others'."""
         return Distribution(self.diversity.attribute, "joint")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, TOLERANCE, ClassRequirement
+from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, TOLERANCE, ClassRequirement, plain
 from sqlanon.queries.names import all_of, col, number
 
 
@@ -50,7 +50,7 @@ class DeltaPresence(ClassRequirement):
     @property
     def name(self) -> str:
         """``(0.1, 0.5)-presence``."""
-        return f"({self.least:g}, {self.most:g})-presence"
+        return f"({plain(self.least)}, {plain(self.most)})-presence"
 
     def condition(self) -> exp.Expr:
         """least ≤ class_count / class_population ≤ most."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution
+from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution, plain
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.distribution import CUMULATED, SHARE, SUMS, VALUE
 from sqlanon.queries.names import anonymous, cast, col, double_total, greatest, ident, number
@@ -52,7 +52,7 @@ class _Closeness(ClassRequirement):
     @property
     def name(self) -> str:
         """``equal 0.2-closeness of diagnosis``."""
-        return f"{self.word} {self.t:g}-closeness of {self.attribute}"
+        return f"{self.word} {plain(self.t)}-closeness of {self.attribute}"
 
     @abstractmethod
     def distance(self) -> exp.Expr:
@@ -73,8 +73,12 @@ class _Closeness(ClassRequirement):
         over = exp.Paren(this=exp.Sub(this=self._column(f"{self.word} distance"), expression=number(self.t)))
         return greatest(number(1), exp.Mul(this=self._column("total"), expression=over))
 
+    @property
+    @abstractmethod
+    def distribution(self) -> Distribution:
+        """The attribute's values, or the nodes of its hierarchy."""
+
     def _column(self, figure: str) -> exp.Column:
-        assert self.distribution is not None
         return self.distribution.column(figure)
 
 
@@ -93,7 +97,7 @@ class TreeCloseness(_Closeness):
     word: str = "equal"
 
     @property
-    def distribution(self) -> Distribution:  # type: ignore[override]  # a property in place of the attribute
+    def distribution(self) -> Distribution:
         """The attribute's values, or the nodes of its hierarchy."""
         return Distribution(self.attribute, "values" if self.word == "equal" else "nodes")
 
@@ -138,7 +142,7 @@ class OrderedCloseness(_Closeness):
     needs_domain = True
 
     @property
-    def distribution(self) -> Distribution:  # type: ignore[override]  # a property in place of the attribute
+    def distribution(self) -> Distribution:
         """The attribute's values."""
         return Distribution(self.attribute)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlanon.privacy.base import TOLERANCE, TableRequirement
+from sqlanon.privacy.base import TOLERANCE, TableRequirement, plain
 from sqlanon.privacy.estimators import Estimator, population_uniqueness
 
 
@@ -25,7 +25,7 @@ class AverageRisk(TableRequirement):
     @property
     def name(self) -> str:
         """``average risk of at most 0.05``."""
-        return f"average risk of at most {self.limit:g}"
+        return f"average risk of at most {plain(self.limit)}"
 
     def holds(self, classes: int, count: int, singles: int) -> bool:
         """classes / count ≤ limit."""
@@ -41,7 +41,7 @@ class SampleUniqueness(TableRequirement):
     @property
     def name(self) -> str:
         """``sample uniqueness of at most 0.01``."""
-        return f"sample uniqueness of at most {self.limit:g}"
+        return f"sample uniqueness of at most {plain(self.limit)}"
 
     def holds(self, classes: int, count: int, singles: int) -> bool:
         """singles / count ≤ limit."""
@@ -69,7 +69,7 @@ class PopulationUniqueness:
     @property
     def name(self) -> str:
         """``population uniqueness of at most 0.01 (dankar)``."""
-        return f"population uniqueness of at most {self.limit:g} ({self.estimator})"
+        return f"population uniqueness of at most {plain(self.limit)} ({self.estimator})"
 
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
         """The estimated share; NaN where none can be made.

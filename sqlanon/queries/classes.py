@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.privacy import CLASS_SIZE, ClassRequirement, Requirements
-from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, Distribution
+from sqlanon.privacy import ClassRequirement, Requirements
+from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
 from sqlanon.privacy.l_diversity import JointDiversity
 from sqlanon.queries.coding import KNOWN, ROWS, code_name
 from sqlanon.queries.distribution import counts_by_value

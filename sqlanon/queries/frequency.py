@@ -58,10 +58,10 @@ def memberships(raw: exp.Table, quasi: int) -> exp.Select:
     return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.copy() for key in keys])
 
 
-def person_count(members: exp.Table) -> exp.Select:
-    """The distinct persons."""
-    each = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(members.copy())
-    return select([exp.Count(this=exp.Star())], subquery(each, "p"))
+def person_count(rows: exp.Expr) -> exp.Select:
+    """The distinct persons, as ``persons``; all rows without one are one person."""
+    each = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(rows.copy())
+    return select([named(exp.Count(this=exp.Star()), PERSONS)], subquery(each, "p"))
 
 
 def movers(members: exp.Table) -> exp.Select:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.policy import LDiversity, PrivacySection, TCloseness
-from sqlanon.privacy.base import TOLERANCE
+from sqlanon.privacy.base import TOLERANCE, plain
 from sqlanon.privacy.whole_table import PopulationUniqueness
 from sqlanon.queries import macros
 from sqlanon.release.check import Check
@@ -171,28 +171,28 @@ def _diversity(audited: Audited, asked: LDiversity) -> Check:
     found = audited.figures("l_diversity", [*audited.quasi, *joint], asked.attribute, l=max(whole, 1), **options)
     kind = f"{'joint ' if asked.joint else ''}{asked.kind}"
     if asked.kind == "recursive":
-        name = f"{kind} ({asked.c:g}, {asked.l})-diversity of {asked.attribute}"
+        name = f"{kind} ({plain(asked.c or 0)}, {asked.l})-diversity of {asked.attribute}"
         least, holds = found["recursive_c"], whole == 1 or _number(found["recursive_c"]) < _number(asked.c)
         message = f"in the worst class r1 is {_number(least):.6g} times the sum of the rarer counts"
     else:
-        name = f"{kind} {asked.l:g}-diversity of {asked.attribute}"
+        name = f"{kind} {plain(asked.l)}-diversity of {asked.attribute}"
         least = found["distinct_l" if asked.kind == "distinct" else "entropy_l"]
         holds = math.log(max(_number(least), 1.0)) >= math.log(asked.l) - TOLERANCE
-        message = f"the worst class has {_number(least):.6g}, {asked.l:g} are required"
+        message = f"the worst class has {_number(least):.6g}, {plain(asked.l)} are required"
     if not audited.shows_counts and asked.kind != "distinct":
         return Check(name, None, f"not verifiable alone: it counts persons; in rows, {message}")
     return Check(name, bool(holds), message)
 
 
 def _closeness(audited: Audited, asked: TCloseness) -> Check:
-    name = f"{asked.distance} {asked.t:g}-closeness of {asked.attribute}"
+    name = f"{asked.distance} {plain(asked.t)}-closeness of {asked.attribute}"
     options: dict[str, Any] = {"distance": asked.distance}
     if asked.distance == "hierarchical":
         if audited.private is None:
             return Check(name, None, "not verifiable alone: it needs the source and the attribute's hierarchy")
         options["hierarchy"] = audited.private.hierarchies[asked.attribute]
     t = _number(_against_source(audited, "t_closeness", asked.attribute, **options)["t"])
-    message = f"the farthest class is {t:.6g} from the table, {asked.t:g} is allowed"
+    message = f"the farthest class is {t:.6g} from the table, {plain(asked.t)} is allowed"
     return _beside_source(audited, name, t <= asked.t + TOLERANCE, message)
 
 
@@ -200,22 +200,22 @@ def _of_shares(section: PrivacySection, audited: Audited) -> list[Check]:
     found = []
     for delta in section.delta_disclosure:
         worst = _number(_against_source(audited, "delta_disclosure", delta.attribute)["delta"])
-        name = f"{delta.delta:g}-disclosure privacy of {delta.attribute}"
-        message = f"the greatest |ln(p/q)| is {worst:.6g}, {delta.delta:g} is allowed"
+        name = f"{plain(delta.delta)}-disclosure privacy of {delta.attribute}"
+        message = f"the greatest |ln(p/q)| is {worst:.6g}, {plain(delta.delta)} is allowed"
         found.append(_beside_source(audited, name, worst <= delta.delta + TOLERANCE, message))
     for beta in section.beta_likeness:
         figures = _against_source(audited, "beta_likeness", beta.attribute)
         gain, excess = _number(figures["beta"]), _number(figures["enhanced_excess"])
         holds = gain <= beta.beta + TOLERANCE and (beta.kind == "basic" or excess <= TOLERANCE)
-        name = f"{beta.kind} {beta.beta:g}-likeness of {beta.attribute}"
-        message = f"the greatest gain of a value is {gain:.6g}, {beta.beta:g} is allowed"
+        name = f"{beta.kind} {plain(beta.beta)}-likeness of {beta.attribute}"
+        message = f"the greatest gain of a value is {gain:.6g}, {plain(beta.beta)} is allowed"
         if beta.kind == "enhanced":
             message += f"; beyond -ln q by {excess:.6g}"
         found.append(_beside_source(audited, name, holds, message))
     for alpha in section.alpha_k:
         options = {"person": audited.person} if audited.person else {}
         share = _number(audited.figures("alpha", list(audited.quasi), alpha.attribute, **options)["alpha"])
-        name = f"share of at most {alpha.alpha:g} of each {alpha.attribute}"
+        name = f"share of at most {plain(alpha.alpha)} of each {alpha.attribute}"
         message = f"the greatest share is {share:.6g}"
         if audited.shows_counts:
             found.append(Check(name, share <= alpha.alpha + TOLERANCE, message))
@@ -232,7 +232,7 @@ def _of_population(section: PrivacySection, audited: Audited) -> list[Check]:
     if section.k_map is not None:
         names["k_map"] = f"{section.k_map}-map"
     if presence is not None:
-        names["presence"] = f"({presence.min:g}, {presence.max:g})-presence"
+        names["presence"] = f"({plain(presence.min)}, {plain(presence.max)})-presence"
     if private is None or private.population is None:
         return [Check(name, None, "not verifiable alone: it needs the population") for name in names.values()]
     options: dict[str, Any] = {}
@@ -262,14 +262,14 @@ def _of_table(section: PrivacySection, audited: Audited) -> list[Check]:
         for name, limit in limits.items():
             if limit is not None:
                 value = _number(figures[name.replace(" ", "_")])
-                check = Check(f"{name} of at most {limit:g}", value <= limit + TOLERANCE, f"it is {value:.6g}")
+                check = Check(f"{name} of at most {plain(limit)}", value <= limit + TOLERANCE, f"it is {value:.6g}")
                 found.append(check if audited.shows_counts else _of_persons(check))
     unique = section.population_uniqueness
     if unique is not None:
         query = macros.class_sizes_of(audited.relation, audited.quasi, audited.person, audited.macros)
         one = PopulationUniqueness(unique.limit, unique.estimator, unique.population, unique.sampling_fraction)
         value = one.estimate(dict(audited.engine.rows(query)), _counted(audited))
-        name = f"population uniqueness of at most {unique.limit:g} ({unique.estimator})"
+        name = f"population uniqueness of at most {plain(unique.limit)} ({unique.estimator})"
         check = Check(name, value <= unique.limit + TOLERANCE, f"the estimate is {value:.6g}")
         found.append(check if audited.shows_counts else _of_persons(check))
     return found
@@ -302,5 +302,5 @@ def _of_persons(check: Check) -> Check:
 
 
 def _number(value: Any) -> float:
-    """A figure of a macro; of an empty table there is none, and it meets what can be met."""
-    return 0.0 if value is None else float(value)
+    """A figure of a macro. There is none of no rows: nothing is met then."""
+    return math.nan if value is None else float(value)

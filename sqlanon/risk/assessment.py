@@ -69,7 +69,7 @@ class _Assessment:
         space = self._space()
         found = self.steps.figures(rq.figures(space))
         requirements = space.requirements
-        persons = self.steps.figures(rq.person_count(self.rows))[fq.PERSONS] if self.persons else None
+        persons = self.steps.figures(fq.person_count(self.rows))[fq.PERSONS] if self.persons else None
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
         return Risk(
             rows=found["rows"],

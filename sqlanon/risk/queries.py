@@ -158,12 +158,6 @@ def sizes(space: ClassSpace) -> exp.Select:
     return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
 
 
-def person_count(rows: exp.Expr) -> exp.Select:
-    """The distinct persons; all rows without one are one person."""
-    distinct = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(rows.copy())
-    return select([named(exp.Count(this=exp.Star()), PERSONS)], subquery(distinct, "p"))
-
-
 def _classes(space: ClassSpace) -> exp.Select:
     return classes(space, (0,) * len(space.heights))
 
