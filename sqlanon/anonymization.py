@@ -142,6 +142,8 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
                 masked = figures.suppressed_rows
             else:
                 reason = f"together they make a class of {size} rows, which breaks the policy"
+                if requirements.population_uniqueness is not None:
+                    reason = f"{requirements.population_uniqueness.name} is estimated without them"
                 if topless:
                     reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
                 warnings.append(f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}")

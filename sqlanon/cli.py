@@ -155,7 +155,8 @@ def verify(
     else:
         words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
         for check in found.checks:
-            typer.echo(f"{words[check.passed]}: {check.name}: {check.message}")
+            word = words[check.passed]
+            typer.echo(f"{word}: {check.name}: {check.message.removeprefix(f'{word}: ')}")
         typer.echo("verified" if found.verified else "NOT verified")
     if not found.verified:
         raise typer.Exit(1)

@@ -32,7 +32,7 @@ from sqlanon.queries import coding as cd
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Coded
-from sqlanon.queries.names import Namer, create_table, drop_table
+from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Column
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
@@ -127,7 +127,8 @@ def prepare(
     if not rows:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     types = [source.columns[column] for column in columns.quasi]
-    theirs = None if population is None else scan_population(Steps(population.engine), policy, population, types, work)
+    reader = steps if population is None else Steps(population.engine)
+    theirs = None if population is None else scan_population(reader, policy, population, types, work)
     sensitive = [sensitive_values(steps, own, s, work) for s in range(own.sensitive)]
     hierarchies, trees = _hierarchies(engine, policy, source, columns, own, theirs, work)
     attributes = tuple(
@@ -153,7 +154,9 @@ def prepare(
     )
     space = counted(steps, policy, columns, own, theirs, types, attributes, coded, domains, requirements, work)
     space = replace(space, heights=marginals.heights, unknown=any(marginals.unknown))
-    engine.execute(drop_table(own.raw.copy()))
+    steps.drop_all_but(_needed(space, own))
+    if theirs is not None:
+        reader.drop_all_but([table for table in (theirs.members,) if table is not None])
     return Prepared(
         policy,
         source,
@@ -168,6 +171,12 @@ def prepare(
         theirs,
         *(population_columns(policy, population.source) if population is not None else ()),
     )
+
+
+def _needed(space: ClassSpace, own: Scan) -> list[exp.Expr]:
+    """The tables that checks read, and who is in which combination."""
+    sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
+    return [table for table in (space.frequency, own.members, *sensitive) if table is not None]
 
 
 def scan_population(steps: Steps, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:

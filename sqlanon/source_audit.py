@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.preparation import Prepared
+from sqlanon.queries.classes import Levels
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import Namer, col, create_table, create_temporary_view, drop_table, drop_view, select, table
 from sqlanon.queries.population import generalized_population
@@ -88,15 +89,7 @@ class SourceAudit:
                 made.append(audited)
             if self.population is not None:
                 theirs = self.work(f"population_audited_{mark}")
-                query = generalized_population(
-                    self.population.source.relation,
-                    self.prepared.population_columns,
-                    self.recoding.attributes,
-                    self.recoding.tops,
-                    self.recoding.levels,
-                    self.prepared.types,
-                    self.prepared.population_person,
-                )
+                query = self._generalized(self.population.source.relation)
                 self.population.engine.execute(create_table(theirs, query))
             yield (
                 Private(
@@ -116,6 +109,27 @@ class SourceAudit:
                 self.engine.execute(drop_view(view.copy()))
             if theirs is not None:
                 self.engine.execute(drop_table(theirs.copy()))
+
+    def _generalized(self, population: exp.Table) -> exp.Query:
+        """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
+        prepared, recoding = self.prepared, self.recoding
+        heights = prepared.space.heights
+
+        def at(levels: Levels) -> exp.Select:
+            return generalized_population(
+                population,
+                prepared.population_columns,
+                recoding.attributes,
+                recoding.tops,
+                levels,
+                prepared.types,
+                prepared.population_person,
+                recoding.mask,
+            )
+
+        if not recoding.mask or recoding.levels == heights:
+            return at(recoding.levels)
+        return exp.union(at(recoding.levels), at(heights), distinct=False, copy=False)
 
     def _same_rows(self, relation: str, audited: exp.Table) -> Check:
         """Whether the rows with persons are those of the release."""

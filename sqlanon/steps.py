@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.queries.names import create_table
+from sqlanon.queries.names import create_table, drop_table
 
 
 class Steps:
@@ -17,15 +17,24 @@ class Steps:
     def __init__(self, engine: Engine, shown: list[str] | None = None) -> None:
         self.engine = engine
         self.shown = shown
+        self.made: list[exp.Table] = []
 
     def make(self, target: exp.Table, query: exp.Query, engine: Engine | None = None) -> exp.Table:
         """Make a table."""
         statement = create_table(target, query)
+        self.made.append(target.copy())
         if self.shown is None:
             (engine or self.engine).execute(statement)
         else:
             self.shown.append(statement.sql(self.engine.dialect, pretty=True))
         return target.copy()
+
+    def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
+        """Drop what was made, but for some: memory is for what is still needed."""
+        for target in self.made:
+            if target not in kept:
+                self.engine.execute(drop_table(target.copy()))
+        self.made = [target for target in self.made if target in kept]
 
     def ask(
         self, query: exp.Select, example: Sequence[tuple[Any, ...]], engine: Engine | None = None

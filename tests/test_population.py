@@ -150,3 +150,39 @@ def test_what_the_population_has_does_not_reach_the_release(tmp_path: Path) -> N
         assert release.execute("SELECT count(*) FROM t WHERE zip = '02199'").fetchall() == [(0,)]
     assert "voters" not in text
     assert "register" not in text
+
+
+@pytest.mark.parametrize("top", [False, True])
+def test_masked_rows_match_the_whole_population(top: bool, tmp_path: Path) -> None:
+    source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("INSERT INTO t VALUES ('02141', 53, 'c'), ('02199', 11, 'a'), ('02199', 12, 'b')")
+    limits = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 5 * top}}
+    policy = policy_of(
+        source,
+        {"table": "voters"},
+        k=3,
+        attributes=limits,
+        search={"suppression_limit": 0.5},
+        release={"database": tmp_path / "release.duckdb", "suppressed": "mask"},
+    )
+    result = anonymized(policy, tmp_path)
+    assert result.released_rows == result.rows
+    assert result.suppressed_rows > 0
+    assert result.warnings == ()
+
+
+def test_a_person_in_several_combinations_does_not_prune_what_presence_allows(tmp_path: Path) -> None:
+    """At the top two of five persons are there, which is too few; below, each class has enough: one is in both."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS FROM (VALUES (1, 'x'), (1, 'y'), (2, 'y')) v(who, place)")
+        people = "(VALUES (1, 'x'), (3, 'x'), (1, 'y'), (2, 'y'), (4, 'y'), (5, 'y')) v(who, place)"
+        connection.execute(f"CREATE TABLE voters AS FROM {people}")
+    policy = sqlanon.Policy(
+        source={"database": tmp_path / "hospital.duckdb", "table": "t", "person": "who"},
+        attributes={"place": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"delta_presence": {"min": 0.5, "max": 1}},
+        population={"table": "voters", "person": "who"},
+    )
+    with sqlanon.connect() as db:
+        assert db.anonymize(policy).generalization == {"place": 0}

@@ -107,7 +107,7 @@ def null(findings: list[Finding], total: int) -> str:
 def unknown(parts: Sequence[Part], findings: list[Finding], total: int) -> str:
     """Say which values of the column have no labels."""
     values = _listing(findings, total, "row")
-    suppress = 'set on_unknown = "suppress" to leave their rows out'
+    suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
     if any(isinstance(part, Listed) for part in parts):
         return f"values that are missing from the hierarchy: {values}; add them to it, or {suppress}"
     kinds = " and ".join(part.what for part in parts if isinstance(part, Generated) and not part.total)

@@ -63,6 +63,7 @@ def generalized_population(
     levels: Levels,
     types: Sequence[str],
     person: str | None,
+    labelled: bool = False,
 ) -> exp.Select:
     """The population, recoded as the release is: its quasi-identifiers, and its persons.
 
@@ -74,6 +75,8 @@ def generalized_population(
         The table, its columns of the quasi-identifiers, and the one of its persons or None.
     attributes, tops, levels, types:
         The quasi-identifiers, the labels of their top levels, the generalization, and their types in the source.
+    labelled:
+        Whether level 0 is text too, as in a release with masked rows.
     """
     query = exp.Select().from_(aliased(population, "s"))
     output: list[exp.Expr] = []
@@ -86,6 +89,8 @@ def generalized_population(
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
             strange = exp.Concat(expressions=[text(STRANGE), cast(value.copy(), "VARCHAR")], safe=True)
             value = exp.If(this=col(KNOWN, f"h{i}"), true=col(f"label_{level}", f"h{i}"), false=strange)
+        elif labelled:
+            value = cast(value, "VARCHAR")
         output.append(named(value, name))
     if person is not None:
         output.append(col(person, "s"))

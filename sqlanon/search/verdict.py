@@ -60,6 +60,6 @@ class Rules:
         everything = figures.suppressed_rows == 0 and self.additive and asked.population_uniqueness is None
         return Verdict(
             satisfies,
-            hopeless=too_many or figures.too_few > 0 or never,
+            hopeless=too_many or never or (figures.too_few > 0 and self.additive),
             lasting=satisfies and (asked.hereditary or everything),
         )
