@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution, plain
 from sqlanon.queries.coding import ROWS
-from sqlanon.queries.distribution import CUMULATED, SHARE, SUMS, VALUE
+from sqlanon.queries.distribution import CUMULATED, SHARE, SUMS, VALUE, WIDEST
 from sqlanon.queries.names import anonymous, cast, col, double_total, greatest, ident, number
 
 
@@ -71,7 +71,7 @@ class _Closeness(ClassRequirement):
     def shortfall(self) -> exp.Expr:
         """n (d − t)."""
         over = exp.Paren(this=exp.Sub(this=self._column(f"{self.word} distance"), expression=number(self.t)))
-        return greatest(number(1), exp.Mul(this=self._column("total"), expression=over))
+        return exp.Mul(this=self._column("total"), expression=over)
 
     @property
     @abstractmethod
@@ -89,6 +89,10 @@ class TreeCloseness(_Closeness):
     In a tree whose leaves are all as deep, the distance is Σ over all nodes but the root of |p − q| / (2 height), p and
     q being a node's shares in the class and in the table: the edge above it carries |p − q|, and each edge is
     1 / (2 height) long. With one level this is ½ Σ |p − q|, the equal distance.
+
+    A class at distance d loses at least n (d − t) / (u − t) of its n rows, u being the table's share of the nodes that
+    are no more frequent in the class than in the table, averaged over the levels. For of the n' rows that stay, these
+    nodes have at most the n (u − d) that they had, and what they lack of u n' is the distance: u − n (u − d) / n' ≤ t.
     """
 
     attribute: str
@@ -121,6 +125,19 @@ class TreeCloseness(_Closeness):
         sum_ = exp.Paren(this=exp.Add(this=there, expression=absent))
         return exp.Div(this=sum_, expression=number(2.0 * self.height))
 
+    def shortfall(self) -> exp.Expr:
+        """n (d − t) / (u − t)."""
+        share = exp.Div(this=_of("x", "c"), expression=self._column("total"))
+        rarer = exp.LTE(this=share, expression=_of("x", "q"))
+        each = exp.Lambda(this=exp.If(this=rarer, true=_of("x", "q"), false=number(0.0)), expressions=[_parameter("x")])
+        there = anonymous("list_sum", anonymous("list_transform", self._column("nodes"), each))
+        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=self._column("there")))
+        under = exp.Div(
+            this=exp.Paren(this=exp.Add(this=there, expression=absent)), expression=number(float(self.height))
+        )
+        room = exp.Paren(this=exp.Sub(this=under, expression=number(self.t)))
+        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
+
 
 @dataclass(frozen=True)
 class OrderedCloseness(_Closeness):
@@ -128,6 +145,9 @@ class OrderedCloseness(_Closeness):
 
     Between two values that are there, the class's cumulative share stays as it is: it is held against the table's at
     each place from the one to the next.
+
+    A class at distance d loses at least n (d − t) / (w − t) of its n rows, w being the mean over all places of the
+    table's larger side of it: as for `TreeCloseness`, with what a class lacks on one side of each place.
 
     Attributes
     ----------
@@ -150,6 +170,15 @@ class OrderedCloseness(_Closeness):
         """``total``: Σ n. ``steps``: value, count and a place for the sum."""
         step = _step(col(VALUE), cast(col(ROWS), "DOUBLE"), number(0.0))
         return {"total": double_total(col(ROWS)), "steps": exp.ArrayAgg(this=step)}
+
+    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+        """The distance of a class, and the table's ``widest``."""
+        return {**super().derived(least), "widest": col(WIDEST)}
+
+    def shortfall(self) -> exp.Expr:
+        """n (d − t) / (w − t)."""
+        room = exp.Paren(this=exp.Sub(this=self._column("widest"), expression=number(self.t)))
+        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
 
     def distance(self) -> exp.Expr:
         """Σ of |class's share so far − the table's| over all places / (m − 1)."""

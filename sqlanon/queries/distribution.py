@@ -13,12 +13,26 @@ from sqlglot import exp
 
 from sqlanon.queries.coding import ROWS, Coded, rank_of
 from sqlanon.queries.frequency import MOVER, PERSON, coded_rows, counted, settled, with_movers
-from sqlanon.queries.names import aliased, anonymous, cast, col, named, number, same, select, subquery, total, where
+from sqlanon.queries.names import (
+    aliased,
+    anonymous,
+    cast,
+    col,
+    greatest,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    total,
+    where,
+)
 
 VALUE = "v"
 SHARE = "share"
 CUMULATED = "cumulated"
 SUMS = "sums"
+WIDEST = "widest"
 
 
 def value_pairs(
@@ -70,7 +84,8 @@ def sensitive_values(pairs: exp.Table, moving: bool) -> exp.Select:
 def domain(values: exp.Table) -> exp.Select:
     """One row of lists over a sensitive attribute's values in their order, for the ordered distance.
 
-    ``cumulated``: the share of a value and of all before it; ``sums``: the sums of these, from 0.
+    ``cumulated``: the share of a value and of all before it; ``sums``: the sums of these, from 0; ``widest``: the mean
+    over all values but the last of the share of what is on that side of it which is the larger.
     """
     order = exp.Order(expressions=[exp.Ordered(this=col(VALUE))])
     cumulated = exp.Window(this=exp.Sum(this=col(SHARE)), order=order)
@@ -81,8 +96,15 @@ def domain(values: exp.Table) -> exp.Select:
     def listed(name: str) -> exp.Expr:
         return exp.ArrayAgg(this=exp.Order(this=col(name), expressions=[exp.Ordered(this=col(VALUE))]))
 
+    so_far = col("so_far")
+    larger = greatest(so_far, exp.Paren(this=exp.Sub(this=number(1), expression=so_far.copy())))
+    others = exp.Nullif(
+        this=exp.Paren(this=exp.Sub(this=exp.Count(this=exp.Star()), expression=number(1))), expression=number(0)
+    )
+    all_but_last = exp.Paren(this=exp.Sub(this=exp.Sum(this=larger), expression=number(1)))
+    widest = exp.Div(this=all_but_last, expression=others)
     from_zero = anonymous("list_prepend", number(0.0), listed("sum_so_far"))
-    return select([named(listed("so_far"), CUMULATED), named(from_zero, SUMS)], both)
+    return select([named(listed("so_far"), CUMULATED), named(from_zero, SUMS), named(widest, WIDEST)], both)
 
 
 def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
