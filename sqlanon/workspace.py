@@ -7,6 +7,7 @@ database is only read.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +176,10 @@ class Workspace:
         if section.database is not None:
             engine = self._reader(section.database)
         place = Place(f"{self._name}_{schema}_population", work("population_copy") if read else None)
-        return Population(engine, bind_source(engine, section, place, None, as_text), place)
+        try:
+            return Population(engine, bind_source(engine, section, place, None, as_text), place)
+        except SourceError as error:  # it speaks of a source
+            raise SourceError(re.sub(r"^(the )?source\b", r"\1population", str(error))) from error
 
     def _reader(self, database: Path) -> DuckDBEngine:
         """An engine in which a database file is the one in use: runs on several files do not mix."""

@@ -178,9 +178,11 @@ class JointDiversity(ClassRequirement):
         lost: exp.Expr = group.shortfall()
         if group.hereditary:
             lost = number(1)
-        short = exp.If(this=group.condition(), true=number(0), false=lost)
+        # Never NULL: an aggregate would pass over a group that has no figure because it has too few values.
+        holds = exp.Coalesce(this=exp.Paren(this=group.condition()), expressions=[exp.false()])
+        short = exp.If(this=holds, true=number(0), false=lost)
         return {
-            self._figure("holds"): exp.LogicalAnd(this=group.condition()),
+            self._figure("holds"): exp.LogicalAnd(this=holds.copy()),
             self._figure("short"): double_total(short),
         }
 

@@ -6,6 +6,7 @@ them have a single row. Not with suppression: rows that are kept only further up
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -82,9 +83,17 @@ class PopulationUniqueness:
             The rows, or persons, of the whole source: what a sampling fraction is a share of. What is suppressed
             makes the sample smaller, not the population.
         """
-        share = self.sampling_fraction
-        population = self.population if self.population is not None else counted / share if share else float(counted)
+        population = self.size(counted)
+        # A person who is in several classes counts in each: so many cannot be a sample.
+        if sum(size * classes for size, classes in sizes.items()) > population:
+            return math.nan
         return population_uniqueness(sizes, population, self.estimator)
+
+    def size(self, counted: int) -> float:
+        """The rows, or persons, of the population."""
+        if self.population is not None:
+            return self.population
+        return counted / self.sampling_fraction if self.sampling_fraction else float(counted)
 
     def holds(self, sizes: Mapping[int, int], counted: int) -> bool:
         """Whether the estimate is within the limit; one that cannot be made is not."""

@@ -230,4 +230,7 @@ def _short(space: ClassSpace) -> exp.Expr:
         parts.append(exp.If(this=exp.Paren(this=requirement.condition()), true=number(0), false=lost))
     if space.unknown:
         parts.append(exp.If(this=col(KNOWN), true=number(0), false=col(CLASS_SIZE)))
-    return greatest(number(0.0), *parts) if parts else number(0.0)
+    if not parts:
+        return number(0.0)
+    somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
+    return exp.If(this=somebody, true=greatest(number(0.0), *parts), false=number(0.0))

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.policy import LDiversity, PrivacySection, TCloseness
+from sqlanon.privacy import sensitive_attributes
 from sqlanon.privacy.base import TOLERANCE, plain
 from sqlanon.privacy.whole_table import PopulationUniqueness
 from sqlanon.queries import macros
@@ -120,6 +121,14 @@ def requirement_checks(section: PrivacySection, audited: Audited) -> list[Check]
     return found + _of_table(section, audited)
 
 
+def unknown_names(section: PrivacySection, audited: Audited) -> str:
+    """What requirements look at, and is no sensitive column, or no quasi-identifier, of what is checked."""
+    sensitive, quasi = ({name.lower() for name in names} for names in (audited.sensitive, audited.quasi))
+    wrong = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]
+    wrong += [name for shield in section.k_anonymity for name in shield.quasi if name.lower() not in quasi]
+    return ", ".join(map(repr, dict.fromkeys(wrong)))
+
+
 def requirement_queries(section: PrivacySection, audited: Callable[[Engine], Audited]) -> list[exp.Expr]:
     """The queries of `requirement_checks`; none is run.
 
@@ -179,7 +188,7 @@ def _diversity(audited: Audited, asked: LDiversity) -> Check:
         least = found["distinct_l" if asked.kind == "distinct" else "entropy_l"]
         holds = math.log(max(_number(least), 1.0)) >= math.log(asked.l) - TOLERANCE
         message = f"the worst class has {_number(least):.6g}, {plain(asked.l)} are required"
-    if not audited.shows_counts and asked.kind != "distinct":
+    if not audited.shows_counts and asked.kind != "distinct" and _number(found["distinct_l"]) >= asked.l:
         return Check(name, None, f"not verifiable alone: it counts persons; in rows, {message}")
     return Check(name, bool(holds), message)
 
@@ -217,8 +226,10 @@ def _of_shares(section: PrivacySection, audited: Audited) -> list[Check]:
         share = _number(audited.figures("alpha", list(audited.quasi), alpha.attribute, **options)["alpha"])
         name = f"share of at most {plain(alpha.alpha)} of each {alpha.attribute}"
         message = f"the greatest share is {share:.6g}"
-        if audited.shows_counts:
-            found.append(Check(name, share <= alpha.alpha + TOLERANCE, message))
+        # So many values are needed, whoever has them.
+        values = _number(audited.figures("l_diversity", list(audited.quasi), alpha.attribute)["distinct_l"])
+        if audited.shows_counts or 1 / values > alpha.alpha + TOLERANCE:
+            found.append(Check(name, audited.shows_counts and share <= alpha.alpha + TOLERANCE, message))
         else:
             found.append(Check(name, None, f"not verifiable alone: it counts persons; in rows, {message}"))
     return found

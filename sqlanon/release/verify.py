@@ -25,7 +25,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
 from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
-from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries
+from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
 from sqlanon.resources import macros
 from sqlanon.version import __version__
 
@@ -125,9 +125,12 @@ def _requirements(engine: DuckDBEngine, manifest: Manifest) -> list[Check]:
     section, problems = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return [Check("requirements", False, "; ".join(map(str, problems)))]
+    audited = audited_of(engine, manifest, SUBJECT.name)
+    if strange := unknown_names(section, audited):
+        return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
     if not section.requirements.keys() <= {"k", "k_anonymity"}:
         engine.script(macros())
-    return requirement_checks(section, audited_of(engine, manifest, SUBJECT.name))
+    return requirement_checks(section, audited)
 
 
 def _consistent(manifest: Manifest) -> Check:
