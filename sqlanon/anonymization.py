@@ -9,7 +9,6 @@ from fractions import Fraction
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.errors import SourceError
 from sqlanon.infeasible import infeasible
 from sqlanon.mapping import Mapping, mapping_of
 from sqlanon.preparation import Prepared
@@ -79,11 +78,8 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
     members = prepared.own.members
     counted = prepared.marginals.rows if unique is None or members is None else engine.rows(person_count(members))[0][0]
 
-    if unique is not None and unique.size(counted) < counted:
-        raise SourceError(
-            f"privacy.population_uniqueness.population: is {unique.population}, and the source alone has {counted}: "
-            "say how many the whole population has"
-        )
+    if unique is not None:
+        unique.refuse_too_small(counted)
 
     def check(levels: Levels) -> Figures:
         query = candidate(space, levels, leaves_too, short)

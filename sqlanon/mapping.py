@@ -34,5 +34,5 @@ def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> Mapping | 
     own, theirs = prepared.own.members, prepared.population.members
     if own is None or theirs is None:
         return Mapping(nobody, None)
-    query = wrong_map(prepared.space, levels, own, theirs, prepared.attributes)
+    query = wrong_map(prepared.space, levels, own, theirs, prepared.attributes, prepared.types)
     return Mapping(nobody, engine.rows(query)[0][0])

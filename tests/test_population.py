@@ -186,3 +186,19 @@ def test_a_person_in_several_combinations_does_not_prune_what_presence_allows(tm
     )
     with sqlanon.connect() as db:
         assert db.anonymize(policy).generalization == {"place": 0}
+
+
+def test_persons_are_found_again_where_types_differ(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS FROM (VALUES (1, 31), (2, 45)) v(who, age)")
+        connection.execute("CREATE TABLE voters AS FROM (VALUES ('1', '31'), ('3', '45')) v(who, age)")
+    policy = sqlanon.Policy(
+        source={"database": tmp_path / "hospital.duckdb", "table": "t", "person": "who"},
+        attributes={"age": {"role": "quasi", "hierarchy": {"intervals": [10]}, "max_level": 0}},
+        privacy={"k_map": 1},
+        population={"table": "voters", "person": "who"},
+    )
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        assert (result.null_map, result.wrong_map) == (0, 1)
+        result.publish(tmp_path / "release.duckdb")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sqlanon.errors import SourceError
 from sqlanon.privacy.base import TOLERANCE, TableRequirement, plain
 from sqlanon.privacy.estimators import Estimator, population_uniqueness
 
@@ -88,6 +89,20 @@ class PopulationUniqueness:
         if sum(size * classes for size, classes in sizes.items()) > population:
             return math.nan
         return population_uniqueness(sizes, population, self.estimator)
+
+    def refuse_too_small(self, counted: int) -> None:
+        """Refuse a population that is smaller than the source.
+
+        Raises
+        ------
+        SourceError
+            Names both sizes.
+        """
+        if self.size(counted) < counted:
+            raise SourceError(
+                f"privacy.population_uniqueness.population: is {self.population}, and the source alone has {counted}: "
+                "say how many the whole population has"
+            )
 
     def size(self, counted: int) -> float:
         """The rows, or persons, of the population."""

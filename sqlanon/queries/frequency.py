@@ -136,11 +136,16 @@ def beside_population(
 
 
 def coded_rows(
-    raw: exp.Table, attributes: Sequence[Coded], leaves: bool, population: bool = False
+    raw: exp.Table,
+    attributes: Sequence[Coded],
+    leaves: bool,
+    population: bool = False,
+    types: Sequence[str] | None = None,
 ) -> tuple[exp.Select, list[exp.Expr]]:
     """The rows of a relation ``r`` with ``q0, q1, ...``, and the output columns with codes for these values.
 
     With ``leaves``, the leaves under each value too. What the population alone has counts as known: it is nobody's.
+    With ``types``, the values are cast to the types of the source's columns.
     """
     output: list[exp.Expr] = []
     query = exp.Select().from_(aliased(raw, "r"))
@@ -152,7 +157,8 @@ def coded_rows(
                 named(cast(col(f"leaves_{level}", coded), "DOUBLE"), leaves_name(i, level))
                 for level in range(1, attribute.height)
             ]
-        on = same(col(f"q{i}", "r"), col("value", coded), attribute.nullable)
+        value: exp.Expr = col(f"q{i}", "r")
+        on = same(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
     if population:

@@ -26,7 +26,12 @@ def null_map(space: ClassSpace, levels: Levels) -> exp.Select:
 
 
 def wrong_map(
-    space: ClassSpace, levels: Levels, members: exp.Table, population: exp.Table, attributes: Sequence[Coded]
+    space: ClassSpace,
+    levels: Levels,
+    members: exp.Table,
+    population: exp.Table,
+    attributes: Sequence[Coded],
+    types: Sequence[str],
 ) -> exp.Select:
     """One number: the rows of kept classes that match somebody, but not the person that they are of.
 
@@ -36,12 +41,12 @@ def wrong_map(
         The generalization.
     members, population:
         Who is in which combinations, of the source and of the population: `queries.frequency.memberships`.
-    attributes:
-        The quasi-identifiers.
+    attributes, types:
+        The quasi-identifiers, and their types in the source.
     """
     keys = space.keys(levels)
     own = _people(members, attributes, keys)
-    theirs = _people(population, attributes, keys)
+    theirs = _people(population, attributes, keys, types)
     codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
     there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
     matched = select([exp.Star()], subquery(judged(space, levels, codes), "j")).where(col(KEPT), there, copy=False)
@@ -97,8 +102,15 @@ def generalized_population(
     return query.select(*output, copy=False)
 
 
-def _people(members: exp.Table, attributes: Sequence[Coded], keys: Sequence[str]) -> exp.Select:
-    """The persons of a table with the codes of their classes. Ids are compared as text, and NULL is nobody's."""
-    query, output = coded_rows(members, attributes, leaves=False)
+def _people(
+    members: exp.Table, attributes: Sequence[Coded], keys: Sequence[str], types: Sequence[str] | None = None
+) -> exp.Select:
+    """The persons of a table with the codes of their classes. Ids are compared as text, and NULL is nobody's.
+
+    With ``types`` it is the population: what it alone has is in no way unknown.
+    """
+    query, output = coded_rows(members, attributes, leaves=False, types=types)
     wanted = [column for column in output if column.alias_or_name in keys]
+    if types is not None:
+        wanted = [named(exp.true(), KNOWN) if column.alias_or_name == KNOWN else column for column in wanted]
     return query.select(*wanted, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)

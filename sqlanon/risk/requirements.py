@@ -85,6 +85,7 @@ def of_the_table(one: TableRequirement, figures: Mapping[str, int]) -> Requireme
 
 def of_the_population(one: PopulationUniqueness, sizes: Mapping[int, int], counted: int) -> RequirementRisk:
     """A limit on an estimate, from the numbers of classes by size, and the rows or persons of the source."""
+    one.refuse_too_small(counted)
     estimate = one.estimate(sizes, counted)
     known = None if math.isnan(estimate) else estimate
     return RequirementRisk(one.name, one.holds(sizes, counted), figure=known, limit=one.limit)
