@@ -44,13 +44,11 @@ def is_slow(entry: Entry) -> bool:
     """Whether it takes a thousand checks, or is one of many on the larger table."""
     if entry["dataset"] == "fars":
         words = ("k", "measure", "aggregate")
-        return tuple(entry[word] for word in words) != (5, "loss", "mean")
-    if entry["model"] != "k":  # the hierarchical distance with suppression: nearly a thousand checks
-        limit = 0 if entry["model"].startswith("hierarchical") else 0.05
-        return (entry["suppression_limit"], entry["measure"], entry["aggregate"]) != (limit, "loss", "mean")
-    if not entry["suppression_limit"]:
-        return entry["k"] != 5
-    return entry["measure"] not in ("loss", "suppression", "precision", "relative_height") or entry["k"] != 5
+        return tuple(entry[word] for word in words) != (5, "loss", "mean") or entry["suppression_limit"] != 0.05
+    if entry["model"] != "k":
+        return (entry["suppression_limit"], entry["measure"], entry["aggregate"]) != (0.05, "loss", "mean")
+    few = ("loss", "suppression") if entry["suppression_limit"] else ("loss", "suppression", "distinct")
+    return entry["measure"] not in few or entry["k"] != 5
 
 
 def parameters() -> list[Any]:
@@ -213,7 +211,7 @@ def test_counting_again_agrees_with_what_is_listed(recount: Recount) -> None:
     assert recount.figures(entry, tuple(first["levels"])) == (first["suppressed"], first["classes"])
 
 
-@pytest.mark.parametrize("model", ["k", "entropy:3", pytest.param("hierarchical:0.2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["k", *(pytest.param(m, marks=pytest.mark.slow) for m in ("entropy:3", "equal:0.2"))])
 def test_the_whole_job_gives_the_same_answer(data: Path, tmp_path: Path, model: str) -> None:
     """Through the public API, from CSV to a verified release."""
     wanted = ("adult", model, 5, 0.05, "loss", "mean")

@@ -374,7 +374,7 @@ def test_average_risk_of_persons_without_suppression() -> None:
 # --- what is published ------------------------------------------------------------------------------
 
 
-@settings(quick, max_examples=7)
+@settings(quick, max_examples=4)
 @given(case=strategies_privacy.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_what_is_published(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)

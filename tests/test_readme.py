@@ -143,7 +143,10 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "hospital.duckdb"
 
 
-@pytest.mark.parametrize("number", range(len(blocks("toml", REQUIREMENTS))))
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(n, marks=[pytest.mark.slow] if n > 2 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
+)
 def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path: Path) -> None:
     (tmp_path / "example.toml").write_text(blocks("toml", REQUIREMENTS)[number], encoding="utf-8")
     first, example = parse_toml(hospital.with_name("first.toml")), parse_toml(tmp_path / "example.toml")

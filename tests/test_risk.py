@@ -535,7 +535,7 @@ def check(case: PrivacyCase) -> None:
     assert found == expected(source, case.privacy)
 
 
-quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @quick
