@@ -168,7 +168,7 @@ class OrderedCloseness(_Closeness):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``steps``: value, count and a place for the sum."""
-        step = _step(col(VALUE), cast(col(ROWS), "DOUBLE"), number(0.0))
+        step = _step(col(VALUE), col(ROWS), number(0.0))
         return {"total": double_total(col(ROWS)), "steps": exp.ArrayAgg(this=step)}
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
@@ -237,4 +237,5 @@ def _struct(*fields: tuple[str, exp.Expr]) -> exp.Struct:
 
 
 def _step(value: exp.Expr, count: exp.Expr, sum_: exp.Expr) -> exp.Struct:
-    return _struct((VALUE, cast(value, "INTEGER")), ("c", count), ("d", sum_))
+    # Types in full: 0.0 is a decimal of one digit, to which a reduction may round what comes after.
+    return _struct((VALUE, cast(value, "INTEGER")), ("c", cast(count, "DOUBLE")), ("d", cast(sum_, "DOUBLE")))
