@@ -7,7 +7,7 @@ import hashlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -550,7 +550,8 @@ def test_open_transaction_of_the_user_is_not_lost(
 INTERNAL = (
     "n", "q0", "q0_l0", "w0_l1", "known", "class_size", "value", "rows", "levels", "sqlanon class size", "code_0",
     "code_1", "label_1", "leaves_1", "level_0", "level_1", "key_0", "key", "masked", "k", "classes", "uniques", "x",
-    "f", "s", "v", "h", "h0", "c0", "c1", "attribute", "text", "file",
+    "f", "s", "v", "h", "h0", "c0", "c1", "attribute", "text", "file", "class_count", "class_population", "kept",
+    "short", "share", "mover", "person", "persons", "population", "s0", "o0", "own", "counts", "figures", "round", "alone",
 )  # fmt: skip
 HOSTILE = (
     '"; drop table people; --', '"', "o'x", "a b", " ", "\t", "a\nb", "größe", "日本", "select", "order", "table", "*",
@@ -558,7 +559,12 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*INTERNAL, *HOSTILE])
+def third(values: Iterable[str]) -> list[Any]:
+    """All of them, of which every third is in the quick lane."""
+    return [pytest.param(one, marks=[pytest.mark.slow] if i % 3 else []) for i, one in enumerate(values)]
+
+
+@pytest.mark.parametrize("name", third([*INTERNAL, *HOSTILE]))
 def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str) -> None:
     """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
     others = [other for other in ("n", "known", "value", '"; drop', "a b") if other != name]
@@ -587,11 +593,12 @@ def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, n
 
 WORK_TABLES = (
     "source", "source_read", "frequency_raw", "frequency", "values_0", "hierarchy_0", "coded_0", "lattice",
-    "suppressed", "recoded", "manifest", "released", "sqlanon_work",
+    "suppressed", "recoded", "manifest", "released", "sqlanon_work", "members", "movers", "combinations", "pairs_0",
+    "sensitive_0", "distribution_0", "domain_0", "population_frequency_raw",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*WORK_TABLES, *HOSTILE])
+@pytest.mark.parametrize("name", third([*WORK_TABLES, *HOSTILE]))
 @pytest.mark.parametrize("as_query", [False, True], ids=["table", "query"])
 def test_any_name_of_a_table(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, as_query: bool) -> None:
     live.execute(f"CREATE TABLE {quoted(name)} AS {PEOPLE} UNION ALL SELECT 'x', 9")
@@ -643,7 +650,7 @@ SCALARS = {
 }
 
 
-@pytest.mark.parametrize("type_", SCALARS)
+@pytest.mark.parametrize("type_", third(SCALARS))
 @pytest.mark.parametrize("storage", ["live", "file"])
 def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, storage: str) -> None:
     """At level 0 it keeps its type, its values stay apart, and NULL is one of them."""
