@@ -13,10 +13,12 @@ import random
 import statistics
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import duckdb
-from adult import ADULT, DATA
+from harness import ADULT, DATA
+from sqlglot import exp
 
 import sqlanon
 from sqlanon.anonymization import checker, measure_of
@@ -30,7 +32,7 @@ FOLDER = DATA / "adult"
 
 def requirements(attribute: str, tree: bool) -> dict[str, Mapping[str, Any]]:
     """The requirements on one sensitive attribute, by what they are called here."""
-    found = {
+    found: dict[str, Mapping[str, Any]] = {
         "distinct": {"l_diversity": [{"attribute": attribute, "kind": "distinct", "l": 3}]},
         "entropy": {"l_diversity": [{"attribute": attribute, "kind": "entropy", "l": 3}]},
         "recursive": {"l_diversity": [{"attribute": attribute, "kind": "recursive", "l": 3, "c": 4}]},
@@ -60,6 +62,11 @@ def policy(privacy: Mapping[str, Any]) -> sqlanon.Policy:
     )
 
 
+def work(number: int, part: str) -> exp.Table:
+    """Where a run keeps a part of its work."""
+    return table(f"run_{number}_{part}")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -70,7 +77,7 @@ def main() -> None:
         f"CREATE TABLE people AS SELECT *, hash(row_number() OVER ()) % 100 AS many "
         f"FROM read_csv('{FOLDER / 'adult.csv'}', delim = ';', all_varchar = true)"
     )
-    cases = {"k alone": ({}, "")}
+    cases: dict[str, tuple[Mapping[str, Any], str]] = {"k alone": ({}, "")}
     for attribute, values, tree in (("occupation", "14", True), ("many", "100", False)):
         cases |= {
             f"{name}, {values} values": (asked, attribute) for name, asked in requirements(attribute, tree).items()
@@ -79,7 +86,7 @@ def main() -> None:
     for number, (name, (asked, _)) in enumerate(cases.items()):
         engine, asks = DuckDBEngine(connection), policy(asked)
         source = bind_source(engine, asks.source, Place(f"run_{number}", None))
-        prepared = prepare(engine, asks, source, lambda part, number=number: table(f"run_{number}_{part}"))
+        prepared = prepare(engine, asks, source, partial(work, number))
         checks[name] = checker(engine, prepared, measure_of(prepared))
     drawn = random.Random(1)
     heights = prepared.space.heights

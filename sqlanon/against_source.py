@@ -13,7 +13,9 @@ from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import create_temporary_view
 from sqlanon.queries.recode import recode
 from sqlanon.release.check import Check
+from sqlanon.release.manifest import DIGEST, DIGESTS
 from sqlanon.release.verify import Verification
+from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
 from sqlanon.workspace import Run
 
@@ -37,7 +39,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     ]
     levels = tuple(manifest.generalization.get(name, -1) for name in policy.quasi)
     fits = set(manifest.generalization) == set(policy.quasi) and all(
-        0 <= level <= height for level, height in zip(levels, prepared.space.heights, strict=True)
+        0 <= level <= height for level, height in zip(levels, prepared.marginals.heights, strict=True)
     )
     checks.append(_check("generalization", fits, "it is one of the policy's lattice"))
     if not fits:
@@ -56,7 +58,11 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     checks.append(_check("suppression limit", figures.suppressed_rows <= allowed, message))
     chosen = choose(engine, prepared, levels, figures, work)
     engine.execute(create_temporary_view(recoded, recode(chosen.recoding, shuffled=False)))
-    _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros))[0]
+    if manifest.digest_algorithm != DIGEST:
+        with engine.using(macros):
+            engine.script(sql_text("macros_older.sql"))
+    macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
+    _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros, macro))[0]
     checks.append(_check("recoded source", digest == found.digest, "it has the rows of the release"))
     audit = SourceAudit(engine, work, macros, prepared, chosen.recoding, run.population)
     audited = audit.checks(recoded.sql(engine.dialect))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 
@@ -14,12 +15,12 @@ from sqlanon.mapping import Mapping, mapping_of
 from sqlanon.preparation import Prepared
 from sqlanon.privacy import void_shields
 from sqlanon.quality import MEASURES, Figures, Measure
-from sqlanon.queries.candidate import candidate, kept_sizes, suppressed_entropy
-from sqlanon.queries.classes import Levels
+from sqlanon.queries.candidate import candidate, kept_sizes, smallest_class, suppressed_entropy, suppressed_leaves
+from sqlanon.queries.coding import Levels
 from sqlanon.queries.frequency import person_count
 from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Recoding, masked_class, suppressed_classes
-from sqlanon.search import STRATEGIES, Outcome, Search
+from sqlanon.search import STRATEGIES, Limits, Outcome, Search
 from sqlanon.search.lattice import Progress
 from sqlanon.search.verdict import Rules
 
@@ -32,6 +33,8 @@ class Chosen:
     ----------
     levels, figures:
         The generalization, and what its check said.
+    smallest_class:
+        The rows of the smallest kept class.
     recoding:
         How the release is made.
     masked_rows:
@@ -44,6 +47,7 @@ class Chosen:
 
     levels: Levels
     figures: Figures
+    smallest_class: int
     recoding: Recoding
     masked_rows: int
     warnings: tuple[str, ...]
@@ -59,22 +63,21 @@ def measure_of(prepared: Prepared) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     weights = [policy.attributes[name].weight for name in policy.quasi]
-    least = prepared.space.requirements.least_class
+    least = prepared.requirements.least_class
     return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, least)
 
 
 def rules_of(prepared: Prepared) -> Rules:
     """What may be concluded from a check."""
-    return Rules(prepared.space.requirements, prepared.marginals.rows, prepared.space.additive)
+    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.additive)
 
 
 def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[Levels], Figures]:
-    """Asks the engine for a generalization's figures: one statement, and one more for what the measure `entropy`
-    needs of a generalization that satisfies the policy."""
-    space, heights, allowed = prepared.space, prepared.space.heights, allowed_rows(prepared)
-    leaves_too = measure.needs_leaves and allowed > 0  # else what satisfies suppresses nothing
-    short = not all(one.hereditary for one in space.requirements.classes)
-    unique = space.requirements.population_uniqueness
+    """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
+    `entropy` need of a generalization that satisfies the policy."""
+    sets, heights, allowed = prepared.sets, prepared.marginals.heights, allowed_rows(prepared)
+    short = not all(one.hereditary for one in prepared.requirements.classes)
+    unique = prepared.requirements.population_uniqueness
     members = prepared.own.members
     counted = prepared.marginals.rows if unique is None or members is None else engine.rows(person_count(members))[0][0]
 
@@ -82,21 +85,24 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
         unique.refuse_too_small(counted)
 
     def check(levels: Levels) -> Figures:
-        query = candidate(space, levels, leaves_too, short)
-        row = dict(zip(query.named_selects, engine.rows(query)[0], strict=True))
+        space = sets.at(levels)
+        row = _figures(engine, candidate(space, levels, short, measure.needs_squares))
         suppressed = row["suppressed_rows"]
         within = suppressed <= allowed and row["classes"] > 0
+        leaves: dict[str, float | None] = {}
         entropy, holds = 0.0, True
-        if measure.needs_entropy and within and suppressed and levels != heights:
+        between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
+        if within and suppressed and measure.needs_leaves and between:
+            leaves = _figures(engine, suppressed_leaves(space, levels, prepared.attributes))
+        if within and suppressed and measure.needs_entropy and levels != heights:
             entropy = engine.rows(suppressed_entropy(space, levels, suppressed))[0][0]
         if unique is not None and within:
             holds = unique.holds(dict(engine.rows(kept_sizes(space, levels))), counted)
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
-            smallest_class=row["smallest_class"] or 0,
-            squares=row["squares"] or 0.0,
-            suppressed_leaves={i: row.get(f"leaves_{i}") or 0.0 for i, h in enumerate(heights) if 0 < levels[i] < h},
+            squares=row.get("squares") or 0.0,
+            suppressed_leaves={i: leaves.get(f"leaves_{i}") or 0.0 for i, h in enumerate(heights) if 0 < levels[i] < h},
             suppressed_entropy=entropy,
             lost=(row["lost"] or 0.0) if short else None,
             count=row.get("count") or 0,
@@ -109,20 +115,29 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
     return check
 
 
+def _figures(engine: Engine, query: exp.Select) -> dict[str, Any]:
+    """The one row of a query, by name."""
+    names = query.named_selects
+    return dict(zip(names, engine.rows(query)[0], strict=True))
+
+
 def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search, Outcome, Levels]:
     """Search the lattice with the policy's strategy: the search, its outcome, and the generalization that it chose.
 
     Raises
     ------
     InfeasibleError
-        Nothing satisfies the policy. Names the generalization that comes nearest.
+        Nothing satisfies the policy, or nothing that does was found within the limits of the search. Names the
+        generalization that comes nearest.
     """
     measure, rules = measure_of(prepared), rules_of(prepared)
     check = checker(engine, prepared, measure)
-    search = Search(prepared.lattice, measure, check, rules.judge, allowed_rows(prepared), progress)
-    outcome = STRATEGIES[prepared.policy.search.strategy](search)
+    asked = prepared.policy.search
+    limits = Limits(asked.time_limit, asked.max_checks)
+    search = Search(prepared.lattice, measure, check, rules.judge, allowed_rows(prepared), progress, limits)
+    outcome = STRATEGIES[asked.strategy](search)
     if outcome.levels is None:
-        raise infeasible(engine, prepared, search)
+        raise infeasible(engine, prepared, search, outcome)
     return search, outcome, outcome.levels
 
 
@@ -132,12 +147,12 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     Makes ``suppressed`` in the work schema.
     """
     suppressed = None
-    requirements = prepared.space.requirements
+    requirements, space = prepared.requirements, prepared.sets.at(levels)
     masked, warnings = 0, list(void_shields(requirements.shields, prepared.policy.privacy.k))
     release = prepared.policy.release
     if figures.suppressed_rows:
         suppressed = work("suppressed")
-        engine.execute(create_table(suppressed, suppressed_classes(prepared.space, prepared.attributes, levels)))
+        engine.execute(create_table(suppressed, suppressed_classes(space, levels)))
         if release is not None and release.suppressed == "mask":
             size, good = _all_masked(engine, prepared, suppressed, levels, figures)
             topless = [hierarchy.attribute for hierarchy in prepared.hierarchies if hierarchy.top is None]
@@ -161,14 +176,15 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
         mask=masked > 0,
     )
     mapping = mapping_of(engine, prepared, levels)
-    return Chosen(levels, figures, recoding, masked, tuple(warnings), mapping)
+    smallest = engine.rows(smallest_class(space, levels))[0][0] or 0
+    return Chosen(levels, figures, smallest, recoding, masked, tuple(warnings), mapping)
 
 
 def _all_masked(
     engine: Engine, prepared: Prepared, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, bool]:
     """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
-    space = prepared.space
+    space = prepared.sets.at(levels)
     size, count, kept = engine.rows(masked_class(space, suppressed, levels))[0]
     single = int(count == 1)
     together = [
@@ -181,4 +197,4 @@ def _all_masked(
 def _is_needed(prepared: Prepared, levels: Levels) -> bool:
     """Whether suppressed classes are told by what rows generalize to: at the very top, only unknown values are
     suppressed, and there is nothing to match by."""
-    return bool(prepared.space.below_top(levels))
+    return levels != prepared.marginals.heights

@@ -56,7 +56,8 @@ def _refuse_others(path: Path) -> None:
 
 @contextmanager
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
-    """Attach the catalog for a moment; made if it is not there, for its owner's eyes only.
+    """Attach the catalog for a moment, and write to it in one transaction; made if it is not there, for its owner's
+    eyes only.
 
     Raises
     ------
@@ -68,11 +69,12 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
         _attach(engine, path)
         path.chmod(0o600)  # it may have been somebody's database before
         try:
-            if not _is_installed(engine):
-                with engine.using(ATTACHED):
-                    engine.script(sql_text("catalog.sql"))
-                    engine.script(macros())
-            yield
+            installed = _is_installed(engine)
+            with engine.transaction():
+                if not installed:
+                    with engine.using(ATTACHED):
+                        engine.script(sql_text("catalog.sql"))
+                yield
         finally:
             engine.detach(ATTACHED)
 
@@ -94,9 +96,12 @@ def _is_installed(engine: DuckDBEngine) -> bool:
         return False
 
 
-def insert(engine: DuckDBEngine, name: str, row: Mapping[str, Any]) -> None:
-    """Add a row to a table of the open catalog."""
-    engine.execute(insert_row(table(name, SCHEMA, ATTACHED), row), list(row.values()))
+def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
+    """Add rows, of the same columns, to a table of the open catalog."""
+    statement = insert_row(table(name, SCHEMA, ATTACHED), rows[0])
+    one = statement.expression.expressions[0]
+    statement.expression.set("expressions", [one.copy() for _ in rows])
+    engine.execute(statement, [value for row in rows for value in row.values()])
 
 
 def store_hierarchies(
@@ -110,24 +115,23 @@ def store_hierarchies(
     known = table("hierarchies", SCHEMA, ATTACHED)
     same_policy = exp.EQ(this=col("policy_hash"), expression=exp.Placeholder())
     engine.execute(exp.Delete(this=known, where=exp.Where(this=same_policy)), [policy_hash])
-    for hierarchy in hierarchies:
-        name = f"hierarchy_{policy_hash[:12]}_{hierarchy.attribute}"
-        copy = create_table(table(name, SCHEMA, ATTACHED), star(hierarchy.table.copy()))
+    rows = [
+        {
+            "policy_hash": policy_hash,
+            "attribute": hierarchy.attribute,
+            "rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False),
+            "height": hierarchy.height,
+            "leaves": hierarchy.leaves,
+            "table_name": f"hierarchy_{policy_hash[:12]}_{hierarchy.attribute}",
+            "made_at": now,
+        }
+        for hierarchy in hierarchies
+    ]
+    for hierarchy, row in zip(hierarchies, rows, strict=True):
+        copy = create_table(table(row["table_name"], SCHEMA, ATTACHED), star(hierarchy.table.copy()))
         copy.set("replace", True)
         engine.execute(copy)
-        insert(
-            engine,
-            "hierarchies",
-            {
-                "policy_hash": policy_hash,
-                "attribute": hierarchy.attribute,
-                "rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False),
-                "height": hierarchy.height,
-                "leaves": hierarchy.leaves,
-                "table_name": name,
-                "made_at": now,
-            },
-        )
+    insert(engine, "hierarchies", *rows)
 
 
 def store_lattice(engine: DuckDBEngine, run_id: str, lattice: exp.Table) -> None:

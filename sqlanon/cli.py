@@ -33,6 +33,10 @@ app = typer.Typer(
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="what is asked", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+MemoryLimit = Annotated[
+    str | None, typer.Option("--memory-limit", metavar="SIZE", help="what to hold in memory at most, such as 2GB")
+]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="how many threads to use at most")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -65,7 +69,9 @@ def demo(
 
 
 @app.command()
-def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
+def anonymize(
+    policy: PolicyFile, as_json: AsJson = False, memory_limit: MemoryLimit = None, threads: Threads = None
+) -> None:
     """Find the best version of the table that meets the policy, audit it, and publish it."""
     import time
 
@@ -77,7 +83,7 @@ def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
     if asked.release is None or not (asked.release.database or asked.release.file):
         message = 'say where the release goes: database = "release.duckdb" or file = "release.parquet"'
         raise PolicyError([Problem("release", message)])
-    with connect() as db, shown_progress() as progress:
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(asked, progress)
         progress("write", 0, result.checked, result.score)
         release = result.publish()
@@ -96,8 +102,7 @@ def anonymize(policy: PolicyFile, as_json: AsJson = False) -> None:
     levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
     typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
     typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
-    proof = "optimal" if result.optimal else "not proven optimal"
-    typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {proof})")
+    typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
     typer.echo(f"checked {result.checked:,} of {result.nodes:,} generalizations in {figures['seconds']['total']:.2f} s")
     typer.echo(f"release: {release.path}, table {release.table}")
 
@@ -112,11 +117,13 @@ def plan(policy: PolicyFile) -> None:
 
 
 @app.command()
-def risk(policy: PolicyFile, as_json: AsJson = False) -> None:
+def risk(
+    policy: PolicyFile, as_json: AsJson = False, memory_limit: MemoryLimit = None, threads: Threads = None
+) -> None:
     """Say how risky the source is as it stands, and what of it breaks the policy."""
     from sqlanon.database import connect
 
-    with connect() as db:
+    with connect(memory_limit=memory_limit, threads=threads) as db:
         found = db.risk(_load(policy))
     if as_json:
         _print_json(found.to_dict())
@@ -138,17 +145,20 @@ def verify(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release file", show_default=False)],
     policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
     as_json: AsJson = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
 ) -> None:
     """Check a release: what it shows against what it claims."""
+    from sqlanon.engines.limits import Limits
     from sqlanon.release.verify import verify_file
 
-    path = release.absolute()
+    path, limits = release.absolute(), Limits(memory_limit, threads)
     if policy is None:
-        found = verify_file(path)
+        found = verify_file(path, limits=limits)
     else:
         from sqlanon.database import connect
 
-        with connect() as db:
+        with connect(memory_limit=memory_limit, threads=threads) as db:
             found = db.verify(path, _load(policy))
     if as_json:
         _print_json(found.to_dict())
@@ -226,6 +236,9 @@ def main() -> None:
     except Exception as error:  # an engine's message may quote private values: only its kind is shown
         if os.environ.get("SQLANON_DEBUG"):
             raise
+        if type(error).__name__ == "OutOfMemoryException":  # the engine's
+            typer.echo("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)
+            sys.exit(SqlanonError.exit_status)
         typer.echo(
             f"error: {type(error).__name__} in the engine or in sqlanon itself. Set SQLANON_DEBUG=1 to see all of it; "
             "mind that it may quote values of the source",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -12,9 +12,9 @@ from sqlanon.privacy import Distribution, Domain
 from sqlanon.queries import coding as cd
 from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
-from sqlanon.queries.classes import SensitiveTable
 from sqlanon.queries.coding import ROWS, Coded
-from sqlanon.queries.names import Namer, col, named, select
+from sqlanon.queries.distribution import Pairs
+from sqlanon.queries.names import Namer, col, named, select, subquery
 from sqlanon.steps import Steps
 
 
@@ -25,16 +25,19 @@ class Scan:
     Attributes
     ----------
     raw:
-        The distinct combinations, made by `queries.frequency.raw_frequency`.
+        The distinct combinations, made by `queries.frequency.raw_frequency`; or the source, under the same names.
     quasi, sensitive:
         How many quasi-identifiers and sensitive attributes it has.
+    counted:
+        Whether ``n`` counts the rows; else each counts as one.
     members, moving:
         Where persons are counted: which are in which combinations, and those that are in several, if there are any.
     """
 
-    raw: exp.Table
+    raw: exp.Table | exp.Subquery
     quasi: int
     sensitive: int = 0
+    counted: bool = True
     members: exp.Table | None = None
     moving: exp.Table | None = None
 
@@ -42,6 +45,13 @@ class Scan:
     def persons(self) -> bool:
         """Whether persons are counted."""
         return self.members is not None
+
+
+def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
+    """A table that is read where it stands, as often as need be."""
+    names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
+    rows = select([named(col(name), alias) for name, alias in names], relation.copy())
+    return Scan(subquery(rows, "source"), len(quasi), len(sensitive), counted=False)
 
 
 def scan(
@@ -65,21 +75,18 @@ def scan(
     steps.make(members, fq.memberships(raw, len(quasi)))
     steps.make(moving, fq.movers(members))
     there = bool(steps.ask(select([exp.Count(this=exp.Star())], moving.copy()), [(0,)])[0][0])
-    return Scan(raw, len(quasi), len(sensitive), members, moving if there else None)
+    return Scan(raw, len(quasi), len(sensitive), True, members, moving if there else None)
 
 
-def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.Table:
-    """Make the distinct combinations of quasi-identifiers, unless what was scanned is just that."""
-    if not own.persons and not own.sensitive:
+def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
+    """Make the distinct combinations of quasi-identifiers where persons are counted; else what was scanned will do."""
+    if own.members is None:
         return own.raw
-    target = work(f"{prefix}combinations")
-    query = fq.combinations(own.members or own.raw, own.moving, own.quasi, own.persons)
-    steps.make(target, query)
-    return target
+    return steps.make(work(f"{prefix}combinations"), fq.combinations(own.members, own.moving, own.quasi))
 
 
 def beside_population(
-    steps: Steps, own: exp.Table, scanned: Scan, population: Scan, types: Sequence[str], work: Namer
+    steps: Steps, own: exp.Expr, scanned: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Make the combinations of the source and of the population in one table."""
     theirs = combinations(steps, population, work, "population_")
@@ -97,8 +104,8 @@ def beside_population(
 
 
 def counts(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
-    """The columns of the frequency set that count."""
-    found = [ROWS]
+    """The columns of the combinations that count."""
+    found = [ROWS] if own.counted else []
     found += [fq.PERSONS] if own.persons else []
     found += [fq.MOVER] if own.moving is not None else []
     if population is not None:
@@ -107,16 +114,19 @@ def counts(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sensitive_values(steps: Steps, own: Scan, number: int, work: Namer) -> exp.Table:
-    """Make a sensitive attribute's counts by combination, and its values with their shares of the source.
+def sensitive_pairs(steps: Steps, own: Scan, number: int, work: Namer) -> Pairs:
+    """A sensitive attribute's counts by combination, and its values with their shares of the source.
 
-    Makes ``pairs_s`` and ``sensitive_s``; gives the latter.
+    Makes ``sensitive_s`` and, unless the source is read in place, ``pairs_s``.
     """
-    pairs, values = work(f"pairs_{number}"), work(f"sensitive_{number}")
-    query = ds.value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
-    steps.make(pairs, query)
-    steps.make(values, ds.sensitive_values(pairs, own.moving is not None))
-    return values
+    moving = own.moving is not None
+    if own.counted:
+        query = ds.value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
+        pairs: exp.Expr = steps.make(work(f"pairs_{number}"), query)
+    else:
+        pairs = subquery(ds.plain_pairs(own.raw, own.quasi, number), "pairs")
+    values = steps.make(work(f"sensitive_{number}"), ds.sensitive_values(pairs, moving, own.counted))
+    return Pairs(pairs, values, counted=own.counted, moving=moving)
 
 
 EXAMPLE_VALUES = 2
@@ -129,17 +139,17 @@ def domain_of(steps: Steps, values: exp.Table, height: int) -> Domain:
     return Domain(steps.ask(count, [(EXAMPLE_VALUES,)])[0][0], height)
 
 
-def sensitive_tables(
+def distribution_pairs(
     steps: Steps,
     own: Scan,
     asked: Sequence[Distribution],
-    names: Sequence[str],
-    attributes: Sequence[Coded],
+    sensitive: Mapping[str, Pairs],
     coded: Mapping[str, Coded],
-    domains: Mapping[str, Domain],
     work: Namer,
-) -> dict[Distribution, SensitiveTable]:
-    """Make the counts of sensitive values that requirements look at.
+) -> dict[Distribution, Pairs]:
+    """What the distributions that requirements look at are counted from.
+
+    Makes ``nodes_s``, ``joint_pairs_s`` and ``domain_s``, as they are needed.
 
     Parameters
     ----------
@@ -147,42 +157,36 @@ def sensitive_tables(
         How, of what, and how tables are named.
     asked:
         The distributions that are looked at.
-    names:
-        The sensitive attributes that were scanned, in order.
-    attributes:
-        The quasi-identifiers.
-    coded, domains:
-        The coded values of sensitive attributes with a hierarchy, and what the source tells of each attribute.
+    sensitive:
+        The sensitive attributes that were scanned, in order, made by `sensitive_pairs`.
+    coded:
+        The coded values of those with a hierarchy.
     """
     found = {}
-    moving = own.moving is not None
-    for number, one in enumerate(asked):
-        index = names.index(one.attribute)
-        values, pairs = work(f"sensitive_{index}"), work(f"pairs_{index}")
-        inner: tuple[int, ...] = ()
-        leaves = None
+    names = list(sensitive)
+    for one in asked:
+        pairs, index = sensitive[one.attribute], names.index(one.attribute)
         if one.kind == "nodes":
-            nodes = work(f"nodes_{index}")
             tree = coded[one.attribute]
-            steps.make(nodes, ds.nodes(values, tree.table, tree.height))
-            values, leaves = nodes, domains[one.attribute].values
+            nodes = steps.make(work(f"nodes_{index}"), ds.nodes(pairs.values, tree.table, tree.height))
+            leaves = domain_of(steps, pairs.values, tree.height).values
+            pairs = replace(pairs, values=nodes, leaves=leaves)
         elif one.kind == "joint":
-            inner = tuple(i for i in range(len(names)) if i != index)
-            pairs = work(f"joint_pairs_{index}")
-            steps.make(pairs, ds.value_pairs(own.raw, own.quasi, index, inner, own.persons, own.moving))
-        domain = None
-        if one.kind == "values":
-            domain = work(f"domain_{index}")
-            steps.make(domain, ds.domain(values))
-        target = work(f"distribution_{number}")
-        query = ds.distribution(pairs, values, attributes, len(inner), moving, leaves)
-        steps.make(target, query)
-        found[one] = SensitiveTable(target, len(inner), domain)
+            others = tuple(i for i in range(len(names)) if i != index)
+            if own.counted:
+                query = ds.value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
+                rows: exp.Expr = steps.make(work(f"joint_pairs_{index}"), query)
+            else:
+                rows = subquery(ds.plain_pairs(own.raw, own.quasi, index, others), "pairs")
+            pairs = replace(pairs, rows=rows, inner=len(others))
+        else:
+            pairs = replace(pairs, domain=steps.make(work(f"domain_{index}"), ds.domain(pairs.values)))
+        found[one] = pairs
     return found
 
 
 def refuse_lost_values(
-    steps: Steps, raw: exp.Table, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
+    steps: Steps, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
 ) -> None:
     """Refuse a population with values that the source's columns cannot have.
 

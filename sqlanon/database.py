@@ -15,9 +15,8 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon import anonymization, catalog
-from sqlanon.against_source import check_against_source
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.plan import Plan, plan
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.queries.lattice import create_lattice, insert_lattice
@@ -25,12 +24,14 @@ from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.result import Result
-from sqlanon.risk import Risk, assess, risk_statements
 from sqlanon.sources import readable
 from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from sqlanon.plan import Plan
+    from sqlanon.risk import Risk
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
@@ -39,6 +40,9 @@ StageProgress = Callable[[str, int, int, "float | None"], None]
 
 def connect(
     source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
 ) -> Database:
     """Open a database to anonymize tables of.
 
@@ -48,11 +52,16 @@ def connect(
         A DuckDB file, opened read-only; a Parquet or CSV file or a pattern of them; a live duckdb connection, used as
         it is; an Arrow table or stream. Without one, each policy's ``[source]`` says where.
         With one, it takes the place of the ``database`` and ``files`` of the policies.
+    memory_limit:
+        What each engine may hold in memory, such as ``"2GB"``; what does not fit is spilled to a private directory.
+        By default the engine's own limit. An answer does not depend on it.
+    threads:
+        How many threads each engine may use; by default as many as the machine has.
 
     Raises
     ------
     SourceError
-        It cannot be opened.
+        It cannot be opened, or a setting is no such thing; or there is one with a live connection, which has its own.
 
     Examples
     --------
@@ -69,14 +78,18 @@ def connect(
     >>> result.generalization
     {'ward': 0, 'age': 2}
     """
-    return Database(source)
+    return Database(source, Limits(memory_limit, threads))
 
 
 class Database:
     """A source, and the private work database of sqlanon beside it. Made by `connect`; a context manager."""
 
-    def __init__(self, source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None) -> None:
-        self._space = Workspace(source)
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
+        self._space = Workspace(source, limits)
 
     def anonymize(self, policy: Policy, progress: StageProgress | None = None) -> Result:
         """Find the version of a table that meets the policy and loses the least.
@@ -129,6 +142,8 @@ class Database:
         HierarchyError
             The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
         """
+        from sqlanon.risk import assess  # noqa: PLC0415  (so are the others here: `anonymize` does not wait for them)
+
         with self._space.run(policy) as run, readable():
             return assess(run, policy)
 
@@ -142,6 +157,8 @@ class Database:
         SourceError, HierarchyError
             As of `risk`, as far as the schema and hierarchy files tell.
         """
+        from sqlanon.risk import risk_statements  # noqa: PLC0415
+
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return risk_statements(run, policy)
 
@@ -153,6 +170,8 @@ class Database:
         SourceError
             The source's schema cannot be read, or does not fit the policy.
         """
+        from sqlanon.plan import plan  # noqa: PLC0415
+
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return plan(run, policy)
 
@@ -166,7 +185,9 @@ class Database:
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
-        found = verify_file(Path(release).absolute())
+        from sqlanon.against_source import check_against_source  # noqa: PLC0415
+
+        found = verify_file(Path(release).absolute(), limits=self._space.limits)
         with self._space.run(policy) as run, readable():
             prepared = prepare(run.engine, policy, run.source, run.work, run.population)
             checks = check_against_source(run, prepared, found)

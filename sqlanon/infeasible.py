@@ -1,4 +1,4 @@
-"""When nothing satisfies the policy: what comes nearest, and which requirement stands in the way."""
+"""When nothing that satisfies the policy is found: what comes nearest, and which requirement stands in the way."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
 from sqlanon.preparation import Prepared
 from sqlanon.queries.candidate import candidate
-from sqlanon.queries.classes import Levels
-from sqlanon.search import Search
+from sqlanon.queries.coding import Levels
+from sqlanon.search import Outcome, Search
 
 
-def infeasible(engine: Engine, prepared: Prepared, search: Search) -> InfeasibleError:
-    """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement."""
-    top, rows = search.lattice.top, prepared.marginals.rows
-    search.ask(top)
+def infeasible(engine: Engine, prepared: Prepared, search: Search, outcome: Outcome) -> InfeasibleError:
+    """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
+
+    A search that stopped before it was done has not proven that nothing satisfies the policy; its error says so.
+    """
+    rows = prepared.marginals.rows
     levels = min(search.figures, key=lambda one: (search.figures[one].suppressed_rows, -sum(one), one))
     figures = search.figures[levels]
     nearest = search.lattice.named(levels)
     shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
-    message = f"no generalization meets the policy. The one that comes nearest ({shown}) would have to suppress "
+    message = "no generalization meets the policy. The one that comes nearest"
+    if outcome.stopped:
+        message = f"the search stopped at [search] {outcome.stopped} before it found a generalization that meets the "
+        message += "policy; with a higher limit it may find one. Of those it looked at, the one that comes nearest"
+    message += f" ({shown}) would have to suppress "
     message += f"{figures.suppressed_rows} of {rows} rows; the suppression limit allows {search.allowed_rows}"
     if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
         message += _binding(engine, prepared, levels)
@@ -36,7 +42,7 @@ def infeasible(engine: Engine, prepared: Prepared, search: Search) -> Infeasible
 
 def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:
     """The requirement without which the fewest rows would be suppressed, where there are several."""
-    space, requirements = prepared.space, prepared.space.requirements
+    space, requirements = prepared.sets.at(levels), prepared.requirements
     names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
     if len(names) < 2:
         return f". The requirement: {names[0]}" if names else ""
@@ -53,7 +59,7 @@ def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:
 
 def _of_the_table(prepared: Prepared, search: Search, levels: Levels) -> str:
     """What the kept classes of the nearest generalization do not meet together."""
-    requirements, figures = prepared.space.requirements, search.figures[levels]
+    requirements, figures = prepared.requirements, search.figures[levels]
     broken = [one.name for one in requirements.table if not one.holds(figures.classes, figures.count, figures.singles)]
     if figures.unmet and requirements.presence is not None:
         broken.append(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlanon.engines.base import Engine
 from sqlanon.preparation import Prepared
-from sqlanon.queries.classes import Levels
+from sqlanon.queries.coding import Levels
 from sqlanon.queries.population import null_map, wrong_map
 
 
@@ -30,9 +30,10 @@ def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> Mapping | 
     """Count what kept rows match; None without a population."""
     if prepared.population is None:
         return None
-    nobody = engine.rows(null_map(prepared.space, levels))[0][0]
+    space = prepared.sets.at(levels)
+    nobody = engine.rows(null_map(space, levels))[0][0]
     own, theirs = prepared.own.members, prepared.population.members
     if own is None or theirs is None:
         return Mapping(nobody, None)
-    query = wrong_map(prepared.space, levels, own, theirs, prepared.attributes, prepared.types)
+    query = wrong_map(space, levels, own, theirs, prepared.attributes, prepared.types)
     return Mapping(nobody, engine.rows(query)[0][0])

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.columns import Columns, match_columns, population_columns, released_columns
-from sqlanon.counting import EXAMPLE_VALUES, Scan, scan, sensitive_values
+from sqlanon.counting import EXAMPLE_VALUES, Scan, sensitive_pairs
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
+from sqlanon.frequency_sets import FrequencySets
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Policy
-from sqlanon.preparation import counted, scan_population
+from sqlanon.preparation import attribute_values, class_space, counted_from, scan_population, scan_source
 from sqlanon.privacy import Domain, requirements_of
-from sqlanon.quality import MEASURES
 from sqlanon.queries import coding as cd
 from sqlanon.queries.candidate import candidate
 from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Coded
+from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.population import generalized_population
@@ -123,16 +124,17 @@ class _Stages:
         """Each with its statements."""
         columns, work, population = self.columns, self.work, self.run.population
         steps = self._steps()
-        own = scan(steps, self.source.relation, columns.quasi, columns.sensitive, columns.person, work)
+        own = scan_source(steps, self.source, columns, work, population is not None)
         theirs = None if population is None else scan_population(steps, self.policy, population, self.types, work)
-        yield self._stage("scan", "one pass over the source: its distinct combinations, with counts", steps)
+        values = attribute_values(steps, own, theirs, self.types, work)
+        sensitive = {name: sensitive_pairs(steps, own, s, work) for s, name in enumerate(columns.sensitive_names)}
+        yield self._stage("scan", "the values of each attribute, with counts: each column is read once", steps)
         steps = self._steps()
-        sensitive = [sensitive_values(steps, own, s, work) for s in range(own.sensitive)]
-        self._hierarchies(steps, own, theirs)
+        self._hierarchies(steps, values, sensitive)
         yield self._stage("hierarchies", "one table an attribute, leaf to root, then validated", steps)
         steps = self._steps()
-        attributes, space = self._frequency(steps, own, theirs, sensitive)
-        note = "small integers for labels, level by level, and the counts of sensitive values"
+        attributes, space = self._frequency(steps, own, theirs, values, sensitive)
+        note = "small integers for labels, level by level, and the counts of sensitive values: one pass over the source"
         yield self._stage("frequency set", note, steps)
         yield _search(self.engine, self.policy, space)
         yield _release(self.engine, self.policy, self.source, space, attributes, work)
@@ -145,18 +147,13 @@ class _Stages:
     def _stage(name: str, note: str, steps: Steps) -> Stage:
         return Stage(name, note, tuple(steps.shown or ()))
 
-    def _hierarchies(self, steps: Steps, own: Scan, population: Scan | None) -> None:
+    def _hierarchies(self, steps: Steps, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]) -> None:
         for i, (name, type_) in enumerate(zip(self.policy.quasi, self.types, strict=True)):
-            values = self.work(f"values_{i}")
-            mine = values if population is None else self.work(f"own_values_{i}")
-            steps.make(mine, cd.value_counts(own.raw, i))
-            if population is not None:
-                steps.make(values, cd.values_of_both(mine, population.raw, i, type_))
-            self._hierarchy(steps, name, values, type_, self.work(f"hierarchy_{i}"))
+            self._hierarchy(steps, name, values[i], type_, self.work(f"hierarchy_{i}"))
         for s, name in enumerate(self.columns.sensitive_names):
             if name in self.trees:
                 type_ = self.source.columns[self.columns.sensitive[s]]
-                self._hierarchy(steps, name, self.work(f"sensitive_{s}"), type_, self.work(f"sensitive_hierarchy_{s}"))
+                self._hierarchy(steps, name, sensitive[name].values, type_, self.work(f"sensitive_hierarchy_{s}"))
 
     def _hierarchy(self, steps: Steps, name: str, values: exp.Table, type_: str, target: exp.Table) -> None:
         rules = self.policy.attributes[name].hierarchy or ()
@@ -168,11 +165,16 @@ class _Stages:
         steps.make(target, query)
 
     def _frequency(
-        self, steps: Steps, own: Scan, population: Scan | None, sensitive: Sequence[exp.Table]
+        self,
+        steps: Steps,
+        own: Scan,
+        population: Scan | None,
+        values: Sequence[exp.Table],
+        sensitive: Mapping[str, Pairs],
     ) -> tuple[tuple[Coded, ...], ClassSpace]:
         columns, work = self.columns, self.work
         attributes = tuple(
-            self._coded(steps, name, column, work(f"values_{i}"), work(f"hierarchy_{i}"), work(f"coded_{i}"))
+            self._coded(steps, name, column, values[i], work(f"hierarchy_{i}"), work(f"coded_{i}"))
             for i, (name, column) in enumerate(zip(self.policy.quasi, columns.quasi, strict=True))
         )
         trees = {
@@ -180,7 +182,7 @@ class _Stages:
                 steps,
                 name,
                 columns.sensitive[s],
-                sensitive[s],
+                sensitive[name].values,
                 work(f"sensitive_hierarchy_{s}"),
                 work(f"sensitive_coded_{s}"),
             )
@@ -191,10 +193,10 @@ class _Stages:
             name: Domain(EXAMPLE_VALUES, trees[name].height if name in trees else 0) for name in columns.sensitive_names
         }
         requirements = requirements_of(self.policy.privacy, self.policy.quasi, domains)
-        space = counted(
-            steps, self.policy, columns, own, population, self.types, attributes, trees, domains, requirements, work
-        )
-        return attributes, space
+        ground = counted_from(steps, own, population, self.types, attributes, sensitive, trees, requirements, 0, work)
+        heights = tuple(attribute.height for attribute in attributes)
+        space = class_space(own, population, heights, requirements, unknown=False)
+        return attributes, FrequencySets(steps, work, ground, space, (0,) * len(heights)).at(heights)
 
     def _coded(
         self, steps: Steps, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
@@ -206,7 +208,7 @@ class _Stages:
 
 def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
     example = tuple(min(1, height) for height in space.heights)
-    query = candidate(space, example, MEASURES[policy.search.measure].needs_leaves)
+    query = candidate(space, example)
     note = f"strategy {policy.search.strategy}: a check like this for every generalization that bounds leave open"
     return Stage("search", note, (_text(engine, query),))
 
@@ -230,7 +232,7 @@ def _release(
         suppressed,
         mask=policy.release is not None and policy.release.suppressed == "mask",
     )
-    statements = (create_table(suppressed, suppressed_classes(space, attributes, example)), recode(recoding))
+    statements = (create_table(suppressed, suppressed_classes(space, example)), recode(recoding))
     note = "one pass over the source, in random order, to a fresh file (here: every attribute at level 1)"
     return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
 

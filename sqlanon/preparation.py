@@ -1,7 +1,4 @@
-"""From a bound source to what the search needs: frequency set, hierarchies, marginals.
-
-For the search the source is scanned once: its distinct combinations of values. All else is made from them.
-"""
+"""From a bound source to what the search needs: values and their counts, hierarchies, and how classes are counted."""
 
 from __future__ import annotations
 
@@ -16,23 +13,25 @@ from sqlanon.counting import (
     beside_population,
     combinations,
     counts,
+    distribution_pairs,
     domain_of,
+    in_place,
     refuse_lost_values,
     scan,
-    sensitive_tables,
-    sensitive_values,
+    sensitive_pairs,
 )
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
+from sqlanon.frequency_sets import FrequencySets, Ground
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.policy import Attribute, Policy
-from sqlanon.privacy import Domain, Requirements, requirements_of
+from sqlanon.privacy import Requirements, requirements_of
 from sqlanon.quality import MEASURES, Marginals
 from sqlanon.queries import coding as cd
-from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace
-from sqlanon.queries.coding import Coded
-from sqlanon.queries.names import Namer, create_table
+from sqlanon.queries.coding import Coded, Levels
+from sqlanon.queries.distribution import Pairs
+from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.recode import Column
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
@@ -52,8 +51,12 @@ class Prepared:
         Of the quasi-identifiers, in the policy's order.
     sensitive_hierarchies:
         Of the sensitive attributes that need theirs.
-    space:
-        What classes are made from.
+    sets:
+        What classes are made from: frequency sets.
+    lattice:
+        The generalizations within the attributes' level limits.
+    requirements:
+        What is asked of classes.
     marginals:
         What the attributes' own counts tell.
     own, population:
@@ -69,7 +72,9 @@ class Prepared:
     hierarchies: tuple[Hierarchy, ...]
     sensitive_hierarchies: Mapping[str, Hierarchy]
     attributes: tuple[Coded, ...]
-    space: ClassSpace
+    sets: FrequencySets
+    lattice: Lattice
+    requirements: Requirements
     marginals: Marginals
     own: Scan
     population: Scan | None = None
@@ -81,28 +86,14 @@ class Prepared:
         """The types of the quasi-identifiers in the source."""
         return [self.source.columns[column] for column in self.columns.quasi]
 
-    @property
-    def lattice(self) -> Lattice:
-        """The generalizations within the attributes' level limits."""
-        specs = [self.policy.attributes[name] for name in self.policy.quasi]
-        heights = self.space.heights
-        return Lattice(
-            self.policy.quasi,
-            tuple(min(spec.min_level, height) for spec, height in zip(specs, heights, strict=True)),
-            tuple(
-                height if spec.max_level is None else min(spec.max_level, height)
-                for spec, height in zip(specs, heights, strict=True)
-            ),
-        )
-
 
 def prepare(
     engine: Engine, policy: Policy, source: Source, work: Namer, population: Population | None = None
 ) -> Prepared:
-    """Scan the source, build and validate the hierarchies, make the frequency set and the counts of sensitive values.
+    """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted.
 
-    Makes in the work schema: ``values_i``, ``hierarchy_i``, ``coded_i`` and ``frequency``; where requirements look at
-    sensitive attributes ``sensitive_s``, ``pairs_s`` and ``distribution_d``.
+    Makes in the work schema: ``values_i``, ``hierarchy_i`` and ``coded_i``; where requirements look at sensitive
+    attributes ``sensitive_s``. Frequency sets are made later, where they are needed.
 
     Parameters
     ----------
@@ -122,27 +113,29 @@ def prepare(
     """
     columns = match_columns(policy, source)
     steps = Steps(engine)
-    own = scan(steps, source.relation, columns.quasi, columns.sensitive, columns.person, work)
-    rows = engine.rows(fq.row_count(own.raw))[0][0]
-    if not rows:
-        raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     types = [source.columns[column] for column in columns.quasi]
+    own = scan_source(steps, source, columns, work, population is not None)
     reader = steps if population is None else Steps(population.engine)
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
-    sensitive = [sensitive_values(steps, own, s, work) for s in range(own.sensitive)]
-    hierarchies, trees = _hierarchies(engine, policy, source, columns, own, theirs, work)
+    values = attribute_values(steps, own, theirs, types, work)
+    sensitive = {name: sensitive_pairs(steps, own, s, work) for s, name in enumerate(columns.sensitive_names)}
+    facts = _facts(engine, policy, values, sensitive)
+    rows = facts[policy.quasi[0]].rows
+    if not rows:
+        raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
+    hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
     attributes = tuple(
-        _coded(engine, column, hierarchy, work(f"values_{i}"), work(f"coded_{i}"))
-        for i, (column, hierarchy) in enumerate(zip(columns.quasi, hierarchies, strict=True))
+        _coded(engine, columns.quasi[i], hierarchies[i], facts[name], work(f"coded_{i}"))
+        for i, name in enumerate(policy.quasi)
     )
     coded = {
-        name: _coded(engine, columns.by_attribute[name], tree, sensitive[s], work(f"sensitive_coded_{s}"))
+        name: _coded(engine, columns.by_attribute[name], tree, facts[name], work(f"sensitive_coded_{s}"))
         for s, name in enumerate(columns.sensitive_names)
         if (tree := trees.get(name)) is not None
     }
     domains = {
-        name: domain_of(steps, sensitive[s], coded[name].height if name in coded else 0)
-        for s, name in enumerate(columns.sensitive_names)
+        name: domain_of(steps, pairs.values, coded[name].height if name in coded else 0)
+        for name, pairs in sensitive.items()
     }
     requirements = requirements_of(policy.privacy, policy.quasi, domains)
     measure = MEASURES[policy.search.measure]
@@ -152,11 +145,9 @@ def prepare(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    space = counted(steps, policy, columns, own, theirs, types, attributes, coded, domains, requirements, work)
-    space = replace(space, heights=marginals.heights, unknown=any(marginals.unknown))
-    steps.drop_all_but(_needed(space, own))
-    if theirs is not None:
-        reader.drop_all_but([table for table in (theirs.members,) if table is not None])
+    ground = counted_from(steps, own, theirs, types, attributes, sensitive, coded, requirements, rows, work)
+    space = class_space(own, theirs, marginals.heights, requirements, any(marginals.unknown))
+    lattice = _lattice(policy, marginals.heights)
     return Prepared(
         policy,
         source,
@@ -165,7 +156,9 @@ def prepare(
         hierarchies,
         trees,
         attributes,
-        space,
+        FrequencySets(steps, work, ground, space, lattice.bottom),
+        lattice,
+        requirements,
         marginals,
         own,
         theirs,
@@ -173,10 +166,28 @@ def prepare(
     )
 
 
-def _needed(space: ClassSpace, own: Scan) -> list[exp.Expr]:
-    """The tables that checks read, and who is in which combination."""
-    sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
-    return [table for table in (space.frequency, own.members, *sensitive) if table is not None]
+def _lattice(policy: Policy, heights: Levels) -> Lattice:
+    """The generalizations within the attributes' level limits."""
+    specs = [policy.attributes[name] for name in policy.quasi]
+    return Lattice(
+        policy.quasi,
+        tuple(min(spec.min_level, height) for spec, height in zip(specs, heights, strict=True)),
+        tuple(
+            height if spec.max_level is None else min(spec.max_level, height)
+            for spec, height in zip(specs, heights, strict=True)
+        ),
+    )
+
+
+def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
+    """What is to be counted of the source.
+
+    A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
+    beside, is scanned once for its distinct combinations.
+    """
+    if source.in_place and columns.person is None and not population:
+        return in_place(source.relation, columns.quasi, columns.sensitive)
+    return scan(steps, source.relation, columns.quasi, columns.sensitive, columns.person, work)
 
 
 def scan_population(steps: Steps, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
@@ -193,32 +204,52 @@ def scan_population(steps: Steps, policy: Policy, population: Population, types:
     return found
 
 
-def counted(
+def attribute_values(
+    steps: Steps, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
+) -> list[exp.Table]:
+    """The values of each quasi-identifier with their rows; those that only the population has, too.
+
+    Makes ``values_i``, and with a population ``own_values_i``.
+    """
+    made = []
+    for i, type_ in enumerate(types):
+        query: exp.Query = cd.value_counts(own.raw, f"q{i}", own.counted)
+        if population is not None:
+            mine = steps.make(work(f"own_values_{i}"), query)
+            query = cd.values_of_both(mine, population.raw, i, type_)
+        made.append(steps.make(work(f"values_{i}"), query))
+    return made
+
+
+def counted_from(
     steps: Steps,
-    policy: Policy,
-    columns: Columns,
     own: Scan,
     population: Scan | None,
     types: Sequence[str],
     attributes: tuple[Coded, ...],
+    sensitive: Mapping[str, Pairs],
     coded: Mapping[str, Coded],
-    domains: Mapping[str, Domain],
     requirements: Requirements,
+    rows: int,
     work: Namer,
-) -> ClassSpace:
-    """Make the frequency set and the counts of sensitive values: what classes are made from."""
-    combined = combinations(steps, own, work)
+) -> Ground:
+    """What frequency sets and the counts of sensitive values are made from."""
+    combined: exp.Expr = combinations(steps, own, work)
     if population is not None:
         combined = beside_population(steps, combined, own, population, types, work)
-    leaves = MEASURES[policy.search.measure].needs_leaves
-    frequency = steps.make(work("frequency"), fq.frequency(combined, attributes, counts(own, population), leaves))
+    pairs = distribution_pairs(steps, own, requirements.distributions, sensitive, coded, work)
+    return Ground(combined, counts(own, population), pairs, attributes, rows)
+
+
+def class_space(
+    own: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
+) -> ClassSpace:
+    """What is to be known of classes, beside the tables that they are counted from."""
     return ClassSpace(
-        frequency,
-        tuple(attribute.height for attribute in attributes),
+        table("frequency"),
+        heights,
         requirements,
-        sensitive=sensitive_tables(
-            steps, own, requirements.distributions, columns.sensitive_names, attributes, coded, domains, work
-        ),
+        unknown,
         persons=own.persons,
         moving=own.moving is not None,
         population=population is not None,
@@ -227,38 +258,55 @@ def counted(
 
 
 def _hierarchies(
-    engine: Engine, policy: Policy, source: Source, columns: Columns, own: Scan, population: Scan | None, work: Namer
+    engine: Engine,
+    policy: Policy,
+    source: Source,
+    columns: Columns,
+    facts: Mapping[str, _Values],
+    work: Namer,
 ) -> tuple[tuple[Hierarchy, ...], dict[str, Hierarchy]]:
     """Build the hierarchies of the quasi-identifiers, and of the sensitive attributes that need theirs."""
     built: dict[str, Hierarchy] = {}
     problems: list[Problem] = []
 
-    def build(name: str, values: exp.Table, target: exp.Table) -> None:
-        spec, type_ = policy.attributes[name], source.columns[columns.by_attribute[name]]
-        hierarchy, found = build_hierarchy(engine, name, spec.hierarchy or (), values, type_, target, spec.on_unknown)
+    def build(name: str, target: exp.Table) -> None:
+        spec, type_, of = policy.attributes[name], source.columns[columns.by_attribute[name]], facts[name]
+        rules = spec.hierarchy or ()
+        hierarchy, found = build_hierarchy(engine, name, rules, of.table, type_, target, spec.on_unknown, of.nullable)
         problems.extend(found)
         if hierarchy is not None:
             problems.extend(_level_problems(name, spec, hierarchy))
             built[name] = hierarchy
 
-    for i, (name, column) in enumerate(zip(policy.quasi, columns.quasi, strict=True)):
-        values = work(f"values_{i}")
-        if population is None:
-            engine.execute(create_table(values, cd.value_counts(own.raw, i)))
-        else:
-            mine = work(f"own_values_{i}")
-            engine.execute(create_table(mine, cd.value_counts(own.raw, i)))
-            both = cd.values_of_both(mine, population.raw, i, source.columns[column])
-            engine.execute(create_table(values, both))
-        build(name, values, work(f"hierarchy_{i}"))
+    for i, name in enumerate(policy.quasi):
+        build(name, work(f"hierarchy_{i}"))
     for s, name in enumerate(columns.sensitive_names):
         if any(one.attribute == name and one.distance == "hierarchical" for one in policy.privacy.t_closeness):
-            build(name, work(f"sensitive_{s}"), work(f"sensitive_hierarchy_{s}"))
+            build(name, work(f"sensitive_hierarchy_{s}"))
     if problems:
         raise HierarchyError(problems)
     return tuple(built[name] for name in policy.quasi), {
         name: built[name] for name in built if name not in policy.quasi
     }
+
+
+@dataclass(frozen=True)
+class _Values:
+    """An attribute's values: their table, how many there are, whether NULL is one, and the rows that have them."""
+
+    table: exp.Table
+    count: int
+    nullable: bool
+    rows: int
+
+
+def _facts(
+    engine: Engine, policy: Policy, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]
+) -> dict[str, _Values]:
+    """What has to be known of the values of attributes, by name."""
+    tables = {**dict(zip(policy.quasi, values, strict=True)), **{name: one.values for name, one in sensitive.items()}}
+    rows = engine.rows(cd.facts(list(tables.values())))
+    return {name: _Values(tables[name], *row[1:]) for name, row in zip(tables, rows, strict=True)}
 
 
 def _level_problems(name: str, spec: Attribute, hierarchy: Hierarchy) -> list[Problem]:
@@ -270,10 +318,10 @@ def _level_problems(name: str, spec: Attribute, hierarchy: Hierarchy) -> list[Pr
     ]
 
 
-def _coded(engine: Engine, column: str, hierarchy: Hierarchy, values: exp.Table, coded: exp.Table) -> Coded:
+def _coded(engine: Engine, column: str, hierarchy: Hierarchy, values: _Values, coded: exp.Table) -> Coded:
     """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
-    nullable = bool(engine.rows(cd.has_null(values))[0][0])
-    query = cd.coded_values(values, hierarchy.table, hierarchy.height, hierarchy.top or "", nullable)
+    top, nullable = hierarchy.top or "", values.nullable
+    query = cd.coded_values(values.table, hierarchy.table, hierarchy.height, top, nullable, values.count)
     engine.execute(create_table(coded, query))
     return Coded(column, hierarchy.height, coded, nullable, unknown=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
@@ -20,7 +21,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.queries.names import star
-from sqlanon.queries.recode import recode
+from sqlanon.queries.recode import label_counts, recode
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
@@ -33,6 +34,10 @@ from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     import duckdb
+
+
+FEW = 1000
+"""Labels that repeat so often that a column of them is best written as a dictionary."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,9 @@ class Result:
         What was minimised (or, for ``distinct``, maximised), and how far.
     optimal:
         Whether it is proven that no generalization that meets the policy is better.
+    bound:
+        What is proven: no generalization that meets the policy scores less (or, for ``distinct``, more). The score
+        itself, if it is optimal.
     rows, suppressed_rows, released_rows:
         Of the source; left out or masked; in the release.
     classes, smallest_class:
@@ -118,11 +126,12 @@ class Result:
         self.measure = self.policy.search.measure
         self.score = search.measure.shown(search.scores[chosen.levels])
         self.optimal = outcome.optimal
+        self.bound = search.measure.shown(outcome.bound)
         self.rows = prepared.marginals.rows
         self.suppressed_rows = chosen.figures.suppressed_rows
         self.released_rows = self.rows - self.suppressed_rows + chosen.masked_rows
         self.classes = chosen.figures.classes
-        self.smallest_class = chosen.figures.smallest_class
+        self.smallest_class = chosen.smallest_class
         self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
         self.wrong_map = None if chosen.mapping is None else chosen.mapping.wrong_map
         self.nodes, self.checked = search.lattice.size, len(search.figures)
@@ -131,6 +140,19 @@ class Result:
         )
         self.warnings = warnings
         self.seconds = seconds
+
+    @property
+    def gap(self) -> float:
+        """How far the score may be from the best one, as a share of it: |score − bound| / |score|; 0 if it is
+        optimal."""
+        return abs(self.score - self.bound) / abs(self.score) if self.score != self.bound else 0.0
+
+    @property
+    def proof(self) -> str:
+        """What is proven of the score, in words: ``optimal``, or ``not proven optimal: within 3.2 %``."""
+        if self.optimal:
+            return "optimal"
+        return f"not proven optimal: within {math.ceil(1000 * self.gap) / 10:g} %"  # rounded up, so that it is true
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
@@ -175,6 +197,7 @@ class Result:
             self.smallest_class,
             self._chosen.masked_rows,
             self._manifest(name),
+            self._repeating(),
             self._audit(),
         )
         verification = publish(self._run.engine, content, target, name)
@@ -221,6 +244,14 @@ class Result:
             type_ = "VARCHAR" if labelled else source.columns[column.name]
             columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
         return tuple(columns)
+
+    def _repeating(self) -> list[str]:
+        """The columns of text that has few values."""
+        recoding = self._chosen.recoding
+        counts = self._run.engine.rows(label_counts(recoding))[0]
+        names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
+        few = {names[i] for i, count in enumerate(counts) if count <= FEW}
+        return [column.name for column in self._columns() if column.name in few and column.type == "VARCHAR"]
 
     def _manifest(self, table: str) -> Any:
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
@@ -296,6 +327,8 @@ class Result:
             "score": self.score,
             "lattice": {"nodes": self.nodes, "checked": self.checked},
             "optimal": self.optimal,
+            "bound": self.bound,
+            "gap": self.gap,
             "warnings": list(self.warnings),
             **{
                 name: value

@@ -15,12 +15,13 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.preparation import Prepared
-from sqlanon.queries.classes import Levels
+from sqlanon.queries.coding import Levels
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import Namer, col, create_table, create_temporary_view, drop_table, drop_view, select, table
 from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import Column, Recoding, recode
 from sqlanon.release.check import Check
+from sqlanon.release.once import Once
 from sqlanon.release.requirements import Audited, Private, requirement_checks
 from sqlanon.workspace import Population
 
@@ -63,7 +64,7 @@ class SourceAudit:
                 found.append(self._same_rows(relation, audited))
                 relation = audited.sql(self.engine.dialect)
             subject = Audited(
-                self.engine,
+                Once(self.engine),
                 relation,
                 quasi,
                 policy.with_role("sensitive"),
@@ -113,7 +114,7 @@ class SourceAudit:
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
         prepared, recoding = self.prepared, self.recoding
-        heights = prepared.space.heights
+        heights = prepared.marginals.heights
 
         def at(levels: Levels) -> exp.Select:
             return generalized_population(

@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
 from sqlanon.policy import FileRule, MaskRule, Policy
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
@@ -75,11 +76,11 @@ class Workspace:
 
     Parameters
     ----------
-    source:
+    source, limits:
         As for `sqlanon.connect`.
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
         self.described = "the policy's source" if source is None else str(source)
         self._stack = ExitStack()
         self._is_live = isinstance(source, duckdb.DuckDBPyConnection)
@@ -90,7 +91,7 @@ class Workspace:
         # In a live connection there may be others of us.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
         try:
-            self._engine = self._open_live(source) if self._is_live else self._open_private()
+            self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
             if isinstance(source, (str, os.PathLike)):
                 path = Path(source).absolute()
                 self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
@@ -103,8 +104,13 @@ class Workspace:
             self._stack.close()
             raise
 
-    def _open_live(self, connection: duckdb.DuckDBPyConnection) -> DuckDBEngine:
+    def _open_live(self, connection: duckdb.DuckDBPyConnection, limits: Limits) -> DuckDBEngine:
         self.described = "a duckdb connection"
+        if limits != NO_LIMITS:
+            raise SourceError(
+                "memory_limit, threads: the settings of a live connection are its own: "
+                "leave them out, and SET them in the connection"
+            )
         engine = DuckDBEngine(connection)
         if engine.in_transaction():
             # A transaction writes to one database only, and ours is another: going on would abort it.
@@ -119,11 +125,16 @@ class Workspace:
         with suppress(duckdb.Error):  # closed already, or in a transaction that its user began
             engine.detach(self._name)
 
-    def _open_private(self) -> DuckDBEngine:
-        engine = DuckDBEngine.private(self._stack.enter_context(spill_directory()))
+    def _open_private(self, limits: Limits) -> DuckDBEngine:
+        engine = DuckDBEngine.private(self._stack.enter_context(spill_directory()), limits)
         self._stack.callback(engine.close)
         engine.attach(":memory:", self._name)
         return engine
+
+    @property
+    def limits(self) -> Limits:
+        """What the engines may take; a live connection's own settings."""
+        return self._engine.limits
 
     def run(self, policy: Policy, read: bool = True) -> Run:
         """Begin a run: bind the policy's source.
@@ -154,7 +165,8 @@ class Workspace:
             for name, attribute in policy.attributes.items()
             if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
         )
-        source = bind_source(engine, section, place, self._arrow, as_text)
+        wanted = [name for name, attribute in policy.attributes.items() if attribute.role != "identifying"]
+        source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         run = Run(engine, work, place, source, self._population(policy, engine, schema, work, as_text, read))
         if self._is_live:
             self._stack.callback(run.drop)
@@ -177,7 +189,8 @@ class Workspace:
             engine = self._reader(section.database)
         place = Place(f"{self._name}_{schema}_population", work("population_copy") if read else None)
         try:
-            return Population(engine, bind_source(engine, section, place, None, as_text), place)
+            wanted = _lower(*policy.quasi, section.person)
+            return Population(engine, bind_source(engine, section, place, None, as_text, wanted), place)
         except SourceError as error:  # it speaks of a source
             raise SourceError(re.sub(r"^(the )?source\b", r"\1population", str(error))) from error
 
@@ -213,3 +226,7 @@ class Workspace:
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()
+
+
+def _lower(*names: str | None) -> frozenset[str]:
+    return frozenset(name.lower() for name in names if name)

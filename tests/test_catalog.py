@@ -285,6 +285,29 @@ def test_a_catalog_in_a_database_of_ones_own(folder: Path, monkeypatch: pytest.M
     assert not (folder / "policy.catalog.duckdb").exists()
 
 
+def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
+    after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = after
+    everything = "SELECT (SELECT count(*) FROM sqlanon.runs), (SELECT count(*) FROM sqlanon.lattice)"
+    before = fetch(path, everything), hierarchy_tables(path)
+    real = catalog.insert
+
+    def dying(engine: Any, name: str, *rows: Any) -> None:
+        real(engine, name, *rows)
+        if name == "hierarchies":  # the last
+            raise OSError(28, "No space left on device")
+
+    (folder / "policy.toml").write_text(POLICY.replace("k = 4", "k = 5"))
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "insert", dying)
+        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
+    assert "No space left" in capsys.readouterr().err
+    assert (fetch(path, everything), hierarchy_tables(path)) == before
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert fetch(path, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
+
+
 def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
     tree = sqlanon.Policy.load(folder / "policy.toml").model_copy(update={"catalog": None})
     with sqlanon.connect() as db:

@@ -8,7 +8,8 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -342,7 +343,8 @@ def reference_interval(
         return None, below
     if above is not None and value >= above:
         return above, None
-    start = origin + ((value - origin) / width).to_integral_value(ROUND_FLOOR) * width
+    steps = math.floor((Fraction(value) - Fraction(origin)) / Fraction(width))  # a Decimal would round
+    start = origin + steps * width
     end = start + width
     return (
         start if below is None else max(start, below),
@@ -804,3 +806,34 @@ def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> 
         assert {tuple(map(str, row)) for row in bench.rows()} == listed
         assert (hierarchy.leaves, hierarchy.top) == (len(listed), "*")
         assert hierarchy.height == known_height((rule,)) == len(next(iter(listed))) - 1
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("keys", ["", "a;x;X;*\n", "a;x;X;*\nb;y;X;*\nc;z;Z;*\n"], ids=["suppress", "one", "three"])
+def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, keys: str) -> None:
+    """One that makes it, and one that tells that nothing is wrong with it."""
+    file = tmp_path / "h.csv"
+    file.write_text(keys)
+    bench.put(["a", None], "VARCHAR")
+    rule: Rule = FileRule(file=file) if keys else SuppressRule()
+    asked: list[str] = []
+    real = bench.engine.sql
+    bench.engine.sql = lambda query: asked.append(real(query)) or asked[-1]  # type: ignore[method-assign,func-returns-value]
+    hierarchy, problems = build_hierarchy(bench.engine, "x", (rule,), VALUES, "VARCHAR", TARGET)
+    assert (hierarchy is not None, problems) == (True, [])
+    assert len(asked) == 2, asked
+
+
+def test_a_column_without_nulls_need_not_be_asked_for_them(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "h.csv"
+    file.write_text("a;x\nb;x\n")
+    for nullable in (True, False):
+        bench.put(["b"], "VARCHAR")
+        hierarchy, problems = build_hierarchy(
+            bench.engine, "x", (FileRule(file=file),), VALUES, "VARCHAR", TARGET, nullable=nullable
+        )
+        assert problems == []
+        assert hierarchy is not None
+        assert (hierarchy.leaves, sorted(bench.rows())) == (2, [("a", "x"), ("b", "x")])

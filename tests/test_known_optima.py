@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -92,7 +93,7 @@ class Workshop:
     def prepared(self, entry: Entry) -> Prepared:
         policy, measure = policy_of(entry, self.folder), MEASURES[entry["measure"]]
         model = entry["model"] if entry["model"] == "k" else (entry["model"], entry["k"])
-        key = (entry["dataset"], *entry["quasi"], measure.needs_leaves, measure.needs_entropy, model)
+        key = (entry["dataset"], *entry["quasi"], measure.needs_entropy, model)
         if key not in self.made:
             prefix = f"run_{len(self.made)}_"
             names = frozenset(name.lower() for name in policy.attributes)
@@ -102,7 +103,9 @@ class Workshop:
         if model != "k":
             return made
         # Of k alone nothing that is prepared depends.
-        return replace(made, space=replace(made.space, requirements=requirements_of(policy.privacy)))
+        requirements, sets = requirements_of(policy.privacy), copy(made.sets)
+        sets.space = replace(sets.space, requirements=requirements)
+        return replace(made, sets=sets, requirements=requirements)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,21 +200,38 @@ def test_the_macros_can_be_used_in_queries_and_other_macros(db: duckdb.DuckDBPyC
 # The digest
 
 
-def digest(query: str) -> str:
+def digest(query: str, macro: str = "digest") -> str:
     with duckdb.connect() as connection:
-        connection.execute(sql_text("macros.sql"))
+        connection.execute(sql_text("macros.sql") + sql_text("macros_older.sql"))
         connection.execute(f"CREATE TABLE t AS {query}")
-        found: str = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()[0][0]
+        found: str = connection.execute(f"SELECT digest FROM sqlanon.{macro}('t')").fetchall()[0][0]
         return found
 
 
 def test_the_digest_is_what_its_comment_says() -> None:
+    """Done again here in plain Python."""
+    total = 0
+    for row in ({"a": "1", "B c": "äb"}, {"a": "12", "B c": None}):
+        line = 0
+        for name, text in row.items():
+            line ^= upper_bits("" if text is None else f"={text}") * upper_bits(name)
+        total += (line >> 93) * (line % 2**31)
+    assert digest("SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, \"B c\")") == str(total)
+
+
+def upper_bits(text: str) -> int:
+    from hashlib import md5  # noqa: PLC0415
+
+    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest(), "little") >> 66
+
+
+def test_the_digest_of_older_releases_is_what_its_comment_says() -> None:
     """Length, colon, text, and N for NULL; MD5; the lower 64 bits; summed: done again here in plain Python."""
     from hashlib import md5  # noqa: PLC0415
 
     lines = ["1:12:äb", "2:12N"]
     sums = sum(int.from_bytes(md5(line.encode(), usedforsecurity=False).digest()[8:], "little") for line in lines)
-    assert digest("SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, b)") == str(sums)
+    assert digest("SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, b)", "digest_of_rows") == str(sums)
 
 
 def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
@@ -235,10 +253,40 @@ def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
         ("SELECT ['a', 'b'] AS x", "SELECT ['a, b'] AS x"),
         ("SELECT [NULL] AS x", "SELECT ['NULL'] AS x"),
         ("SELECT TIMESTAMP '2020-01-01 00:00:00.000001' AS x", "SELECT TIMESTAMP '2020-01-01 00:00:00' AS x"),
+        # Cells in another row, or in another column; columns that read alike; the names of columns.
+        ("FROM (VALUES ('a', 'x', 1), ('b', 'y', 2)) AS v", "FROM (VALUES ('a', 'y', 1), ('b', 'x', 2)) AS v"),
+        ("FROM (VALUES (1, 2), (3, 4)) AS v", "FROM (VALUES (2, 1), (3, 4)) AS v"),
+        ("SELECT 'a' AS x, 'a' AS y", "SELECT 'b' AS x, 'b' AS y"),
+        ("SELECT NULL AS x, 'a' AS y", "SELECT 'a' AS x, NULL AS y"),
+        ("FROM (VALUES ('a', 'x'), ('a', 'x')) AS v", "FROM (VALUES ('b', 'x'), ('b', 'x')) AS v"),
+        ("SELECT 'a' AS x", "SELECT 'a' AS z"),
     ],
 )
 def test_different_tables_have_different_digests(one: str, other: str) -> None:
     assert digest(one) != digest(other)
+
+
+def test_cells_that_change_places_are_found() -> None:
+    """Two cells of a column, or of a row: each exchange gives a digest of its own."""
+    chance = random.Random(5)
+    rows = [[i, 100 + i % 7, 1000 + i * i] for i in range(40)]
+    digests = {digest_of(rows)}
+    exchanges = set()
+    while len(exchanges) < 40:
+        one, other = sorted(chance.sample(range(40), 2))
+        column = chance.randrange(3)
+        if rows[one][column] != rows[other][column]:
+            exchanges.add((one, column, other, column))
+        exchanges.add((one, 0, one, chance.choice((1, 2))))
+    for one, column, other, second in exchanges:
+        moved = [list(row) for row in rows]
+        moved[one][column], moved[other][second] = moved[other][second], moved[one][column]
+        digests.add(digest_of(moved))
+    assert len(digests) == 1 + len(exchanges)
+
+
+def digest_of(rows: list[list[int]]) -> str:
+    return digest(f"FROM (VALUES {', '.join(str(tuple(row)) for row in rows)}) AS v(a, b, c)")
 
 
 # In a release

@@ -69,5 +69,5 @@ def test_the_statements_of_a_plan_make_all_that_they_use(persons: bool) -> None:
                         connection.execute(statement)
             names = {stage.name for stage in stages}
     assert {"scan", "hierarchies", "frequency set", "search", "recode and suppress", "audit and publish"} == names
-    assert {"frequency", "distribution_0", "domain_0", "nodes_0", "population_audited"} <= made
+    assert {"frequency_0", "distribution_0_0", "domain_0", "nodes_0", "population_audited"} <= made
     assert ("audited" in made) == persons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -123,6 +124,51 @@ def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: P
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as db:
         order = [number for (number,) in db.execute("SELECT number FROM released").fetchall()]
     assert sorted(order) == list(range(1000)) != order
+
+
+def test_the_source_is_read_once_and_sorted_narrow(live: duckdb.DuckDBPyConnection) -> None:
+    """Suppression is an anti join with the few classes that are suppressed; labels come behind the sort."""
+    live.execute(
+        "CREATE TABLE t AS SELECT i AS cost, 'v' || i % 4 AS letter, i % 3 AS ward, "
+        "CASE WHEN i < 3 THEN 90 ELSE i % 20 END AS age FROM range(1000) AS r(i)"
+    )
+    policy = make_policy(
+        {
+            "letter": quasi({"categories": {"even": ["v0", "v2"], "odd": ["v1", "v3"]}}, min_level=1, max_level=1),
+            "age": quasi({"intervals": [5]}, max_level=0),
+            "ward": quasi("suppress", min_level=1),
+            "cost": "insensitive",
+        },
+        k=5,
+        search={"suppression_limit": 0.1},
+    )
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(policy)
+        assert result.suppressed_rows == 3
+        plan = json.loads(live.execute(f"EXPLAIN (FORMAT JSON) {result.sql()}").fetchall()[0][1])
+    over_source = [node for node in operators(plan) if reads_source(node)]
+    names = [node["name"] for node in over_source]
+    assert names.count("SEQ_SCAN") == sum(table_of(node).endswith("main.t") for node in operators(plan)) == 1
+    assert not [name for name in names if name in ("HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY", "WINDOW")]
+    joins = [node["extra_info"]["Join Type"] if name.endswith("JOIN") else name
+             for node, name in zip(over_source, names, strict=True) if name.endswith(("JOIN", "ORDER_BY"))]  # fmt: skip
+    # From the end: labels, but of what is at its top; the sort; and before it the codes.
+    assert joins == ["INNER", "INNER", "ORDER_BY", "ANTI", "INNER", "INNER"]
+
+
+def operators(plan: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The operators of a plan, from the last one on."""
+    for node in plan:
+        yield node
+        yield from operators(node["children"])
+
+
+def table_of(node: dict[str, Any]) -> str:
+    return str(node["extra_info"].get("Table", ""))
+
+
+def reads_source(node: dict[str, Any]) -> bool:
+    return any(table_of(one).endswith("main.t") for one in operators([node]))
 
 
 def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:

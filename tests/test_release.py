@@ -24,6 +24,7 @@ import sqlanon
 import sqlanon.release.publish as publishing
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.release.verify import verify_file
+from sqlanon.resources import sql_text
 
 ROWS = 600
 CITIES = {"Uplands": ["Hilltown-q7", "Stonebridge-q7"], "Lowlands": ["Fenmarsh-q7", "Delta Port-q7"]}
@@ -290,6 +291,28 @@ def test_verify_finds_tampering(what: str, copy: Path) -> None:
 def test_verify_finds_two_rows_that_swapped_a_value(copy: Path) -> None:
     run(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
     assert failed(copy) == {"content digest"}
+
+
+def made_older(path: Path) -> None:
+    """As releases were when a digest was of whole rows."""
+    older = sql_text("macros_older.sql")
+    query = "SELECT digest FROM sqlanon.digest('patients')"
+    claims = f"digest_algorithm = 'sum-md5-lower64', sqlanon_version = '0.0.1', digest = ({query})"
+    run(path, older.replace("digest_of_rows", "digest"), f"UPDATE sqlanon.manifest SET {claims}")
+
+
+def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, source: Path) -> None:
+    made_older(copy)
+    assert failed(copy) == set()
+    assert not fails_against_source(copy, policy_for(source))
+    run(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
+    assert failed(copy) == {"content digest"}
+    assert fails_against_source(copy, policy_for(source))
+
+
+def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:
+    run(copy, "UPDATE sqlanon.manifest SET digest_algorithm = 'crc32'")
+    assert "manifest" in failed(copy)
 
 
 def literal_rows(path: Path) -> str:

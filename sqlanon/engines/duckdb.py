@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.queries.names import ident, text
 
 
@@ -30,18 +32,34 @@ class DuckDBEngine:
         self._generator = Dialect.get_or_raise(self.dialect).generator()
 
     @classmethod
-    def private(cls, spill: Path) -> DuckDBEngine:
-        """An engine with a fresh in-memory database of its own, which spills to the directory ``spill``."""
-        connection = duckdb.connect(
-            ":memory:", config={"temp_directory": str(spill), "python_enable_replacements": False}
-        )
-        return cls(connection).in_utc()
+    def private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
+        """An engine with a fresh in-memory database of its own, which spills to a directory and nowhere else.
+
+        Parameters
+        ----------
+        spill:
+            A private directory of the run.
+        limits:
+            What it may take.
+        """
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": str(spill),
+            "python_enable_replacements": False,
+        }
+        config |= {name: value for name, value in asdict(limits).items() if value is not None}
+        return cls(duckdb.connect(":memory:", config=config)).in_utc()
 
     def in_utc(self) -> DuckDBEngine:
         """The same engine, with texts of times that are the same everywhere."""
         with suppress(duckdb.Error):  # time zones are an extension, which every usual build has
             self._set("TimeZone", "UTC")
         return self
+
+    @property
+    def limits(self) -> Limits:
+        """What it may take, for engines that work for it beside it. DuckDB shows sizes with one digit, rounded down."""
+        names = [exp.func("current_setting", text(name)) for name in ("memory_limit", "threads")]
+        return Limits(*self.rows(exp.select(*names))[0])
 
     @property
     def version(self) -> str:
@@ -114,6 +132,18 @@ class DuckDBEngine:
     def use(self, alias: str) -> None:
         """Make an attached database the one where unqualified names are looked up."""
         self.execute(exp.Use(this=exp.Table(this=ident(alias))))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction: what is done meanwhile is done as a whole, or not at all."""
+        self.connection.begin()
+        try:
+            yield
+        except BaseException:
+            with suppress(duckdb.Error):  # an error may have ended it
+                self.connection.rollback()
+            raise
+        self.connection.commit()
 
     @contextmanager
     def using(self, alias: str) -> Iterator[None]:

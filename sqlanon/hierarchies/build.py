@@ -27,7 +27,7 @@ from sqlanon.hierarchies.parts import (
     to_type,
 )
 from sqlanon.hierarchies.rules import resolve
-from sqlanon.hierarchies.validate import Check, Summary, checks, first_findings, summary, totals
+from sqlanon.hierarchies.validate import Check, Summary, checks, first_findings, summary, totals, usual_checks
 from sqlanon.policy.rules import MaskRule, Rule
 from sqlanon.queries.names import aliased, col, create_table, drop_table, ident, named, select, subquery, text
 
@@ -66,6 +66,7 @@ def build_hierarchy(
     column_type: str,
     target: exp.Table,
     on_unknown: str = "error",
+    nullable: bool = True,
 ) -> tuple[Hierarchy | None, list[Problem]]:
     """Build and validate a hierarchy as a table.
 
@@ -85,6 +86,8 @@ def build_hierarchy(
         The table to create.
     on_unknown:
         What to do with values that get no label: ``error``, or ``suppress``: leave them out of the hierarchy.
+    nullable:
+        Whether there may be a NULL among the values.
 
     Returns
     -------
@@ -94,7 +97,7 @@ def build_hierarchy(
     parts, flaws = resolve(rules, column_type, engine, _longest(engine, rules, values))
     if flaws:
         return None, [Problem(place, flaw) for flaw in flaws]
-    draft = Draft(tuple(parts), values, column_type)
+    draft = Draft(tuple(parts), values, column_type, nullable)
     try:
         engine.execute(create_table(target.copy(), _query(draft)))
     except Exception as error:  # each engine has errors of its own
@@ -105,8 +108,9 @@ def build_hierarchy(
         told = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
         reason = str(error).partition("\n")[0] if told else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
-    facts = Summary(*engine.rows(summary(draft, target))[0])
-    found = checks(draft, target, on_unknown, facts)
+    usual = usual_checks(draft, target, on_unknown)
+    facts = Summary(*engine.rows(summary(draft, target, usual))[0])
+    found = checks(draft, target, facts, usual)
     if messages := _messages(engine, draft, found):
         engine.execute(drop_table(target))
         return None, [Problem(place, message) for message in messages]
@@ -160,7 +164,7 @@ def _longest(engine: Engine, rules: Sequence[Rule], values: exp.Table) -> int:
 def _query(draft: Draft) -> exp.Select:
     first = draft.parts[0]
     if len(draft.parts) == 1 and isinstance(first, Listed):
-        query = _listed_query(first, draft.values)
+        query = _listed_query(first, draft)
     else:
         query = _composed_query(draft.parts, draft.values)
     for index, part in draft.listed.items():
@@ -203,27 +207,24 @@ def _joined(part: Listed, query: exp.Select, index: int) -> Labelled:
     everything = exp.Column(this=exp.Star(), table=ident("v"))
     columns: list[exp.Expr] = [everything, named(col("key", "k"), key)]
     columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
-    joined = select(columns, subquery(query, "v")).join(
-        aliased(keys_table(index), "k"),
-        on=exp.EQ(this=col(VALUE, "v"), expression=col("key", "k")),
-        join_type="left",
-        copy=False,
-    )
+    equal = exp.EQ(this=col(VALUE, "v"), expression=col("key", "k"))
+    joined = select(columns, subquery(query, "v"))
+    joined.append("joins", exp.Join(this=aliased(keys_table(index), "k"), side="LEFT", on=equal))
     return Labelled(joined, tuple(col(name) for name in names), is_known(col(key)))
 
 
-def _listed_query(part: Listed, values: exp.Table) -> exp.Select:
+def _listed_query(part: Listed, draft: Draft) -> exp.Select:
     """Select all keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
     labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
     if part.top:
         labels.append(text(TOP))
     listed = select(_level_columns(col("key"), labels), keys_table(0))
     listed.where(is_known(col("key")), copy=False)
-    if not labels:
+    if not labels or not draft.nullable:
         return listed
     top = text(TOP) if part.top else subquery(_listed_top(part, 0))
     nulls = [*(to_type(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
-    null_row = select(_level_columns(col(VALUE), nulls), values.copy()).where(is_null(col(VALUE)), copy=False)
+    null_row = select(_level_columns(col(VALUE), nulls), draft.values.copy()).where(is_null(col(VALUE)), copy=False)
     return select([exp.Star()], subquery(exp.union(listed, null_row, distinct=False, copy=False), "h"))
 
 

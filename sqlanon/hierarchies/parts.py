@@ -199,11 +199,14 @@ class Draft:
         The column's values, NULL among them: columns ``value`` and ``rows``.
     column_type:
         The type of the column.
+    nullable:
+        Whether there may be a NULL among its values.
     """
 
     parts: tuple[Part, ...]
     values: exp.Table
     column_type: str
+    nullable: bool = True
 
     @property
     def height(self) -> int:

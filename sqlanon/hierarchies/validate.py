@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -42,33 +42,56 @@ class Check:
         Makes the query of violating rows, with the columns of `Finding`.
     message:
         Says it, from the first findings and the number of all.
+    probe:
+        Makes a query of as many rows that is faster, if there is one.
     """
 
     query: Callable[[], exp.Select]
     message: Callable[[list[Finding], int], str]
+    probe: Callable[[], exp.Select] | None = None
 
 
 class Summary(NamedTuple):
-    """What a hierarchy's table holds: rows, ground values, how many of them differ, least and greatest top."""
+    """What a hierarchy's table holds.
+
+    Attributes
+    ----------
+    leaves, ground, distinct:
+        Its rows, its ground values, and how many of them differ.
+    top, last_top:
+        Its least and its greatest top.
+    wrong:
+        How much `usual_checks` found.
+    """
 
     leaves: int
     ground: int
     distinct: int
     top: str | None
     last_top: str | None
+    wrong: int
 
 
-def summary(draft: Draft, target: exp.Table) -> exp.Select:
-    """Return the query of a table's `Summary`."""
+def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
+    """Return the query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
     top = to_type(col(f"level_{draft.height}"), "VARCHAR")
     ground = exp.Count(this=col("level_0"))
     # Values of a column differ; keys that are listed need not.
     distinct = exp.Count(this=exp.Distinct(expressions=[col("level_0")])) if draft.listed else ground.copy()
-    return select([_rows(), ground, distinct, exp.Min(this=top), exp.Max(this=top.copy())], target.copy())
+    findings: list[exp.Expr] = [
+        subquery(select([_rows()], subquery((check.probe or check.query)(), "f"))) for check in usual
+    ]
+    wrong = reduce(_add, findings) if findings else number(0)
+    ends = exp.Min(this=top), exp.Max(this=top.copy())
+    return select([_rows(), ground, distinct, *ends, wrong], target.copy())
 
 
-def checks(draft: Draft, target: exp.Table, on_unknown: str, facts: Summary) -> list[Check]:
-    """Return the checks that a hierarchy needs, after what is known from its summary.
+def _add(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.Add(this=left, expression=right)
+
+
+def usual_checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
+    """Return the checks that a hierarchy needs whatever its summary says.
 
     Parameters
     ----------
@@ -78,25 +101,28 @@ def checks(draft: Draft, target: exp.Table, on_unknown: str, facts: Summary) -> 
         Its table.
     on_unknown:
         ``error``, or ``suppress``: then there may be values without labels.
-    facts:
-        The summary of the table.
     """
-    found = [
-        check
-        for index, part in draft.listed.items()
-        if not (len(draft.parts) == 1 and facts.ground == facts.distinct == part.lines)
-        for check in _listed_checks(part, keys_table(index), draft.column_type)
-    ]
-    found += _tree_checks(draft.parts, target)
-    if facts.top != facts.last_top:
-        top = partial(_several_tops, target, draft.height)
-        found.append(Check(top, partial(messages.top, draft.height)))
+    found = list(_tree_checks(draft.parts, target))
     if draft.height == 0:
         found.append(Check(partial(_nulls, draft.values), messages.null))
     if on_unknown == "error" and not all(isinstance(part, Generated) and part.total for part in draft.parts):
         unknown = partial(_unknown_values, draft.values, target)
         found.append(Check(unknown, partial(messages.unknown, draft.parts)))
     return found
+
+
+def checks(draft: Draft, target: exp.Table, facts: Summary, usual: Sequence[Check]) -> list[Check]:
+    """Return the checks that can find something, after what is known from a hierarchy's summary."""
+    found = [
+        check
+        for index, part in draft.listed.items()
+        if not (len(draft.parts) == 1 and facts.ground == facts.distinct == part.lines)
+        for check in _listed_checks(part, keys_table(index), draft.column_type)
+    ]
+    if facts.top != facts.last_top:
+        top = partial(_several_tops, target, draft.height)
+        found.append(Check(top, partial(messages.top, draft.height)))
+    return [*found, *usual] if facts.wrong else found
 
 
 def totals(found: Sequence[Check], draft: Draft) -> exp.Select:
@@ -167,23 +193,24 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
         del owners[-1:]
     for level, (lower, upper) in enumerate(pairwise(owners), start=1):
         if lower is not upper or isinstance(upper, Listed):
-            yield Check(partial(_broken_branches, target, level), partial(messages.tree, level))
+            broken = partial(_broken_branches, target, level)
+            yield Check(broken, partial(messages.tree, level), partial(broken, counted=False))
 
 
-def _broken_branches(target: exp.Table, level: int) -> exp.Select:
+def _broken_branches(target: exp.Table, level: int, counted: bool = True) -> exp.Select:
     label, above = col(f"level_{level}"), f"level_{level + 1}"
-    return _several(target, above, label)
+    return _several(target, above, label, counted)
 
 
 def _several_tops(target: exp.Table, height: int) -> exp.Select:
     return _several(target, f"level_{height}", None)
 
 
-def _several(target: exp.Table, column: str, label: exp.Column | None) -> exp.Select:
+def _several(target: exp.Table, column: str, label: exp.Column | None, counted: bool = True) -> exp.Select:
     """Find labels with more than one value in the column; without label, whether the whole table has."""
     value = to_type(col(column), "VARCHAR")
     ends = exp.Min(this=value), exp.Max(this=value.copy())
-    several = exp.Count(this=exp.Distinct(expressions=[value.copy()]))
+    several = exp.Count(this=exp.Distinct(expressions=[value.copy()])) if counted else _rows()
     query = _finding(target, (label, *ends), several, group=label.copy() if label else None)
     query.where(is_known(col("level_0")), copy=False)
     # Far faster than to count the distinct values.
@@ -199,7 +226,7 @@ def _unknown_values(values: exp.Table, target: exp.Table) -> exp.Select:
     label = to_type(col(VALUE, "v"), "VARCHAR")
     query = _finding(aliased(values, "v"), (label, None, None), col("rows", "v"))
     equal = exp.EQ(this=col(VALUE, "v"), expression=col("level_0", "h"))
-    query.join(aliased(target, "h"), on=equal, join_type="anti", copy=False)
+    query.append("joins", exp.Join(this=aliased(target, "h"), kind="ANTI", on=equal))
     # A value that only a population has is nobody's here: it may stay without a label.
     there = exp.GT(this=col("rows", "v"), expression=number(0))
     return query.where(is_known(col(VALUE, "v")), there, copy=False)

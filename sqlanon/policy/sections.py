@@ -16,6 +16,7 @@ from sqlanon.policy.values import (
     Flaw,
     Flaws,
     Name,
+    Number,
     Section,
     Whole,
     as_list,
@@ -159,6 +160,12 @@ class SearchSection(Section):
     )
     measure: Measure = Field(default="loss", description="the quality measure")
     aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine")
+    time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
+        Field(default=None, description="stop after so many seconds, with the best that was found")
+    )
+    max_checks: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=None, description="stop after so many generalizations were counted, with the best that was found"
+    )
 
     @model_validator(mode="after")
     def _sound(self) -> SearchSection:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.queries.classes import KEPT, SHORT, ClassSpace, Levels, judged
-from sqlanon.queries.coding import ROWS, code_name, leaves_name
-from sqlanon.queries.names import all_of, col, double_total, ident, named, number, select, subquery, table, total, where
+from sqlanon.queries.classes import KEPT, SHORT, ClassSpace, judged
+from sqlanon.queries.coding import ROWS, Coded, Levels, code_name, level_leaves
+from sqlanon.queries.names import (
+    all_of,
+    cast,
+    col,
+    double_total,
+    ident,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    total,
+    where,
+)
 
 
-def candidate(space: ClassSpace, levels: Levels, leaves: bool = False, short: bool = False) -> exp.Select:
+def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: bool = False) -> exp.Select:
     """One row of figures of a generalization, by name.
 
-    ``classes`` (kept ones), ``suppressed_rows``, ``smallest_class``, ``squares`` (Σ of squared sizes of kept classes);
+    ``classes`` (kept ones), ``suppressed_rows``, with ``squares`` the Σ of the squared sizes of kept classes;
     where the requirements need them ``count`` and ``singles`` (rows or persons in kept classes, and kept classes of
     one), ``lost`` (with ``short``: at least so many rows are suppressed here and at every lower generalization), and
     with δ-presence ``unmet`` and ``too_few`` (classes of the population that are not kept, and that never will be).
-    With ``leaves``, ``leaves_i`` for each attribute strictly between its bottom and its top: the sum over suppressed
-    rows of the leaves under its value, less one.
 
     >>> from sqlanon.privacy import KAnonymity, Requirements
     >>> from sqlanon.queries.names import table
@@ -26,20 +39,14 @@ def candidate(space: ClassSpace, levels: Levels, leaves: bool = False, short: bo
     >>> print(candidate(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
     SELECT
     """
-    between = [(i, level) for i, level in space.below_top(levels) if level > 0] if leaves else []
-    extra = [named(exp.AnyValue(this=col(leaves_name(i, level))), f"w{i}") for i, level in between]
     size, none = col(CLASS_SIZE), number(0)
-    lost_leaves = [
-        (f"leaves_{i}", exp.Sum(this=exp.Mul(this=size.copy(), expression=col(f"w{i}")))) for i, _ in between
-    ]
-    squares = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
     figures: list[exp.Expr] = [
         named(where(exp.Count(this=exp.Star()), col(KEPT)), "classes"),
         named(exp.Coalesce(this=total(size.copy(), exp.Not(this=col(KEPT))), expressions=[none]), "suppressed_rows"),
-        named(where(exp.Min(this=size), col(KEPT)), "smallest_class"),
-        named(where(squares, col(KEPT)), "squares"),
-        *(named(where(sum_, exp.Not(this=col(KEPT))), name) for name, sum_ in lost_leaves),
     ]
+    if squares:
+        squared = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
+        figures.append(named(where(squared, col(KEPT)), "squares"))
     if space.requirements.table:
         single = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
         figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
@@ -51,13 +58,39 @@ def candidate(space: ClassSpace, levels: Levels, leaves: bool = False, short: bo
         unmet = all_of([there, exp.Not(this=col(KEPT))])
         figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))
         figures.append(named(where(exp.Count(this=exp.Star()), presence.too_few()), "too_few"))
-    return select(figures, subquery(judged(space, levels, extra, short), "j"))
+    return select(figures, subquery(judged(space, levels, short=short), "j"))
+
+
+def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
+    """One number: the rows of the smallest kept class."""
+    return select([where(exp.Min(this=col(CLASS_SIZE)), col(KEPT))], subquery(judged(space, levels), "j"))
 
 
 def kept_sizes(space: ClassSpace, levels: Levels) -> exp.Select:
     """How many kept classes there are of each size, in rows or persons."""
     query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged(space, levels), "j"))
     return query.where(col(KEPT), copy=False).group_by(col(CLASS_COUNT), copy=False)
+
+
+def suppressed_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded]) -> exp.Select:
+    """One row: ``leaves_i`` for each attribute strictly between its bottom and its top.
+
+    That is the sum over suppressed rows of the leaves under the attribute's value, less one.
+    """
+    between = [(i, level) for i, level in space.below_top(levels) if level > 0]
+    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
+    columns: list[exp.Expr] = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
+    failing = select(columns, subquery(judged(space, levels, codes), "j"))
+    failing = failing.where(exp.Not(this=col(KEPT)), copy=False)
+    query = exp.Select().from_(subquery(failing, "f"), copy=False)
+    sums: list[exp.Expr] = []
+    for i, level in between:
+        leaves = subquery(level_leaves(attributes[i], level), f"w{i}")
+        on = exp.EQ(this=col("code", f"w{i}"), expression=col(f"code_{i}", "f"))
+        query = query.join(leaves, on=on, copy=False)
+        weighed = exp.Mul(this=cast(col(CLASS_SIZE, "f"), "DOUBLE"), expression=col("leaves", f"w{i}"))
+        sums.append(named(exp.Sum(this=weighed), f"leaves_{i}"))
+    return query.select(*sums, copy=False)
 
 
 def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> exp.Query:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.privacy import ClassRequirement, Requirements
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
 from sqlanon.privacy.l_diversity import JointDiversity
-from sqlanon.queries.coding import KNOWN, ROWS, code_name
+from sqlanon.queries.coding import KNOWN, ROWS, Levels, code_name
 from sqlanon.queries.distribution import counts_by_value
 from sqlanon.queries.frequency import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
 from sqlanon.queries.names import all_of, cast, col, greatest, ident, named, number, select, subquery, total, where
 from sqlanon.queries.shields import MOVERS, SETTLED, after_shields
-
-Levels: TypeAlias = tuple[int, ...]
-"""A generalization: a level for each quasi-identifier, in the policy's order."""
 
 KEPT = "kept"
 SHORT = "short"
@@ -50,7 +46,7 @@ class ClassSpace:
     Attributes
     ----------
     frequency:
-        The frequency set.
+        The frequency set, which has the codes at the levels that are asked about.
     heights:
         Of each quasi-identifier's hierarchy.
     requirements:

@@ -1,12 +1,14 @@
 """An attribute's values, coded: small integers for its labels, level by level, and the leaves under them.
 
-Names of columns, all ours: ``q0_l2`` is the code of attribute 0 at level 2, ``w0_l2`` the leaves under it, less one.
-The top level has one value and needs no column.
+Names of columns, all ours: ``q0_l2`` is the code of attribute 0 at level 2. The top level has one value and needs no
+column.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -23,6 +25,9 @@ from sqlanon.queries.names import (
     total,
     where,
 )
+
+Levels: TypeAlias = tuple[int, ...]
+"""A generalization: a level for each quasi-identifier, in the policy's order."""
 
 ROWS = "n"
 KNOWN = "known"
@@ -56,24 +61,36 @@ def code_name(attribute: int, level: int) -> str:
     return f"q{attribute}_l{level}"
 
 
-def leaves_name(attribute: int, level: int) -> str:
-    """The column with the leaves under an attribute's value at a level, less one."""
-    return f"w{attribute}_l{level}"
-
-
-def has_null(values: exp.Table) -> exp.Select:
-    """Whether NULL is among an attribute's values."""
+def facts(values: Sequence[exp.Table]) -> exp.Query:
+    """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
     null = exp.Is(this=col("value"), expression=exp.null())
-    return select([exp.GT(this=where(exp.Count(this=exp.Star()), null), expression=number(0))], values.copy())
+    has_null = exp.GT(this=where(exp.Count(this=exp.Star()), null), expression=number(0))
+    rows = exp.Coalesce(this=total(col("rows")), expressions=[number(0)])
+    each = [
+        select([named(number(i), "i"), exp.Count(this=exp.Star()), has_null.copy(), rows.copy()], one.copy())
+        for i, one in enumerate(values)
+    ]
+    query: exp.Query = each[0] if len(each) == 1 else exp.union(*each, distinct=False, copy=False)
+    return query.order_by(col("i"), copy=False)
 
 
-def value_counts(raw: exp.Table, attribute: int) -> exp.Select:
-    """An attribute's values with their rows: columns ``value`` and ``rows``."""
-    value = col(f"q{attribute}")
-    return select([named(value, "value"), named(total(col(ROWS)), "rows")], raw.copy(), [value.copy()])
+def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
+    """An attribute's values with their rows: columns ``value`` and ``rows``.
+
+    Parameters
+    ----------
+    rows:
+        The source; or what was scanned of it, where rows are counted already.
+    column:
+        The attribute's column there.
+    counted:
+        Whether ``n`` counts them.
+    """
+    count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
+    return select([named(col(column), "value"), named(count, "rows")], rows.copy(), [col(column)])
 
 
-def values_of_both(values: exp.Table, population: exp.Table, attribute: int, type_: str) -> exp.Select:
+def values_of_both(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
     """An attribute's values in the source, and those that only the population has, with 0 rows there."""
     value = cast(col(f"q{attribute}"), type_)
     theirs = select([named(value, "value"), named(number(0), "rows")], population.copy())
@@ -81,7 +98,7 @@ def values_of_both(values: exp.Table, population: exp.Table, attribute: int, typ
     return select([col("value"), named(total(col("rows")), "rows")], subquery(both, "b"), [col("value")])
 
 
-def lost_by_cast(raw: exp.Table, attribute: int, type_: str, own: str) -> exp.Select:
+def lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Select:
     """How many of an attribute's values another type does not hold."""
     value = col(f"q{attribute}")
     there = exp.TryCast(this=value, to=native_type(type_))
@@ -90,10 +107,13 @@ def lost_by_cast(raw: exp.Table, attribute: int, type_: str, own: str) -> exp.Se
     return select([exp.Count(this=exp.Star())], raw.copy()).where(lost, copy=False)
 
 
-def coded_values(values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool) -> exp.Select:
+def coded_values(
+    values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool, count: int | None = None
+) -> exp.Select:
     """The values of a column with their labels, codes and leaves, level by level.
 
-    A value that is missing from the hierarchy (``known`` is false) stays itself below the top.
+    A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
+    number of values, codes are as small integers as hold them: they are what every check groups by.
 
     Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
     ``leaves_1`` .. ``leaves_{h-1}``.
@@ -114,14 +134,15 @@ def coded_values(values: exp.Table, hierarchy: exp.Table, height: int, top: str,
     known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
     # The value itself keeps two unknown values apart; where they are known, the label alone decides.
     own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
+    type_ = _code_type(count)
     output: list[exp.Expr] = [
         col("value", "v"),
         col("rows", "v"),
         named(known, KNOWN),
         *(named(col(f"level_{level}", "l"), f"label_{level}") for level in range(1, height)),
         *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
-        *(named(rank_of([col(f"level_{i}", "l"), own.copy()]), f"code_{i}") for i in range(1, height)),
-        *([named(rank_of([col("value", "v")]), "code_0")] if height else []),
+        *(named(rank_of([col(f"level_{i}", "l"), own.copy()], type_), f"code_{i}") for i in range(1, height)),
+        *([named(rank_of([col("value", "v")], type_), "code_0")] if height else []),
         *(
             named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}")
             for i in range(1, height)
@@ -131,13 +152,36 @@ def coded_values(values: exp.Table, hierarchy: exp.Table, height: int, top: str,
     return select(output, aliased(values, "v")).join(subquery(with_leaves, "l"), on=on, join_type="left", copy=False)
 
 
-def rank_of(order: list[exp.Expr]) -> exp.Cast:
+def _code_type(count: int | None) -> str:
+    if count is None or count > 2**15:
+        return "INTEGER"
+    return "SMALLINT" if count > 2**7 else "TINYINT"
+
+
+def rank_of(order: list[exp.Expr], type_: str = "INTEGER") -> exp.Cast:
     """Small integers from 0: the rank among the distinct values, NULL first."""
     window = exp.Window(
         this=exp.DenseRank(),
         order=exp.Order(expressions=[exp.Ordered(this=term, nulls_first=True) for term in order]),
     )
-    return cast(exp.Sub(this=window, expression=number(1)), "INTEGER")
+    return cast(exp.Sub(this=window, expression=number(1)), type_)
+
+
+def level_codes(coded: Coded, level: int) -> exp.Select:
+    """The codes of an attribute at a level with those above it: ``code_l`` .. ``code_{h-1}``, each once."""
+    codes: list[exp.Expr] = [col(f"code_{upper}") for upper in range(level, coded.height)]
+    return exp.Select(expressions=codes, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
+
+
+def group_sizes(coded: Coded, level: int) -> exp.Select:
+    """The rows in the source of each group of an attribute's values, at a level below the top."""
+    return select([total(col("rows"))], coded.table.copy(), [col(f"code_{level}")])
+
+
+def level_leaves(coded: Coded, level: int) -> exp.Select:
+    """The codes of an attribute at a level between bottom and top, with ``leaves``: those under them, less one."""
+    output: list[exp.Expr] = [named(col(f"code_{level}"), "code"), named(col(f"leaves_{level}"), "leaves")]
+    return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
 def marginals(coded: Coded, entropy: bool) -> exp.Select:

@@ -8,11 +8,21 @@ source) and ``n``: rows, or distinct pairs of person and value; with movers, ``m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.queries.coding import ROWS, Coded, rank_of
-from sqlanon.queries.frequency import MOVER, PERSON, coded_rows, counted, settled, with_movers
+from sqlanon.queries.coding import ROWS, Coded, Levels, rank_of
+from sqlanon.queries.frequency import (
+    MOVER,
+    PERSON,
+    coded_rows,
+    counted,
+    grouped,
+    settled,
+    with_movers,
+    with_upper_codes,
+)
 from sqlanon.queries.names import (
     aliased,
     anonymous,
@@ -35,8 +45,19 @@ SUMS = "sums"
 WIDEST = "widest"
 
 
+def plain_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:
+    """The source's rows under the names of `value_pairs`, each by itself."""
+    return select(_renamed(quasi, sensitive, inner), rows.copy())
+
+
+def _renamed(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]:
+    names = [(f"q{i}", f"q{i}") for i in range(quasi)]
+    names += [(f"s{other}", f"o{i}") for i, other in enumerate(inner)] + [(f"s{sensitive}", "value")]
+    return [named(col(name), alias) for name, alias in names]
+
+
 def value_pairs(
-    raw: exp.Table,
+    raw: exp.Expr,
     quasi: int,
     sensitive: int,
     inner: Sequence[int] = (),
@@ -56,13 +77,11 @@ def value_pairs(
     persons, moving:
         Whether persons are counted, and the movers if there are any.
     """
-    names = [(f"q{i}", f"q{i}") for i in range(quasi)]
-    names += [(f"s{other}", f"o{i}") for i, other in enumerate(inner)] + [(f"s{sensitive}", "value")]
-    keys: list[exp.Expr] = [named(col(name), alias) for name, alias in names]
+    keys = _renamed(quasi, sensitive, inner)
     if not persons:
-        return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [col(name) for name, _ in names])
+        return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.this.copy() for key in keys])
     each = subquery(exp.Select(expressions=[*keys, col(PERSON)], distinct=exp.Distinct()).from_(raw.copy()), "r")
-    own: list[exp.Expr] = [col(alias, "r") for _, alias in names]
+    own: list[exp.Expr] = [col(key.alias, "r") for key in keys]
     count: exp.Expr = exp.Count(this=exp.Star())
     if moving is None:
         return select([*own, named(count, ROWS)], each, [column.copy() for column in own])
@@ -71,9 +90,9 @@ def value_pairs(
     return query.group_by(*(column.copy() for column in own), col(MOVER, "m"), copy=False)
 
 
-def sensitive_values(pairs: exp.Table, moving: bool) -> exp.Select:
+def sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> exp.Select:
     """A sensitive attribute's values in the source: ``value``, ``v`` (in order, NULL first), ``rows``, ``share``."""
-    mass = counted(ROWS, MOVER if moving else None)
+    mass = counted(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
     counts = select([col("value"), named(mass, "rows")], pairs.copy(), [col("value")])
     all_ = exp.Window(this=exp.Sum(this=cast(col("rows"), "DOUBLE")))
     share = exp.Div(this=cast(col("rows"), "DOUBLE"), expression=all_)
@@ -135,40 +154,59 @@ def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
     return select(columns, subquery(every, "n"))
 
 
-def distribution(
-    pairs: exp.Table,
-    values: exp.Table,
-    attributes: Sequence[Coded],
-    inner: int = 0,
-    moving: bool = False,
-    leaves: int | None = None,
-) -> exp.Select:
-    """The counts by combination and value, coded.
+@dataclass(frozen=True)
+class Pairs:
+    """What the counts of a sensitive attribute's values are made from.
 
-    Parameters
+    Attributes
     ----------
-    pairs, values:
-        Made by `value_pairs`; by `sensitive_values` or `nodes`.
-    attributes:
-        The quasi-identifiers.
+    rows:
+        Made by `value_pairs`; or the source itself, with the columns of that.
+    values:
+        Made by `sensitive_values` or `nodes`.
     inner:
         How many other sensitive attributes count as quasi-identifiers.
+    counted:
+        Whether ``n`` counts the rows.
     moving:
         Whether there are movers.
     leaves:
         For `nodes`: the number of values. A mover that has two values under one node counts there twice.
+    domain:
+        Made by `domain`; None for `nodes` and joint ones.
     """
-    query, output = coded_rows(pairs, attributes, leaves=False)
-    query = query.join(aliased(values, "s"), on=same(col("value", "r"), col("value", "s")), copy=False)
-    output += [col(f"o{i}", "r") for i in range(inner)]
-    output += [col(VALUE, "s"), col(SHARE, "s"), col(ROWS, "r")]
-    if moving:
+
+    rows: exp.Expr
+    values: exp.Table
+    inner: int = 0
+    counted: bool = True
+    moving: bool = False
+    leaves: int | None = None
+    domain: exp.Table | None = None
+
+
+def distribution(pairs: Pairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+    """The counts by combination of codes and value, with the codes above them.
+
+    Parameters
+    ----------
+    pairs:
+        Of what.
+    attributes, levels:
+        The quasi-identifiers, and the lowest levels that are asked about.
+    """
+    query, keys = coded_rows(pairs.rows, attributes, levels)
+    query = query.join(aliased(pairs.values, "s"), on=same(col("value", "r"), col("value", "s")), copy=False)
+    keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
+    keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
+    if pairs.moving:
         mover: exp.Expr = col(MOVER, "r")
-        if leaves is not None:
-            each = exp.Mul(this=cast(mover, "BIGINT"), expression=number(leaves))
+        if pairs.leaves is not None:
+            each = exp.Mul(this=cast(mover, "BIGINT"), expression=number(pairs.leaves))
             mover = exp.Add(this=each, expression=col("leaf", "s"))
-        output.append(named(mover, MOVER))
-    return query.select(*output, copy=False)
+        keys[MOVER] = mover
+    count: exp.Expr = total(col(ROWS, "r")) if pairs.counted else exp.Count(this=exp.Star())
+    return with_upper_codes(grouped(query, keys, {ROWS: count}), attributes, levels)
 
 
 def counts_by_value(table: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:

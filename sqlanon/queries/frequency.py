@@ -11,18 +11,19 @@ The others, the *movers*, are kept apart by a number, and counted as distinct nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.coding import KNOWN, ROWS, Coded, code_name, leaves_name
-from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, total, where
+from sqlanon.queries.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
+from sqlanon.queries.names import aliased, all_of, cast, col, ident, named, number, same, select, subquery, total, where
 
 PERSON = "person"
 PERSONS = "persons"
 MOVER = "mover"
 POPULATION = "population"
 POPULATION_MOVER = "population_mover"
+MOVERS = (MOVER, POPULATION_MOVER)
 
 
 def raw_frequency(
@@ -42,17 +43,12 @@ def raw_frequency(
     return select([*values, count], source.copy(), [col(name) for name, _ in names])
 
 
-def row_count(raw: exp.Table) -> exp.Select:
-    """The rows of the source."""
-    return select([exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])], raw.copy())
-
-
 def quasi_columns(count: int) -> list[exp.Expr]:
     """``q0, q1, ...``."""
     return [col(f"q{i}") for i in range(count)]
 
 
-def memberships(raw: exp.Table, quasi: int) -> exp.Select:
+def memberships(raw: exp.Expr, quasi: int) -> exp.Select:
     """Which persons are in which combinations, with their rows there."""
     keys = [*quasi_columns(quasi), col(PERSON)]
     return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.copy() for key in keys])
@@ -83,24 +79,20 @@ def settled() -> exp.Expr:
     return exp.Is(this=col(MOVER, "m"), expression=exp.null())
 
 
-def combinations(members: exp.Table, moving: exp.Table | None, quasi: int, persons: bool = True) -> exp.Select:
+def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
     """The distinct combinations, and with movers one more row for each of them in each of its combinations.
 
     Parameters
     ----------
     members:
-        `memberships`; or what was scanned, where persons are not counted.
+        `memberships`.
     moving:
         `movers`, if there are any.
     quasi:
         How many quasi-identifiers there are.
-    persons:
-        Whether persons are counted.
     """
     keys: list[exp.Expr] = [col(f"q{i}", "r") for i in range(quasi)]
     rows = named(total(col(ROWS, "r")), ROWS)
-    if not persons:
-        return select([*keys, rows], aliased(members, "r"), [key.copy() for key in keys])
     count: exp.Expr = exp.Count(this=exp.Star())
     if moving is None:
         return select([*keys, rows, named(count, PERSONS)], aliased(members, "r"), [key.copy() for key in keys])
@@ -111,7 +103,7 @@ def combinations(members: exp.Table, moving: exp.Table | None, quasi: int, perso
 
 
 def beside_population(
-    own: exp.Table, population: exp.Table, quasi: Sequence[str], columns: Sequence[str], moving: bool
+    own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
 ) -> exp.Union:
     """The combinations of the source and those of the population in one: each has no rows of the other.
 
@@ -136,27 +128,33 @@ def beside_population(
 
 
 def coded_rows(
-    raw: exp.Table,
+    rows: exp.Expr,
     attributes: Sequence[Coded],
-    leaves: bool,
+    levels: Levels,
     population: bool = False,
     types: Sequence[str] | None = None,
-) -> tuple[exp.Select, list[exp.Expr]]:
-    """The rows of a relation ``r`` with ``q0, q1, ...``, and the output columns with codes for these values.
+) -> tuple[exp.Select, dict[str, exp.Expr]]:
+    """The rows of a relation ``r`` with ``q0, q1, ...``; and by name the codes of their values, and ``known``.
 
-    With ``leaves``, the leaves under each value too. What the population alone has counts as known: it is nobody's.
-    With ``types``, the values are cast to the types of the source's columns.
+    Parameters
+    ----------
+    rows:
+        The relation.
+    attributes, levels:
+        The quasi-identifiers, and the level of each at which its values are coded.
+    population:
+        Whether a population is among the rows. What it alone has counts as known: it is nobody's.
+    types:
+        The types of the source's columns, where the values have others.
     """
-    output: list[exp.Expr] = []
-    query = exp.Select().from_(aliased(raw, "r"))
-    for i, attribute in enumerate(attributes):
+    codes: dict[str, exp.Expr] = {}
+    query = exp.Select().from_(aliased(rows, "r"), copy=False)
+    for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
+        if level == attribute.height and not attribute.unknown:
+            continue
         coded = f"c{i}"
-        output += [named(col(f"code_{level}", coded), code_name(i, level)) for level in range(attribute.height)]
-        if leaves:
-            output += [
-                named(cast(col(f"leaves_{level}", coded), "DOUBLE"), leaves_name(i, level))
-                for level in range(1, attribute.height)
-            ]
+        if level < attribute.height:
+            codes[code_name(i, level)] = col(f"code_{level}", coded)
         value: exp.Expr = col(f"q{i}", "r")
         on = same(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
@@ -164,25 +162,51 @@ def coded_rows(
     if population:
         nobody = exp.EQ(this=col(ROWS, "r"), expression=number(0))
         known = exp.Or(this=exp.Paren(this=known), expression=nobody)
-    return query, [*output, named(known, KNOWN)]
+    return query, {**codes, KNOWN: known}
 
 
-def frequency(raw: exp.Table, attributes: Sequence[Coded], counts: Sequence[str], leaves: bool) -> exp.Select:
-    """The frequency set: the combinations with codes for values, level by level.
+def frequency(
+    combinations: exp.Expr,
+    attributes: Sequence[Coded],
+    levels: Levels,
+    counts: Sequence[str],
+) -> exp.Select:
+    """The frequency set at some levels: the combinations of codes there, with the codes above them.
 
     Parameters
     ----------
-    raw:
-        The combinations.
-    attributes:
-        The quasi-identifiers, in their order.
+    combinations:
+        The combinations of values; or the source itself, with columns ``q0, q1, ...``.
+    attributes, levels:
+        The quasi-identifiers, and the lowest levels that are asked about.
     counts:
-        The counts that the combinations have: ``n``, ``persons``, ...
-    leaves:
-        Whether the measure needs the leaves under each value.
+        The counts that the combinations have: ``n``, ``persons``, ... None: each row counts as one.
     """
-    query, output = coded_rows(raw, attributes, leaves, POPULATION in counts)
-    return query.select(*output, *(col(name, "r") for name in counts), copy=False)
+    query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
+    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in MOVERS}
+    keys = codes | movers
+    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in MOVERS}
+    sums = sums or {ROWS: exp.Count(this=exp.Star())}
+    return with_upper_codes(grouped(query, keys, sums), attributes, levels)
+
+
+def grouped(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, exp.Expr]) -> exp.Select:
+    """A query with output columns: ``keys``, by which it is grouped, and ``sums``."""
+    query = query.select(*(named(value, name) for name, value in {**keys, **sums}.items()), copy=False)
+    return query.group_by(*(value.copy() for value in keys.values()), copy=False)
+
+
+def with_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+    """Rows with codes at some levels, to rows with the codes at the levels above too."""
+    output: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident("g"))]
+    wide = exp.Select().from_(subquery(query, "g"), copy=False)
+    for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
+        if level < attribute.height - 1:
+            upper = f"u{i}"
+            output += [named(col(f"code_{j}", upper), code_name(i, j)) for j in range(level + 1, attribute.height)]
+            on = exp.EQ(this=col(code_name(i, level), "g"), expression=col(f"code_{level}", upper))
+            wide = wide.join(subquery(level_codes(attribute, level), upper), on=on, copy=False)
+    return wide.select(*output, copy=False)
 
 
 def counted(fixed: str, moving: str | None) -> exp.Cast:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.privacy.base import CLASS_POPULATION, CLASS_SIZE
-from sqlanon.queries.classes import KEPT, ClassSpace, Levels, judged
-from sqlanon.queries.coding import KNOWN, ROWS, Coded
+from sqlanon.queries.classes import KEPT, ClassSpace, judged
+from sqlanon.queries.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.queries.frequency import PERSON, coded_rows
 from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, text, total
 
@@ -45,8 +45,8 @@ def wrong_map(
         The quasi-identifiers, and their types in the source.
     """
     keys = space.keys(levels)
-    own = _people(members, attributes, keys)
-    theirs = _people(population, attributes, keys, types)
+    own = _people(members, attributes, levels, keys)
+    theirs = _people(population, attributes, levels, keys, types)
     codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
     there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
     matched = select([exp.Star()], subquery(judged(space, levels, codes), "j")).where(col(KEPT), there, copy=False)
@@ -103,14 +103,18 @@ def generalized_population(
 
 
 def _people(
-    members: exp.Table, attributes: Sequence[Coded], keys: Sequence[str], types: Sequence[str] | None = None
+    members: exp.Table,
+    attributes: Sequence[Coded],
+    levels: Levels,
+    keys: Sequence[str],
+    types: Sequence[str] | None = None,
 ) -> exp.Select:
     """The persons of a table with the codes of their classes. Ids are compared as text, and NULL is nobody's.
 
     With ``types`` it is the population: what it alone has is in no way unknown.
     """
-    query, output = coded_rows(members, attributes, leaves=False, types=types)
-    wanted = [column for column in output if column.alias_or_name in keys]
+    query, codes = coded_rows(members, attributes, levels, types=types)
     if types is not None:
-        wanted = [named(exp.true(), KNOWN) if column.alias_or_name == KNOWN else column for column in wanted]
+        codes[KNOWN] = exp.true()
+    wanted = [named(codes[key], key) for key in keys]
     return query.select(*wanted, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)

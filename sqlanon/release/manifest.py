@@ -9,8 +9,11 @@ from datetime import datetime
 from typing import Any
 
 FORMAT = 1
-DIGEST = "sum-md5-lower64"
-"""The digest of ``sqlanon.digest``: the sum of the lower 64 bits of the MD5 of each row's text."""
+DIGEST = "xor-md5-cells"
+"""The algorithm of ``sqlanon.digest``."""
+
+DIGESTS: Mapping[str, str] = {DIGEST: "digest", "sum-md5-lower64": "digest_of_rows"}
+"""The macros of the algorithms: of this version's, and of older ones'."""
 
 
 @dataclass(frozen=True)

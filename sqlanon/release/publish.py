@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import Limits
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import (
@@ -33,8 +35,9 @@ from sqlanon.queries.names import (
 from sqlanon.release.check import Check
 from sqlanon.release.contents import STORAGE_VERSION, expected_objects, found_objects
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import KEY, SUBJECT, open_release
-from sqlanon.release.verify import Verification, verify_file
+from sqlanon.release.once import Once
+from sqlanon.release.reader import ATTACHED, KEY, SUBJECT, OpenRelease, open_release, read_manifest
+from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_directory
 
@@ -61,6 +64,8 @@ class Content:
         How many of them are masked: they may be a class of their own.
     manifest:
         Makes the manifest from what was written: rows, classes, smallest class, digest.
+    repeating:
+        Columns of text that has few values.
     audit:
         Checks with the source what a release alone cannot show; it is given the released rows, by their text. None
         where there is nothing of the kind.
@@ -73,6 +78,7 @@ class Content:
     smallest_class: int
     masked_rows: int
     manifest: Callable[[int, int, int, str], Manifest]
+    repeating: Collection[str] = ()
     audit: Callable[[str], Sequence[Check]] | None = None
 
 
@@ -100,26 +106,24 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     is_parquet = path.suffix.lower() == ".parquet"
     if is_parquet:
         _refuse_types(content)
-    _refuse_to_destroy(path, table_name)
+    _refuse_to_destroy(path, table_name, engine.limits)
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
             staged = directory / "release.duckdb"
             _write_rows(engine, content, staged, table_name)
-            manifest = _write_manifest(content, staged, table_name)
             checks = _with_source(engine, content, staged, table_name)
-            if is_parquet:
-                staged = _to_parquet(staged, manifest, table_name)
-            verification = _with_checks(verify_file(staged, fresh=True), checks)
+            manifest, verification = _audit(content, staged, table_name, is_parquet, engine.limits)
+            verification = _with_checks(verification, checks)
             failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
             if failures:
                 raise AuditError(failures)
-            _swap_in(staged, path, directory)
+            _swap_in(verification.path, path, directory)
     except OSError as error:
         raise ReleaseError(f"{path} cannot be written: {error.strerror or error}") from error
     return replace(verification, path=path)
 
 
-def _refuse_to_destroy(path: Path, table_name: str) -> None:
+def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> None:
     """Replace nothing but an older release of the same table."""
     if not path.parent.is_dir():
         raise ReleaseError(f"{path.parent} is no directory: make it first")
@@ -130,7 +134,7 @@ def _refuse_to_destroy(path: Path, table_name: str) -> None:
     if not path.exists():
         return
     try:
-        with open_release(path) as release:
+        with open_release(path, limits) as release:
             existing = release.manifest
             more = set() if release.is_parquet else found_objects(release.engine) - expected_objects(existing)
     except ReleaseError as error:
@@ -156,7 +160,14 @@ def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name
     try:
         staged.chmod(0o600)
         _create_table(engine, content, target)
-        engine.execute(exp.Insert(this=target.copy(), expression=content.query))
+        # Joined as it is written, the sorted rows stream past tables of labels. The optimizer knows little of how many
+        # rows come out of a sort: it may hold them all in a hash table, and give them in the order of the labels.
+        with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
+            engine.execute(exp.Insert(this=target.copy(), expression=content.query))
+    except duckdb.OutOfMemoryException as error:
+        raise ReleaseError(
+            "the release cannot be written: it needs more memory: allow more with memory_limit"
+        ) from error
     except duckdb.Error as error:
         raise ReleaseError(
             f"the release cannot be written: {type(error).__name__}; has the source changed since it was read?"
@@ -181,8 +192,13 @@ def _refuse_types(content: Content) -> None:
 
 def _create_table(engine: DuckDBEngine, content: Content, target: exp.Table) -> None:
     columns = [(column.name, column.type) for column in content.columns]
+    # What DuckDB would find out for itself: looking for something better takes a tenth of the time of writing.
+    compressed = [
+        (name, f"{type_} USING COMPRESSION dictionary" if name in content.repeating else type_)
+        for name, type_ in columns
+    ]
     try:
-        engine.execute(column_definitions(target, columns))
+        engine.execute(column_definitions(target, compressed))
     except duckdb.Error as error:
         names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns if not _is_held(engine, target, type_))
         raise ReleaseError(
@@ -199,23 +215,42 @@ def _is_held(engine: DuckDBEngine, target: exp.Table, type_: str) -> bool:
     return True
 
 
-def _write_manifest(content: Content, staged: Path, table_name: str) -> Manifest:
-    """Add the macro library and the manifest, by an engine that has seen nothing else than this file."""
-    connection = duckdb.connect(str(staged), config={"python_enable_replacements": False})
-    try:
-        engine = DuckDBEngine(connection).in_utc()
-        engine.script(macros())
-        engine.script(sql_text("manifest.sql"))
-        engine.execute(create_temporary_view(SUBJECT.copy(), star(table(table_name, "main", staged.stem))))
-        rows, digest = engine.rows(digest_of(SUBJECT.name))[0]
-        quasi = [column.name for column in content.columns if column.role == "quasi"]
-        smallest, classes, _, _ = engine.rows(k_anonymity_of(SUBJECT.name, quasi))[0]
-        manifest = content.manifest(rows, classes, smallest or 0, digest)
-        row = manifest.row()
-        engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
-    finally:
-        connection.close()
-    return manifest
+def _audit(
+    content: Content, staged: Path, table_name: str, is_parquet: bool, limits: Limits
+) -> tuple[Manifest, Verification]:
+    """Count what is in the file, by an engine that has seen nothing else; add the manifest; check it all.
+
+    The answers that are put into the manifest are remembered: the rows are not counted a second time.
+    """
+    spill = staged.with_name("spill")
+    spill.mkdir(mode=0o700)
+    with closing(DuckDBEngine.private(spill, limits)) as engine:
+        engine.attach(staged, ATTACHED, read_write=True)
+        with engine.using(ATTACHED):
+            engine.script(macros())
+            rows, asked = table(table_name, "main", ATTACHED), Once(engine)
+            engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
+            quasi = [column.name for column in content.columns if column.role == "quasi"]
+            smallest, classes, count, _ = asked.rows(k_anonymity_of(SUBJECT.name, quasi))[0]
+            digest = asked.rows(digest_of(SUBJECT.name))[0][1]
+            manifest = content.manifest(count, classes, smallest or 0, digest)
+            target = _write_manifest(engine, manifest, rows, staged, is_parquet)
+            if not is_parquet:
+                release = OpenRelease(engine, asked, read_manifest(engine), is_parquet)
+                verification = verify_release(target, release, fresh=True)
+                engine.script(f"CHECKPOINT {ATTACHED}")  # to detach is not enough: it is silent where the disk is full
+        engine.detach(ATTACHED)
+    return manifest, verify_file(target, fresh=True, limits=limits) if is_parquet else verification
+
+
+def _write_manifest(engine: DuckDBEngine, manifest: Manifest, rows: exp.Table, staged: Path, is_parquet: bool) -> Path:
+    """Add the manifest to the file that is in use; or copy its rows to a Parquet file that has it. The file."""
+    if is_parquet:
+        return _to_parquet(engine, manifest, rows, staged.with_name("release.parquet"))
+    engine.script(sql_text("manifest.sql"))
+    row = manifest.row()
+    engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
+    return staged
 
 
 def _with_source(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> Sequence[Check]:
@@ -237,27 +272,21 @@ def _with_checks(verification: Verification, checks: Sequence[Check]) -> Verific
     return replace(verification, checks=(*merged, *(check for name, check in told.items() if name not in alone)))
 
 
-def _to_parquet(staged: Path, manifest: Manifest, table_name: str) -> Path:
+def _to_parquet(engine: DuckDBEngine, manifest: Manifest, rows: exp.Table, target: Path) -> Path:
     """Write the staged table as Parquet, with the manifest in the file's metadata."""
-    target = staged.with_name("release.parquet")
-    connection = duckdb.connect(str(staged), read_only=True)
-    try:
-        engine = DuckDBEngine(connection)
-        metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
-        engine.execute(
-            exp.Copy(
-                this=exp.Subquery(this=star(table(table_name))),
-                kind=False,
-                files=[text(str(target))],
-                params=[
-                    exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET")),
-                    exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata),
-                ],
-            )
+    metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
+    engine.execute(
+        exp.Copy(
+            this=exp.Subquery(this=star(rows)),
+            kind=False,
+            files=[text(str(target))],
+            params=[
+                exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET")),
+                exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata),
+            ],
         )
-        target.chmod(0o600)
-    finally:
-        connection.close()
+    )
+    target.chmod(0o600)
     return target
 
 

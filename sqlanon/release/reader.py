@@ -11,9 +11,11 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.queries.names import col, create_view, literal_path, read_parquet, select, star, table, text
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.once import Once
 from sqlanon.resources import macros
 from sqlanon.workdir import spill_directory
 
@@ -28,19 +30,27 @@ ATTACHED = "release_file"
 
 @dataclass(frozen=True)
 class OpenRelease:
-    """A release that is open for reading: the engine, its manifest, and the relation of its rows."""
+    """A release that is open for reading: the engine, what it was asked, the manifest, and whether it is Parquet."""
 
     engine: DuckDBEngine
+    asked: Once
     manifest: Manifest
     is_parquet: bool
 
 
 @contextmanager
-def open_release(path: Path) -> Iterator[OpenRelease]:
+def open_release(path: Path, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
     """Open a release file.
 
     The checks run with sqlanon's own macros, not with those of the file, and nothing in the file can reach
     beyond it.
+
+    Parameters
+    ----------
+    path:
+        The file.
+    limits:
+        What the engine may take.
 
     Raises
     ------
@@ -49,7 +59,7 @@ def open_release(path: Path) -> Iterator[OpenRelease]:
     """
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
-    with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine:
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(all_of_them=False))
         is_parquet = path.suffix.lower() == ".parquet"
         try:
@@ -58,24 +68,29 @@ def open_release(path: Path) -> Iterator[OpenRelease]:
             raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
-        yield OpenRelease(engine, manifest, is_parquet)
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet)
 
 
 def _open_database(engine: DuckDBEngine, path: Path) -> Manifest:
     engine.attach(path, ATTACHED, read_only=True)
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
-    manifest = table("manifest", "sqlanon", ATTACHED)
-    names = list(engine.types(manifest))
-    rows = engine.rows(select([col(name) for name in names], manifest.copy()))
-    if len(rows) != 1:
-        raise ValueError(f"its manifest has {len(rows)} rows, not one")
-    found = Manifest.from_row(dict(zip(names, rows[0], strict=True)))
+    found = read_manifest(engine)
     try:
         _view(engine, table(found.table_name, "main", ATTACHED))
     except duckdb.CatalogException as error:
         raise ValueError(f"there is no table {found.table_name!r}") from error
     return found
+
+
+def read_manifest(engine: DuckDBEngine) -> Manifest:
+    """The manifest of a release file that is attached."""
+    manifest = table("manifest", "sqlanon", ATTACHED)
+    names = list(engine.types(manifest))
+    rows = engine.rows(select([col(name) for name in names], manifest.copy()))
+    if len(rows) != 1:
+        raise ValueError(f"its manifest has {len(rows)} rows, not one")
+    return Manifest.from_row(dict(zip(names, rows[0], strict=True)))
 
 
 def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:

@@ -17,16 +17,17 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import table
 from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
-from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn
+from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
-from sqlanon.resources import macros
+from sqlanon.resources import macros, sql_text
 from sqlanon.version import __version__
 
 
@@ -67,7 +68,7 @@ class Verification:
         }
 
 
-def verify_file(path: Path, fresh: bool = False) -> Verification:
+def verify_file(path: Path, fresh: bool = False, limits: Limits = NO_LIMITS) -> Verification:
     """Verify a release by itself: columns, counts, requirements, content digest.
 
     Parameters
@@ -76,15 +77,25 @@ def verify_file(path: Path, fresh: bool = False) -> Verification:
         Its file.
     fresh:
         Whether it was written just now, by ourselves: its macros are ours then.
+    limits:
+        What the engine may take.
 
     Raises
     ------
     ReleaseError
         It is not there, or not a release.
     """
-    with open_release(path) as release:
-        digest = release.engine.rows(digest_of(SUBJECT.name))[0][1]
-        return Verification(path, release.manifest, tuple(checks_of(release, digest, fresh)), digest)
+    with open_release(path, limits) as release:
+        if release.manifest.digest_algorithm != DIGEST:
+            release.engine.script(sql_text("macros_older.sql"))
+        return verify_release(path, release, fresh)
+
+
+def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
+    """`verify_file`, of a release that is open."""
+    macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
+    digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
+    return Verification(path, release.manifest, tuple(_checks(release, digest, fresh)), digest)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
@@ -97,18 +108,17 @@ def verification_sql(manifest: Manifest) -> list[str]:
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
-def checks_of(release: OpenRelease, digest: str, fresh: bool = False) -> list[Check]:
-    """Run the checks on an open release, of which the digest is known."""
+def _checks(release: OpenRelease, digest: str, fresh: bool) -> list[Check]:
     manifest, engine = release.manifest, release.engine
     checks = [_columns(manifest.columns, list(engine.columns(SUBJECT).items())), _consistent(manifest)]
     if not all(check.passed for check in checks):
         return checks
-    k, classes, rows, _ = engine.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]
+    k, classes, rows, _ = release.asked.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]
     checks += [
         _equal("rows", manifest.released_rows, rows),
         _equal("classes", manifest.classes, classes),
         _equal("smallest class", manifest.smallest_class, k or 0),
-        *_requirements(engine, manifest),
+        *_requirements(release, fresh),
     ]
     checks.append(_equal("content digest", manifest.digest, digest))
     return checks if release.is_parquet else [*checks, *_file_checks(engine, manifest, fresh)]
@@ -121,15 +131,16 @@ def audited_of(engine: Engine, manifest: Manifest, relation: str) -> Audited:
     return Audited(engine, relation, manifest.quasi, sensitive, manifest.rows, persons)
 
 
-def _requirements(engine: DuckDBEngine, manifest: Manifest) -> list[Check]:
+def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
+    manifest = release.manifest
     section, problems = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return [Check("requirements", False, "; ".join(map(str, problems)))]
-    audited = audited_of(engine, manifest, SUBJECT.name)
+    audited = audited_of(release.asked, manifest, SUBJECT.name)
     if strange := unknown_names(section, audited):
         return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
-    if not section.requirements.keys() <= {"k", "k_anonymity"}:
-        engine.script(macros())
+    if not fresh and not section.requirements.keys() <= {"k", "k_anonymity"}:
+        release.engine.script(macros())
     return requirement_checks(section, audited)
 
 
@@ -143,7 +154,7 @@ def _consistent(manifest: Manifest) -> Check:
     wrong = [
         what
         for what, right in (
-            ("format", manifest.format == FORMAT and manifest.digest_algorithm == DIGEST),
+            ("format", manifest.format == FORMAT and manifest.digest_algorithm in DIGESTS),
             ("requirements", bool(policy.get("privacy"))),
             ("roles", all(roles.get(column.name.lower()) == column.role for column in manifest.columns)),
             ("quasi-identifiers", {name.lower() for name in manifest.quasi} == quasi),

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from sqlanon.search.k_minimal import k_minimal
-from sqlanon.search.lattice import Lattice, Outcome, Search
+from sqlanon.search.lattice import Lattice
+from sqlanon.search.limits import Limits
+from sqlanon.search.memory import Outcome, Search
 from sqlanon.search.optimal import optimal
 
 Strategy = Callable[[Search], Outcome]
@@ -11,4 +13,4 @@ Strategy = Callable[[Search], Outcome]
 STRATEGIES: Mapping[str, Strategy] = {"optimal": optimal, "k_minimal": k_minimal}
 """The strategies by the names of the policy."""
 
-__all__ = ["STRATEGIES", "Lattice", "Outcome", "Search", "Strategy"]
+__all__ = ["STRATEGIES", "Lattice", "Limits", "Outcome", "Search", "Strategy"]

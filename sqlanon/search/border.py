@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from sqlanon.queries.classes import Levels
+from sqlanon.queries.coding import Levels
 
 
 class Dominance:
@@ -17,16 +17,20 @@ class Dominance:
     >>> seen.add((1, 1))
     >>> seen.has_above((0, 1)), seen.has_above((2, 0)), seen.has_below((2, 1)), seen.has_below((0, 2))
     (True, False, True, False)
+    >>> seen.add((0, 2))
+    >>> list(seen.above((0, 1)))
+    [(0, 2), (1, 1)]
     """
 
     def __init__(self, tops: Sequence[int]) -> None:
         self._at_least = [[0] * (top + 1) for top in tops]
         self._at_most = [[0] * (top + 1) for top in tops]
-        self._next = 1
+        self._members: list[Levels] = []
 
     def add(self, levels: Levels) -> None:
         """Add a generalization."""
-        bit, self._next = self._next, self._next << 1
+        bit = 1 << len(self._members)
+        self._members.append(levels)
         for attribute, level in enumerate(levels):
             at_least, at_most = self._at_least[attribute], self._at_most[attribute]
             for lower in range(level + 1):
@@ -36,16 +40,30 @@ class Dominance:
 
     def has_above(self, levels: Levels) -> bool:
         """Whether a member is at least ``levels`` in every attribute."""
-        return self._all(self._at_least, levels)
+        return self._all(self._at_least, levels) != 0
 
     def has_below(self, levels: Levels) -> bool:
         """Whether a member is at most ``levels`` in every attribute."""
-        return self._all(self._at_most, levels)
+        return self._all(self._at_most, levels) != 0
 
-    def _all(self, masks: list[list[int]], levels: Levels) -> bool:
-        members = self._next - 1
+    def above(self, levels: Levels) -> Iterator[Levels]:
+        """The members that are at least ``levels`` in every attribute, the last one first."""
+        return self._listed(self._all(self._at_least, levels))
+
+    def below(self, levels: Levels) -> Iterator[Levels]:
+        """The members that are at most ``levels`` in every attribute, the last one first."""
+        return self._listed(self._all(self._at_most, levels))
+
+    def _listed(self, members: int) -> Iterator[Levels]:
+        while members:
+            last = members.bit_length() - 1
+            yield self._members[last]
+            members ^= 1 << last
+
+    def _all(self, masks: list[list[int]], levels: Levels) -> int:
+        members = (1 << len(self._members)) - 1
         for mask, level in zip(masks, levels, strict=True):
             members &= mask[level]
             if not members:
-                return False
-        return members != 0
+                return 0
+        return members

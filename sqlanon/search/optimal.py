@@ -1,21 +1,29 @@
 """Strategy ``optimal``: the best generalization of all that satisfy the policy, with a proof.
 
-Best-first over the lattice, which is never laid out: open generalizations wait by a lower bound on their
-score. The least one starts an ascending path of open ones that may still be better than the best; its end is
-checked first, then the border between what cannot satisfy and what may is found on it by binary search. Each check
-decides everything above, or below. Where the requirements are monotone under suppression, what may satisfy does; else
-each is checked by itself. The search ends when no bound is at or below the best score; a bound that ties with it is
-decided by the tie rule.
+Branch and bound over boxes of generalizations, so that the lattice is never laid out: open boxes wait by a lower bound
+on the scores in them, the one at their low end. The least box is next.
+
+- If something at or above its low end is hopeless, or is known to suppress so many rows that all below it score more
+  than the best, then all at or below that is taken out of the box at once, and the rest waits in smaller boxes.
+- Else the low end starts an ascending path of open generalizations: first those that may still be better than the best,
+  then on through those that may not. One that is hopeless rules out all below it, so the highest that is hopeless is
+  sought, by a forecast of the rows that will be lost. A check decides; the forecast saves checks, and proves nothing.
+- Where the low end itself is checked, the rest of its box waits in smaller ones.
+
+Where the requirements are monotone under suppression, what may satisfy does; else each is checked by itself. The search
+ends when no bound is at or below the best score; a bound that ties with it is decided by the tie rule. A search that is
+stopped before has proven the least bound of what is open.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
+from itertools import pairwise
 
-from sqlanon.quality import Suppression
-from sqlanon.queries.classes import Levels
-from sqlanon.search.lattice import Outcome, Search
+from sqlanon.queries.coding import Levels
+from sqlanon.search.boxes import Box, Boxes
+from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.memory import Outcome, Search
 
 
 def optimal(search: Search) -> Outcome:
@@ -28,81 +36,88 @@ def optimal(search: Search) -> Outcome:
     """
     if not search.ask(search.lattice.top):
         return Outcome(None, optimal=True)
-    return _BestFirst(search).run()
+    search.only_best = True
+    return _BranchAndBound(search).run()
 
 
-class _BestFirst:
+class _BranchAndBound:
     def __init__(self, search: Search) -> None:
         self.search = search
-        self.heap: list[tuple[float, int, Levels]] = []
+        self.boxes = Boxes()
+        self.prices = _prices(search)
 
     def run(self) -> Outcome:
+        search, lattice = self.search, self.search.lattice
+        bound = search.measure.bound(lattice.bottom)
+        box = Box(bound, sum(lattice.bottom), lattice.bottom, lattice.top)
+        try:
+            while True:
+                if not search.is_no_use(box.key, box.low):
+                    self._work(box)
+                if not len(self.boxes):
+                    break
+                box = self.boxes.next()
+        except LimitReachedError as reached:
+            return Outcome(search.best, optimal=False, bound=self._proven(box), stopped=str(reached))
+        score = 0.0 if search.best is None else search.scores[search.best]
+        return Outcome(search.best, optimal=True, bound=score)
+
+    def _proven(self, box: Box) -> float:
+        """Nothing scores less: neither what is open, nor what was found."""
+        bounds = [box.key, *(one.key for one in self.boxes)]
+        if self.search.best is not None:
+            bounds.append(self.search.scores[self.search.best])
+        return min(bounds)
+
+    def _work(self, box: Box) -> None:
+        """Decide the low end of a box, or rule it out; let the rest of the box wait."""
         search = self.search
-        self._push(search.lattice.bottom, -math.inf)
-        while self.heap:
-            bound, height, levels = heapq.heappop(self.heap)
-            search.open = len(self.heap)
-            raised = self._bound(levels)
-            if raised > bound:
-                heapq.heappush(self.heap, (raised, height, levels))
-                continue
-            if self._hopeless(bound, levels):
-                continue
-            self._decide(levels)
-            for child in search.lattice.children(levels):
-                self._push(child, search.bounds[levels])
-        return Outcome(search.best, optimal=True)
-
-    def _push(self, levels: Levels, inherited: float) -> None:
-        bound = self.search.bounds[levels] = max(inherited, self.search.measure.bound(levels))
-        if not self._hopeless(bound, levels):
-            heapq.heappush(self.heap, (bound, sum(levels), levels))
-
-    def _bound(self, levels: Levels) -> float:
-        """The best bound known: its own, and those of everything below it."""
-        search = self.search
-        bound = search.bounds[levels]
-        for below in search.lattice.predecessors(levels):
-            bound = max(bound, search.bounds.get(below, bound))
-        search.bounds[levels] = bound
-        return bound
-
-    def _hopeless(self, bound: float, levels: Levels) -> bool:
-        """Whether neither this generalization nor anything above it can be preferred to the best."""
-        best = self.search.best
-        return best is not None and not self.search.precedes(bound, levels, best)
-
-    def _decide(self, levels: Levels) -> None:
-        search = self.search
+        search.open = len(self.boxes)
+        search.look_at(box.low)
+        after = search.after(box.low)
+        if after > box.key:
+            if not search.is_no_use(after, box.low):
+                self.boxes.add(box._replace(key=after))
+            return
         self._tighten()
-        if search.may(levels) is None:
-            path = self._path(levels)
-            # Near the end of a search most of what may still be better violates: ask the end of the path first.
-            # If it is hopeless, so is all of it.
-            if search.ask(path[-1]):
-                search.climb(path[:-1])
-        if search.may(levels):
-            search.ask(levels)
-        if levels in search.figures:
-            after = search.measure.after(search.figures[levels])
-            search.bounds[levels] = max(search.bounds[levels], after)
+        excluded = search.excluded(box)
+        if excluded is None and search.may(box.low) is None:
+            path = self._path(box.low)
+            search.settle([*path, *search.beyond(path[-1])], len(path), box)
+            excluded = search.excluded(box)
+        if excluded is None:
+            search.ask(box.low)
+            box, excluded = box._replace(key=max(box.key, search.after(box.low))), box.low
+        for low, high in box.without(excluded):
+            bound = max(box.key, search.measure.bound(low))
+            if not search.is_no_use(bound, low):
+                self.boxes.add(Box(bound, sum(low), low, high))
 
     def _tighten(self) -> None:
-        """By the measure `suppression`, what suppresses more rows than the best is of no use: a tighter limit."""
+        """What must suppress so many rows that it scores more than the best is of no use: a tighter limit."""
         search = self.search
-        if search.best is not None and isinstance(search.measure, Suppression):
-            search.tighten(search.figures[search.best].suppressed_rows)
+        if search.best is not None:
+            search.tighten(search.measure.most_suppressed(search.scores[search.best]))
 
     def _path(self, start: Levels) -> list[Levels]:
-        """An ascending path of open generalizations that may still be the best, each the successor with the least
-        bound."""
-        search, path = self.search, [start]
-        while True:
-            successors = []
-            for up in search.lattice.successors(path[-1]):
-                bound = search.measure.bound(up)
-                if search.may(up) is None and not self._hopeless(bound, up):
-                    successors.append((bound, up))
-            if not successors:
-                return path
-            path.append(min(successors)[1])
+        """An ascending path of generalizations of which nothing is told and that may still be the best, long and with
+        much below it."""
+        search = self.search
+
+        def is_open(levels: Levels) -> bool:
+            bound = search.measure.bound(levels)
+            return not search.is_no_use(bound, levels) and search.may(levels) is None
+
+        return [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
+
+
+def _prices(search: Search) -> list[list[float]]:
+    """By attribute and level: how much the bound rises by a step up, while all other attributes are at the bottom; less
+    is asked where a step adds more below it. (The square root is what took the fewest checks.)"""
+    bottom, bound = search.lattice.bottom, search.measure.bound
+    prices = []
+    for i, (low, top) in enumerate(zip(bottom, search.lattice.top, strict=True)):
+        bounds = [bound((*bottom[:i], max(level, low), *bottom[i + 1 :])) for level in range(top + 1)]
+        gains = [math.log1p(1 / (max(level - low, 0) + 1)) for level in range(top)]
+        prices.append([(b - a) / math.sqrt(gain) for (a, b), gain in zip(pairwise(bounds), gains, strict=True)])
+    return prices

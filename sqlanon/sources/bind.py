@@ -8,7 +8,7 @@ sign of a floating-point zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from sqlanon.queries.names import (
     table,
     text,
 )
-from sqlanon.sources.csv import scan_csv
+from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.parquet import parquet_columns
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
 
@@ -72,14 +72,17 @@ class Source:
     relation:
         What queries select from.
     columns:
-        Name and type text of each column, in order.
+        Name and type text of each column, in order; of a CSV file, those that were not wanted, too.
     files:
         The data files that it is read from.
+    in_place:
+        Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
     """
 
     relation: exp.Table
     columns: Mapping[str, str]
     files: tuple[Path, ...] = ()
+    in_place: bool = True
 
 
 def bind_source(
@@ -87,7 +90,8 @@ def bind_source(
     section: SourceSection | PopulationSection,
     place: Place,
     copied: exp.Table | None = None,
-    text_columns: frozenset[str] = frozenset(),
+    text_columns: Collection[str] = (),
+    wanted: Collection[str] = (),
 ) -> Source:
     """Bind the policy's source.
 
@@ -103,6 +107,8 @@ def bind_source(
         An Arrow table or stream that was copied by `copy_arrow`, instead.
     text_columns:
         Columns that a CSV file must not turn into numbers, in lower case.
+    wanted:
+        Columns that are copied of a CSV file, in lower case.
 
     Raises
     ------
@@ -113,16 +119,28 @@ def bind_source(
         raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
     with readable():
         paths: list[str] = []
+        more: Mapping[str, str] = {}
         if copied is not None:
             found = copied
         elif section.files:
             paths = _paths(engine, section.files)
-            found = _from_files(engine, paths, place, text_columns)
+            found, more = _from_files(engine, paths, place, text_columns, wanted)
         elif section.query is not None:
             found = _from_query(engine, section.query, place.view("query"))
         else:
             found = find_table(engine, section.table)
-        return Source(*_plain(engine, found, place.view("source")), tuple(Path(path) for path in paths))
+        view, columns = _plain(engine, found, place.view("source"))
+        columns = {name: columns.get(name, type_) for name, type_ in more.items()} or columns
+        in_place = copied is not None or bool(paths) or _is_table(engine, found)
+        return Source(view, columns, tuple(Path(path) for path in paths), in_place)
+
+
+def _is_table(engine: DuckDBEngine, found: exp.Table) -> bool:
+    """Whether a relation is a table, and no view."""
+    names = {"database_name": found.catalog, "schema_name": found.db, "table_name": found.name}
+    named_so = [exp.EQ(this=col(column), expression=text(name)) for column, name in names.items()]
+    tables = exp.Table(this=exp.Anonymous(this="duckdb_tables", expressions=[]))
+    return bool(engine.rows(select([col("table_name")], tables).where(*named_so, copy=False)))
 
 
 @contextmanager
@@ -236,7 +254,10 @@ def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
     return paths
 
 
-def _from_files(engine: DuckDBEngine, paths: list[str], place: Place, text_columns: frozenset[str]) -> exp.Table:
+def _from_files(
+    engine: DuckDBEngine, paths: list[str], place: Place, text_columns: Collection[str], wanted: Collection[str]
+) -> tuple[exp.Table, Mapping[str, str]]:
+    """The relation of the files; and of a copy, all columns that the files have."""
     kinds = {file_kind(path) for path in paths}
     if len(kinds) != 1 or None in kinds:
         strange = [Path(path).name for path in paths if file_kind(path) is None]
@@ -247,13 +268,12 @@ def _from_files(engine: DuckDBEngine, paths: list[str], place: Place, text_colum
             refuse_ambiguous(parquet_columns(engine, path), Path(path).name)
         query = star(read_parquet(paths))
     else:
-        query = scan_csv(engine, paths, text_columns, whole=place.copy is not None)
         if place.copy is not None:
-            engine.execute(create_table(place.copy, query))
-            return place.copy
+            return place.copy, copy_csv(engine, paths, text_columns, wanted, place.copy).columns
+        query = scan_csv(engine, paths, text_columns)
     view = place.view("files")
     engine.execute(create_temporary_view(view, query))
-    return view
+    return view, {}
 
 
 def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp.Table, dict[str, str]]:
@@ -271,5 +291,7 @@ def _without_values(error: duckdb.Error) -> str:
         return "a value does not have the type of its column"
     if isinstance(error, duckdb.InvalidInputException):
         return "its content is not as expected: a broken file, rows of different lengths, files that do not match"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "it needs more memory: allow more with memory_limit, or give it fewer threads"
     shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException, duckdb.IOException)
     return str(error).split("\n", 1)[0] if isinstance(error, shown) else "reading its rows failed"

@@ -2,66 +2,191 @@
 
 The engine's sniffer says how the files are written; then everything is spelled out, so that a column of codes
 (02139) stays text, and so that the names in the file are seen before anything renames them.
+
+To sniff a whole file takes longer than to read it. So the first rows tell the types, and the one pass that copies a
+file holds every value against them. Where one does not fit (a late 1.5 in a column of whole numbers would be rounded
+in silence, a late 02139 would lose its zero), the files are sniffed as a whole and read again: the answer is the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import ident, literal_path, select, text
+from sqlanon.queries.names import (
+    anonymous,
+    cast,
+    col,
+    create_table,
+    drop_table,
+    ident,
+    literal_path,
+    named,
+    select,
+    star,
+    subquery,
+    text,
+)
 from sqlanon.sources.plain import refuse_ambiguous
 
-WHOLE_FILE = -1
+_WHOLE_FILE = -1
+_SAMPLE = 4096  # rows: to sniff more takes longer than to read a small file
+_FIRST = 2048  # rows that are surely in the sample
+
+_INTEGER = "-?(0|[1-9][0-9]{0,%d})"
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = "[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+_PLAIN = {
+    "BOOLEAN": "(?i)true|false",
+    "BIGINT": _INTEGER % 17,
+    "HUGEINT": _INTEGER % 36,
+    "DOUBLE": _INTEGER % 300 + "([.][0-9]+)?([eE][-+]?[0-9]+)?",
+    "DATE": _DAY,
+    "TIME": _CLOCK,
+    "TIMESTAMP": f"{_DAY}([ T]{_CLOCK})?",
+}
+"""How values of a type are spelled that are of it wherever they stand in a file. There are other spellings, too."""
 
 
 @dataclass(frozen=True)
-class _Dialect:
-    """How a CSV file is written: what ``sniff_csv`` says."""
+class Layout:
+    """How CSV files are written.
 
-    options: dict[str, str | bool | int]
-    columns: dict[str, str]
+    Attributes
+    ----------
+    options:
+        What ``read_csv`` is told.
+    columns:
+        The type of each column by its name, in order.
+    """
+
+    options: Mapping[str, str | bool | int]
+    columns: Mapping[str, str]
 
 
-def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: frozenset[str], whole: bool = True) -> exp.Select:
-    """The query that reads CSV files of one layout.
+def copy_csv(
+    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
+) -> Layout:
+    """Copy CSV files of one layout to a table, in one pass if their first rows are like the others.
 
     Parameters
     ----------
+    paths:
+        The files.
     text_columns:
         Columns to read as VARCHAR, in lower case.
-    whole:
-        Look at all of the files to tell the types of columns. The first rows alone can mislead: a later 1.5 in a
-        column of whole numbers would be rounded in silence.
+    wanted:
+        Columns to copy, in lower case: all where none of them is there.
+    target:
+        The table to make.
 
     Raises
     ------
     SourceError
         The files differ in their columns, or names differ in case only.
     """
-    sample = {"sample_size": WHOLE_FILE} if whole else {}
-    dialect = _sniff(engine, paths[0], **sample)
-    for path in paths[1:]:
-        other = _sniff(engine, path, **sample)
-        if list(other.columns) != list(dialect.columns):
+    try:
+        layout = _copy_by_sample(engine, paths, text_columns, wanted, target)
+    except (duckdb.ConversionException, duckdb.InvalidInputException):
+        layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
+    if layout is None:
+        layout = _layout([_sniff(engine, path, sample_size=_WHOLE_FILE) for path in paths], paths, text_columns)
+        output: list[exp.Expr] = [col(name) for name in _wanted(layout, wanted)]
+        engine.execute(create_table(target.copy(), select(output, _read(paths, layout))))
+    return layout
+
+
+def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
+    """The query that would read CSV files, by their first rows alone: it is for its columns.
+
+    Raises
+    ------
+    SourceError
+        As of `copy_csv`.
+    """
+    return star(_read(paths, _layout([_sniff(engine, path) for path in paths], paths, text_columns)))
+
+
+def _copy_by_sample(
+    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
+) -> Layout | None:
+    """As `copy_csv`, by the first rows; None, and no table, where they do not tell enough."""
+    sniffed = [_sniff(engine, path, sample_size=_SAMPLE) for path in paths]
+    layout = _layout(sniffed, paths, text_columns)
+    alike = all(one.columns == sniffed[0].columns for one in sniffed)
+    if not alike or not {"VARCHAR", *_PLAIN}.issuperset(layout.columns.values()):
+        return None
+    quote = layout.options["quote"] or '"'  # there may be quotes later
+    layout = replace(layout, options={**layout.options, "quote": quote, "escape": layout.options["escape"] or quote})
+    names = _wanted(layout, wanted)
+    engine.execute(create_table(target.copy(), _checked(paths, layout, names)))
+    free = [name for name in names if layout.columns[name] == "VARCHAR" and name.lower() not in text_columns]
+    if _have_values(engine, target, free):
+        return layout
+    engine.execute(drop_table(target.copy()))
+    return None
+
+
+def _wanted(layout: Layout, wanted: Collection[str]) -> list[str]:
+    return [name for name in layout.columns if name.lower() in wanted] or list(layout.columns)
+
+
+def _checked(paths: list[str], layout: Layout, names: list[str]) -> exp.Select:
+    """The query that reads columns as text and casts them, and fails at a value that is not plainly of its type."""
+    checked = {name for name in names if _is_checked(layout, name)}
+    as_text = {name: "VARCHAR" if name in checked else type_ for name, type_ in layout.columns.items()}
+    output = [_plain_only(name, layout.columns[name]) if name in checked else col(name) for name in names]
+    return select(output, _read(paths, replace(layout, columns=as_text)))
+
+
+def _is_checked(layout: Layout, name: str) -> bool:
+    type_ = layout.columns[name]
+    # With a format of their own, the reader itself refuses all others.
+    formats = {"DATE": "dateformat", "TIMESTAMP": "timestampformat"}
+    return type_ != "VARCHAR" and formats.get(type_) not in layout.options
+
+
+def _plain_only(name: str, type_: str) -> exp.Expr:
+    plain = anonymous("regexp_full_match", col(name), text(_PLAIN[type_]))
+    strange = exp.Not(this=exp.Is(this=col(name), expression=exp.null()))
+    cases = [exp.If(this=plain, true=cast(col(name), type_)), exp.If(this=strange, true=anonymous("error", text("")))]
+    return named(exp.Case(ifs=cases), name)
+
+
+def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> bool:
+    """Whether each column has a value in the first rows: where it has none, they tell nothing of its type."""
+    if not names:
+        return True
+    first = star(target.copy()).limit(_FIRST, copy=False)
+    counts = engine.rows(select([exp.Count(this=col(name)) for name in names], subquery(first, "f")))[0]
+    return all(counts)
+
+
+def _layout(sniffed: list[Layout], paths: list[str], text_columns: Collection[str]) -> Layout:
+    """The layout of all files."""
+    layout = sniffed[0]
+    for path, other in zip(paths[1:], sniffed[1:], strict=True):
+        if list(other.columns) != list(layout.columns):
             raise SourceError(f"source.files: {Path(path).name} has other columns than {Path(paths[0]).name}")
-        dialect = _wider(dialect, other)
-    return _scan(paths, dialect, text_columns)
+        layout = _wider(layout, other)
+    types = {name: "VARCHAR" if name.lower() in text_columns else type_ for name, type_ in layout.columns.items()}
+    return replace(layout, columns=types)
 
 
-def _wider(one: _Dialect, other: _Dialect) -> _Dialect:
+def _wider(one: Layout, other: Layout) -> Layout:
     """Columns that two files have with different types are text."""
-    types = {name: type_ if other.columns.get(name) == type_ else "VARCHAR" for name, type_ in one.columns.items()}
-    return _Dialect(one.options, types)
+    types = {name: type_ if other.columns[name] == type_ else "VARCHAR" for name, type_ in one.columns.items()}
+    return replace(one, columns=types)
 
 
-def _sniff(engine: DuckDBEngine, path: str, **options: int) -> _Dialect:
-    call = exp.Anonymous(this="sniff_csv", expressions=[literal_path(path), *_named_arguments(options)])
+def _sniff(engine: DuckDBEngine, path: str, **options: int) -> Layout:
+    call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options))
     names = (
         "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
         "DateFormat", "TimestampFormat",
@@ -78,7 +203,7 @@ def _sniff(engine: DuckDBEngine, path: str, **options: int) -> _Dialect:
     types = {column["name"]: column["type"] for column in columns}
     if header:
         _refuse_ambiguous_header(engine, path, written, len(types))
-    return _Dialect(written, types)
+    return Layout(written, types)
 
 
 def _given(value: str | None) -> str:
@@ -90,25 +215,23 @@ def _refuse_ambiguous_header(engine: DuckDBEngine, path: str, written: dict[str,
     options = {**written, "header": False}
     options.pop("dateformat", None)
     options.pop("timestampformat", None)
-    plain = _Dialect(options, {f"c{i}": "VARCHAR" for i in range(width)})
-    names = [name or "" for name in engine.rows(_scan([path], plain, frozenset()).limit(1))[0]]
+    plain = Layout(options, {f"c{i}": "VARCHAR" for i in range(width)})
+    names = [name or "" for name in engine.rows(star(_read([path], plain)).limit(1))[0]]
     refuse_ambiguous(names, Path(path).name)
 
 
-def _scan(paths: list[str], dialect: _Dialect, text_columns: frozenset[str]) -> exp.Select:
+def _read(paths: list[str], layout: Layout) -> exp.Table:
+    """``read_csv`` of these files, with everything spelled out."""
     columns = exp.Struct(
-        expressions=[
-            exp.PropertyEQ(this=ident(name), expression=text("VARCHAR" if name.lower() in text_columns else type_))
-            for name, type_ in dialect.columns.items()
-        ]
+        expressions=[exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in layout.columns.items()]
     )
     arguments = [
         exp.Array(expressions=[literal_path(path) for path in paths]),
-        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **dialect.options}),
+        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **layout.options}),
         exp.EQ(this=exp.Var(this="columns"), expression=columns),
     ]
-    return select([exp.Star()], exp.Table(this=exp.Anonymous(this="read_csv", expressions=arguments)))
+    return exp.Table(this=anonymous("read_csv", *arguments))
 
 
-def _named_arguments(options: Any) -> list[exp.Expr]:
+def _named_arguments(options: Mapping[str, str | bool | int]) -> list[exp.Expr]:
     return [exp.EQ(this=exp.Var(this=name), expression=exp.convert(value)) for name, value in options.items()]

@@ -1,0 +1,65 @@
+"""Everything that benchmarks/README.md shows, one after the other, as Markdown; then the plot. It takes hours.
+
+    python benchmarks/all.py --peers peers/bin/python --data DIR [--small]
+
+The folder keeps the tables that are made and results.jsonl, which has the figures of every run. ``--small`` is for
+trying it: tables of at most a million rows, in minutes, and the plot in the folder. Else the run with 100 million
+people needs some 20 GB of disk there. A script that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import HERE
+
+SMALL = ("--rows", "1000000")
+TITLES = {
+    "floor.py": "The floor",
+    "sizes.py": "Adult at size",
+    "search.py": "The search alone",
+    "whole.py": "The whole process",
+    "peers.py": "Peers",
+    "plot.py": "The plot",
+}
+
+
+def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
+    """The scripts, with their arguments."""
+    kept: list[str | Path] = ["--data", data, "--results", data]
+    rows = SMALL if small else ()
+    ratio = ["floor.py", *kept, "--runs", "3", *rows]
+    capped = ["floor.py", *kept, "--rows", "1000000" if small else "100000000", "--memory-limit", "2GB"]
+    rival = ["peers.py", *kept, "--peers", peers, *(("--rows", "30162", "--timeout", "30") if small else ())]
+    found = ["search.py", "--results", data, *(("--runs", "1", "--k", "5") if small else ())]
+    return [
+        ratio,
+        capped,
+        ["sizes.py", *kept, *rows],
+        found,
+        ["whole.py", "--results", data, *(("--runs", "3") if small else ())],
+        rival,
+        ["plot.py", data, *(("--out", data / "scale.svg") if small else ())],
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", type=Path, required=True, help="the Python of the peers' environment, see peers.txt")
+    parser.add_argument("--data", type=Path, required=True, help="the folder for tables and results")
+    parser.add_argument("--small", action="store_true", help="small tables only")
+    asked = parser.parse_args()
+    failed = []
+    for script, *arguments in steps(asked.peers, asked.data, asked.small):
+        print(f"\n## {TITLES[str(script)]}: `{' '.join(map(str, (script, *arguments)))}`\n", flush=True)
+        done = subprocess.run([sys.executable, HERE / script, *map(str, arguments)], check=False)
+        failed += [str(script)] if done.returncode else []
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The floor by itself: what plain DuckDB needs to read a table of people once and to write it once; one JSON object.
+
+    python benchmarks/plain.py people.duckdb fresh.duckdb --memory-limit 4GB --threads 2
+
+``group``: seconds of ``SELECT <8 quasi-identifiers>, count(*) GROUP BY ALL``, whose groups are counted and not kept.
+``copy``: seconds of ``CREATE TABLE AS SELECT <released columns>`` into a fresh file, until the file is closed.
+``copy_compatible``: the same into a file that older programs can read, as releases are; it is not part of the floor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+from people import QUASI, RELEASED
+
+from sqlanon.release.contents import STORAGE_VERSION
+
+
+def floor(database: Path, fresh: Path, memory_limit: str | None, threads: int | None) -> dict[str, float]:
+    """Seconds of the two statements, and the number of groups."""
+    with tempfile.TemporaryDirectory() as spill, duckdb.connect(config={"temp_directory": spill}) as connection:
+        if memory_limit is not None:
+            connection.execute(f"SET memory_limit = '{memory_limit}'")
+        if threads is not None:
+            connection.execute(f"SET threads = {threads}")
+        connection.execute(f"ATTACH '{database}' AS source (READ_ONLY)")
+        grouped = f"SELECT {', '.join(QUASI)}, count(*) AS n FROM source.people GROUP BY ALL"
+        started = time.perf_counter()
+        found = connection.execute(f"SELECT count(*), sum(n) FROM ({grouped})").fetchone()
+        group = time.perf_counter() - started
+        copies = [copied(connection, fresh, options) for options in ("", f"(STORAGE_VERSION '{STORAGE_VERSION}')")]
+    return {"group": group, "copy": copies[0], "copy_compatible": copies[1], "groups": found[0] if found else 0}
+
+
+def copied(connection: duckdb.DuckDBPyConnection, fresh: Path, options: str) -> float:
+    """Seconds to copy the released columns to a file, which does not stay."""
+    started = time.perf_counter()
+    connection.execute(f"ATTACH '{fresh}' AS fresh {options}")
+    connection.execute(f"CREATE TABLE fresh.people AS SELECT {', '.join(RELEASED)} FROM source.people")
+    connection.execute("DETACH fresh")
+    seconds = time.perf_counter() - started
+    fresh.unlink()
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("database", type=Path)
+    parser.add_argument("fresh", type=Path, help="a file that is not there yet")
+    parser.add_argument("--memory-limit")
+    parser.add_argument("--threads", type=int)
+    arguments = parser.parse_args()
+    print(json.dumps(floor(arguments.database, arguments.fresh, arguments.memory_limit, arguments.threads)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What an engine may take of the machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlanon.errors import SourceError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT])I?B", re.IGNORECASE)
+_LEAST_MEGABYTES = 10  # with less, an engine cannot even begin
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an engine may take of the machine; what is None is left to the engine.
+
+    Attributes
+    ----------
+    memory_limit:
+        A size with its unit, such as ``2GB`` or ``512MiB``. What does not fit is spilled.
+    threads:
+        At least 1.
+
+    Raises
+    ------
+    SourceError
+        One of them is no such thing.
+
+    >>> Limits(memory_limit="2GB", threads=4)
+    Limits(memory_limit='2GB', threads=4)
+    """
+
+    memory_limit: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_limit is not None:
+            _check_size(self.memory_limit)
+        is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
+        if self.threads is not None and not (is_number and self.threads > 0):
+            raise SourceError(f"threads: {self.threads!r} is no number of threads: give a whole number, at least 1")
+
+
+NO_LIMITS = Limits()
+
+
+def _check_size(size: object) -> None:
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match is None:
+        raise SourceError(f"memory_limit: {size!r} is no size: give a number with its unit, such as 512MB or 2GB")
+    if float(match[1]) * 1000 ** "KMGT".index(match[2].upper()) < _LEAST_MEGABYTES * 1000:
+        raise SourceError(f"memory_limit: {size} is too little to begin with: give at least {_LEAST_MEGABYTES}MB")

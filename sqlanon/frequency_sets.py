@@ -1,0 +1,182 @@
+"""The frequency sets of a run: each at some levels, made where a generalization is asked about that none is below.
+
+A small table has one, at the lowest levels. Of a large one that would be as large as the table itself. So there a set
+is as low as it probably stays small: it serves what is asked about next. (Sets rolled up from sets were tried: what a
+search asks about is so near the border of what satisfies that they seldom served twice.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from sqlanon.class_counts import draw_shares, expected_classes
+from sqlanon.privacy import Distribution
+from sqlanon.queries import distribution as ds
+from sqlanon.queries import frequency as fq
+from sqlanon.queries.classes import ClassSpace, SensitiveTable
+from sqlanon.queries.coding import Coded, Levels, group_sizes
+from sqlanon.queries.distribution import Pairs
+from sqlanon.queries.names import Namer, select
+from sqlanon.steps import Steps
+
+SMALL = 500_000
+"""A table of so many rows has one frequency set, at the lowest levels."""
+
+COARSE = 100_000
+"""Where so few classes are possible, a set of so many rows costs hardly more than the scan does anyway."""
+
+SHARE, LARGEST = 3, 10_000_000
+"""A set of a large table has at most one row for so many of the table's, and at most so many, if that is possible."""
+
+REFUSED = 3
+"""A set is as low as it can be when so many ways to lower it have made it too large."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What frequency sets are counted from.
+
+    Attributes
+    ----------
+    combinations:
+        The combinations of values with ``counts``; or the source itself, where that is empty.
+    counts:
+        The columns that count.
+    sensitive:
+        What the distributions that requirements look at are counted from.
+    attributes:
+        The quasi-identifiers.
+    rows:
+        Of the source.
+    """
+
+    combinations: exp.Expr
+    counts: tuple[str, ...]
+    sensitive: Mapping[Distribution, Pairs]
+    attributes: tuple[Coded, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class FrequencySet:
+    """A frequency set: its levels, its table, the counts of sensitive values, and its rows."""
+
+    levels: Levels
+    table: exp.Table
+    sensitive: Mapping[Distribution, SensitiveTable]
+    size: int
+
+
+class FrequencySets:
+    """All that were made.
+
+    Parameters
+    ----------
+    steps, work:
+        How, and how tables are named.
+    ground:
+        What they are counted from.
+    space:
+        What is to be known of classes, beside the tables.
+    floor:
+        The lowest levels that a search asks about.
+    """
+
+    def __init__(self, steps: Steps, work: Namer, ground: Ground, space: ClassSpace, floor: Levels) -> None:
+        self.steps, self.work, self.ground, self.floor = steps, work, ground, floor
+        self.space = space
+        self._made: list[FrequencySet] = []
+
+    @property
+    def additive(self) -> bool:
+        """Whether the counts of two classes that are merged add up."""
+        return self.space.additive
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a set at the lowest levels would be too large. (Combinations that were scanned are there anyway.)"""
+        return self.ground.rows > SMALL and not self.ground.counts
+
+    def at(self, levels: Levels) -> ClassSpace:
+        """What the classes of a generalization are made from: the smallest set that serves, made if there is none."""
+        serving = (one for one in self._made if _below(one.levels, levels))
+        found = min(serving, key=lambda one: one.size, default=None)
+        if found is None:
+            found = self._count_at(self._lowest(levels))
+        return replace(self.space, frequency=found.table, sensitive=found.sensitive)
+
+    def _lowest(self, levels: Levels) -> Levels:
+        """The levels of a new set that serves: as low as may be asked about, as long as it stays small."""
+        floor = self.floor if _below(self.floor, levels) else (0,) * len(levels)
+        if not self.is_large:
+            return floor
+        coarse = self._most(levels) < COARSE
+        small, refused = COARSE if coarse else min(self.ground.rows // SHARE, LARGEST), 0
+        for i, level in self._lowerings(levels, floor):
+            lower = (*levels[:i], min(level, levels[i]), *levels[i + 1 :])
+            if self._expected(lower) <= small:
+                levels = lower
+            elif (refused := refused + 1) == REFUSED:
+                break
+        return levels
+
+    def _lowerings(self, levels: Levels, floor: Levels) -> Iterator[tuple[int, int]]:
+        """Attributes with levels to lower them to: first what multiplies the classes least."""
+        sizes = self._group_counts
+        steps = [
+            (sizes[i][lower] / sizes[i][lower + 1], -lower, i)
+            for i, level in enumerate(levels)
+            for lower in range(floor[i], level)
+        ]
+        return ((i, -lower) for _, lower, i in sorted(steps))
+
+    def _most(self, levels: Levels) -> int:
+        """At most so many classes there are, of any table."""
+        return math.prod(counts[level] for counts, level in zip(self._group_counts, levels, strict=True))
+
+    def _expected(self, levels: Levels) -> float:
+        """About so many classes there are."""
+        return expected_classes([self._shares[i][level] for i, level in self.space.below_top(levels)], self.ground.rows)
+
+    @cached_property
+    def _groups(self) -> list[list[list[int]]]:
+        """For each attribute and each level below its top, the rows of its groups of values."""
+        return [
+            [[rows for (rows,) in self.steps.ask(group_sizes(one, level), [(0,)])] for level in range(one.height)]
+            for one in self.ground.attributes
+        ]
+
+    @cached_property
+    def _group_counts(self) -> list[list[int]]:
+        """How many groups of values each attribute has at each level."""
+        return [[*map(len, levels), 1] for levels in self._groups]
+
+    @cached_property
+    def _shares(self) -> list[list[list[float]]]:
+        """The shares that `expected_classes` asks for."""
+        return [[draw_shares(sizes, i) for sizes in levels] for i, levels in enumerate(self._groups)]
+
+    def _count_at(self, levels: Levels) -> FrequencySet:
+        """A set from one pass over what is counted."""
+        ground, number = self.ground, len(self._made)
+        query = fq.frequency(ground.combinations, ground.attributes, levels, ground.counts)
+        table = self.steps.make(self.work(f"frequency_{number}"), query)
+        sensitive = {}
+        for i, (one, pairs) in enumerate(ground.sensitive.items()):
+            target = self.work(f"distribution_{number}_{i}")
+            counts = self.steps.make(target, ds.distribution(pairs, ground.attributes, levels))
+            sensitive[one] = SensitiveTable(counts, pairs.inner, pairs.domain)
+        size = self.steps.ask(select([exp.Count(this=exp.Star())], table.copy()), [(0,)])[0][0]
+        made = FrequencySet(levels, table, sensitive, size)
+        self._made.append(made)
+        return made
+
+
+def _below(lower: Levels, levels: Levels) -> bool:
+    """Whether levels are at or below others, in every attribute."""
+    return all(own <= other for own, other in zip(lower, levels, strict=True))

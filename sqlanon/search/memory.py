@@ -1,0 +1,280 @@
+"""What a search has learnt of a lattice."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+from sqlanon.quality import Figures, Measure
+from sqlanon.queries.coding import Levels
+from sqlanon.search.border import Dominance
+from sqlanon.search.boxes import Box
+from sqlanon.search.forecast import Forecast
+from sqlanon.search.lattice import Lattice, Progress
+from sqlanon.search.limits import Limits
+from sqlanon.search.verdict import Verdict
+
+TOLERANCE = 1e-12
+"""Scores this close, relatively, are ties."""
+
+REMEMBERED = 10_000
+"""So many generalizations that were looked at, and not checked, are told of in the lattice table."""
+
+CONSIDERED = 32
+"""So many of the generalizations that rule out the low end of a box are considered: the newest, which rule out most."""
+
+
+@dataclass
+class Search:
+    """A search's task and its memory: what is checked, what follows from it, and the best so far.
+
+    Parameters
+    ----------
+    lattice, measure:
+        Where, and by what.
+    check:
+        Asks the engine for a generalization's figures.
+    judge:
+        Says what follows from them, where so many rows may be suppressed.
+    allowed_rows:
+        At most so many rows may be suppressed.
+    progress:
+        Told after every check.
+    limits:
+        When to stop before it is done.
+    only_best:
+        Whether what cannot be the best is of no interest.
+    """
+
+    lattice: Lattice
+    measure: Measure
+    check: Callable[[Levels], Figures]
+    judge: Callable[[Figures, int], Verdict]
+    allowed_rows: int
+    progress: Progress = lambda open_, checked, best: None
+    limits: Limits = field(default_factory=Limits)
+    only_best: bool = False
+    figures: dict[Levels, Figures] = field(default_factory=dict)
+    scores: dict[Levels, float] = field(default_factory=dict)
+    lifts: dict[Levels, float] = field(default_factory=dict)
+    best: Levels | None = None
+    open: int = 0
+
+    def __post_init__(self) -> None:
+        self._hopeful = Dominance(self.lattice.top)
+        self._hopeless = Dominance(self.lattice.top)
+        self._lasting = Dominance(self.lattice.top)
+        self._limit = self.allowed_rows
+        self._ends_at = self.limits.ends_at()
+        self._looked_at: dict[Levels, None] = {}
+        self.forecast = Forecast(self.measure.marginals)
+
+    def look_at(self, *levels: Levels) -> None:
+        """Remember generalizations for the lattice table, and see whether there is time left.
+
+        Raises
+        ------
+        LimitReachedError
+            There is none.
+        """
+        if len(self._looked_at) < REMEMBERED:
+            self._looked_at.update(dict.fromkeys(levels))
+        self.limits.refuse_late(len(self.figures), self._ends_at)
+
+    def may(self, levels: Levels) -> bool | None:
+        """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.
+
+        Once one may, so may everything above it. With requirements that are monotone under suppression it does.
+        """
+        if self._hopeless.has_above(levels):
+            return False
+        return True if self._hopeful.has_below(levels) else None
+
+    def satisfies(self, levels: Levels) -> bool:
+        """Whether a generalization satisfies the policy; it is checked if need be."""
+        self.ask(levels)
+        return self.judge(self.figures[levels], self.allowed_rows).satisfies
+
+    def word(self, levels: Levels) -> str:
+        """The status in the lattice table, by the policy's limit, even where the search worked with a tighter one."""
+        if levels in self.figures:
+            return "satisfies" if self.judge(self.figures[levels], self._limit).satisfies else "violates"
+        if self._lasting.has_below(levels):
+            return "satisfies"
+        return "violates" if self.allowed_rows == self._limit and self._hopeless.has_above(levels) else "open"
+
+    def ask(self, levels: Levels) -> bool:
+        """Check a generalization, once; whether it may satisfy the policy: if not, nothing below it does.
+
+        Raises
+        ------
+        LimitReachedError
+            It was not checked, and no more checks may be made.
+        """
+        if levels in self.figures:
+            return not self.judge(self.figures[levels], self.allowed_rows).hopeless
+        self.limits.refuse_more(len(self.figures), self._ends_at)
+        figures = self.figures[levels] = self.check(levels)
+        verdict = self.judge(figures, self.allowed_rows)
+        self._conclude(levels, figures, hopeless=verdict.hopeless)
+        self.forecast.learn(levels, figures.suppressed_rows if figures.lost is None else figures.lost)
+        if verdict.lasting:
+            self._lasting.add(levels)
+        if verdict.satisfies:
+            self.scores[levels] = self.measure.score(levels, figures)
+            self.best = self.preferred((self.best, levels))
+        shown = None if self.best is None else self.measure.shown(self.scores[self.best])
+        self.progress(self.open, len(self.figures), shown)
+        return not verdict.hopeless
+
+    def after(self, levels: Levels) -> float:
+        """At most the score of a generalization, by all that are checked at or below it."""
+        if not self.measure.tells_upward:
+            return 0.0
+        below = chain(self._hopeful.below(levels), self._hopeless.below(levels))
+        return max((self.measure.after(self.figures[one]) for one in below), default=-math.inf)
+
+    def _conclude(self, levels: Levels, figures: Figures, *, hopeless: bool) -> None:
+        if hopeless:
+            self._hopeless.add(levels)
+            return
+        self._hopeful.add(levels)
+        # Only where all requirements are hereditary are the rows that are suppressed here suppressed below, too; and
+        # only of what satisfies the limit are the figures complete.
+        known = figures.lost is None and 0 < figures.suppressed_rows <= self._limit and figures.classes > 0
+        self.lifts[levels] = self.measure.lift(levels, figures) if known else 0.0
+
+    def tighten(self, allowed_rows: int) -> None:
+        """Let fewer rows be suppressed from here on: what suppresses more is no use any more."""
+        if allowed_rows < self.allowed_rows:
+            self.allowed_rows = allowed_rows
+            self._hopeful, self._hopeless = Dominance(self.lattice.top), Dominance(self.lattice.top)
+            for levels, figures in self.figures.items():
+                self._conclude(levels, figures, hopeless=self.judge(figures, allowed_rows).hopeless)
+
+    def excluded(self, box: Box) -> Levels | None:
+        """A generalization at or above the low end of a box, such that nothing at or below it can be the answer; None
+        if none is known: then the low end may be.
+
+        Of several, one that leaves the box in few parts.
+        """
+        if self._hopeless.has_above(box.high):
+            return box.high
+        found, fewest = None, len(box.low) + 1
+        for levels in chain(islice(self._hopeless.above(box.low), CONSIDERED), self._too_costly(box)):
+            parts = sum(map(operator.lt, levels, box.high))
+            if parts < fewest:
+                found, fewest = levels, parts
+                if parts <= 1:
+                    break
+        return found
+
+    def _too_costly(self, box: Box) -> Iterator[Levels]:
+        """Checked generalizations that suppress so many rows that nothing at or below them is the best."""
+        if self.best is None or not self.only_best:
+            return
+        for levels in islice(self._hopeful.above(box.low), CONSIDERED):
+            lift = self.lifts[levels]
+            if lift and self.is_no_use(self.measure.raised(box.key, lift), box.low):
+                yield levels
+
+    def is_no_use(self, bound: float, levels: Levels) -> bool:
+        """Whether neither a generalization nor anything above it, if they score no less, can be preferred to the
+        best."""
+        return self.best is not None and not self.precedes(bound, levels, self.best)
+
+    def settle(self, path: list[Levels], wanted: int, box: Box) -> None:
+        """Learn of the first of an ascending path whether it may satisfy the policy, or that it can not be the answer.
+
+        A hopeless one settles all below it: the forecast says which to ask.
+
+        Parameters
+        ----------
+        path:
+            Generalizations of which nothing is told; the first is the low end of ``box``.
+        wanted:
+            So many from its start are of interest. If one after them is hopeless, all of them are.
+        """
+        self.look_at(*path[:wanted])
+        low, high = 0, len(path)
+        while low < high:
+            middle = self.forecast.highest(path, low, high, self.allowed_rows)
+            hopeful = self.ask(path[middle])
+            self.forecast.told(not hopeful)
+            if not hopeful:
+                low = middle + 1
+                if low >= wanted:
+                    return
+            elif self.excluded(box) is not None:
+                return
+            else:
+                high = middle
+
+    def beyond(self, levels: Levels) -> list[Levels]:
+        """An ascending path from a generalization, without it, of those of which nothing is told.
+
+        It rises where the forecast falls least: the more of it is hopeless, the more that rules out.
+        """
+        # Above one of which nothing is told, none is below a hopeless one.
+        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self._hopeful.has_below(up))
+
+    def precedes(self, cost: float, levels: Levels, than: Levels) -> bool:
+        """Whether a cost at ``levels`` is preferred to a checked generalization: score, then height, then levels."""
+        other = self.scores[than]
+        if abs(cost - other) > TOLERANCE * max(abs(cost), abs(other)):
+            return cost < other
+        return (sum(levels), levels) < (sum(than), than)
+
+    def preferred(self, among: Iterable[Levels | None]) -> Levels | None:
+        """The preferred one of checked generalizations that satisfy the policy."""
+        best: Levels | None = None
+        for levels in among:
+            if levels is not None and (best is None or self.precedes(self.scores[levels], levels, best)):
+                best = levels
+        return best
+
+    def rows(self) -> list[list[Any]]:
+        """What was looked at: one list a column of the lattice table."""
+        nodes = sorted(self._looked_at.keys() | self.figures.keys(), key=lambda levels: (sum(levels), levels))
+        figures = [self.figures.get(levels) for levels in nodes]
+        bounds = [self.measure.bound(levels) for levels in nodes]
+        scores = [self.scores.get(levels) for levels in nodes]
+        shown = self.measure.shown
+        return [
+            [list(levels) for levels in nodes],
+            [sum(levels) for levels in nodes],
+            [shown(bound) for bound in bounds],
+            [self.word(levels) for levels in nodes],
+            [None if one is None else one.classes for one in figures],
+            [None if one is None else one.suppressed_rows for one in figures],
+            [None if score is None else shown(score) for score in scores],
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a strategy found.
+
+    Attributes
+    ----------
+    levels:
+        The chosen generalization; None where nothing satisfies the policy.
+    optimal:
+        Whether it is proven to be the best by the measure.
+    bound:
+        No generalization that satisfies the policy scores less. Its own score, if it is proven to be the best.
+    minimal:
+        The k-minimal generalizations that were found, where the strategy looks for them: all, unless it stopped.
+    stopped:
+        The limit that ended the search before it was done; empty if none did.
+    """
+
+    levels: Levels | None
+    optimal: bool
+    bound: float = 0.0
+    minimal: tuple[Levels, ...] | None = None
+    stopped: str = ""

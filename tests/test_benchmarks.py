@@ -1,0 +1,125 @@
+"""The benchmarks' own parts: tables that are the same on every run, and figures that mean what they say."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sqlanon
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+from bootstrap import bootstrap_query
+from harness import case_policy, measured, toml
+from people import COUNTRIES_QUERY, QUASI, make_people, people_policy, people_query
+from plain import floor
+from score import label_leaves, score, set_leaves
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def rows_of(query: str, threads: int) -> list[tuple[object, ...]]:
+    with duckdb.connect(config={"threads": threads}) as connection:
+        return sorted(connection.execute(query).fetchall())
+
+
+def test_people_are_the_same_at_any_number_of_threads_and_differ_by_seed() -> None:
+    rows = 5000  # more than a vector
+    first = rows_of(people_query(rows), 1)
+    assert rows_of(people_query(rows), 3) == first != rows_of(people_query(rows, seed=2), 1)
+
+
+def test_people_are_skewed_as_told() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE people AS {people_query(20_000)}")
+        (largest, children, nearest) = connection.execute("""
+            SELECT (SELECT max(n) FROM (SELECT count(*) AS n FROM people GROUP BY zip)),
+                count(*) FILTER (birth > DATE '2016-01-01' AND (marital <> 'single' OR education = 'bachelor')),
+                avg((country = 'c00')::INTEGER)
+            FROM people
+        """).fetchone()  # fmt: skip
+    assert largest > 50  # evenly, a ZIP code has less than one
+    assert children == 0
+    assert 0.8 < nearest < 0.95
+
+
+def test_people_are_anonymized_by_their_policy() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE people AS {people_query(300)}")
+        connection.execute(f"CREATE TABLE countries AS {COUNTRIES_QUERY}")
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(sqlanon.Policy(**people_policy(None, None)))
+    assert list(result.generalization) == list(QUASI)
+    assert result.optimal and result.smallest_class >= 5 and result.suppressed_rows <= 15
+
+
+def test_the_floor_counts_all_groups_and_leaves_no_file(tmp_path: Path) -> None:
+    database = tmp_path / "people.duckdb"
+    make_people(database, 1000, memory_limit="200MB")
+    found = floor(database, tmp_path / "fresh.duckdb", "200MB", 2)
+    with duckdb.connect(str(database), read_only=True) as connection:
+        (groups,) = connection.execute(
+            f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(QUASI)} FROM people)"
+        ).fetchone()
+    assert found["groups"] == groups
+    assert found["group"] > 0 and found["copy"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["people.duckdb"]
+
+
+def test_bootstraps_redraw_one_cell_in_ten_from_its_own_column() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE adult AS SELECT i::UBIGINT AS n, 'a' || i AS a, 'b' || i AS b FROM range(50) AS r(i)"
+        )
+        made = f"({bootstrap_query(('a', 'b'), 20_000, 50)})"
+        (rows, kept, first, second) = connection.execute(
+            f"SELECT count(*), avg((a[2:] = b[2:])::INTEGER), count(DISTINCT a), count(DISTINCT b) FROM {made}"
+        ).fetchone()
+    assert (rows, first, second) == (20_000, 50, 50)
+    assert kept == pytest.approx(0.9**2 + (1 - 0.9**2) / 50, abs=0.02)
+
+
+def test_policies_in_toml_say_the_same(tmp_path: Path) -> None:
+    for tree in (
+        people_policy(tmp_path / "it's.duckdb", tmp_path / "release.duckdb"),
+        case_policy("Adult-9", 50, 0.01, tmp_path / "release.duckdb", measure="entropy"),
+    ):
+        assert tomllib.loads(toml(tree)) == json.loads(json.dumps(tree))
+
+
+def test_a_process_is_measured_and_stopped_in_time() -> None:
+    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    held = ours + 50_000_000  # what starts a process counts to its peak
+    done = measured([sys.executable, "-c", f"print(len(bytearray({held})))"])
+    assert (done.status, done.output, done.timed_out) == (0, f"{held}\n", False)
+    assert held < done.peak < held + 50_000_000
+    late = measured([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
+    assert late.timed_out and late.status < 0 and late.seconds < 30
+
+
+def test_the_loss_of_others_is_counted_as_ours() -> None:
+    lines = [["1", "1-2", "*"], ["2", "1-2", "*"], ["3", "3-4", "*"], ["4", "3-4", "*"]]
+    assert label_leaves(lines, {"1-2": 7, "3-4": 1}) == {"1-2": 2, "3-4": 2}
+    with pytest.raises(ValueError, match="no level"):
+        label_leaves(lines, {"1": 1, "3-4": 1})
+    assert set_leaves(lines, {"2": 5, "2-4": 1}) == {"2": 1, "2-4": 3}
+    assert set_leaves([["x", "*"], ["y", "*"]], {"y,x": 5, "y": 1}) == {"y,x": 2, "y": 1}
+
+
+def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> None:
+    tree = case_policy("Adult-8", 5, 0.05, tmp_path / "release.duckdb")
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy(**tree))
+        release = result.publish()
+    with duckdb.connect(str(release.path), read_only=True) as connection:
+        found = score(connection, "adult", result.rows, sets=False)
+    assert found["loss"] == pytest.approx(result.score)
+    assert (found["classes"], found["smallest"], found["missing"]) == (result.classes, 5, result.suppressed_rows)

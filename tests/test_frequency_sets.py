@@ -1,0 +1,167 @@
+"""Large tables: frequency sets at several levels. The answer stays the same."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import strategies
+import strategies_privacy
+import test_privacy_properties
+import test_search_properties
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot import exp
+from strategies import Case
+from strategies_privacy import PrivacyCase
+from test_search_properties import quick, thorough
+
+import sqlanon
+from sqlanon import frequency_sets
+from sqlanon.class_counts import draw_shares, expected_classes
+from sqlanon.engines.duckdb import DuckDBEngine
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A table of any size is taken for a large one."""
+    monkeypatch.setattr(frequency_sets, "SMALL", 0)
+    monkeypatch.setattr(frequency_sets, "COARSE", 4)
+    yield
+
+
+@quick
+@given(case=strategies.cases())
+def test_the_optimum(case: Case) -> None:
+    test_search_properties.check(case, "optimal")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+@thorough
+@given(data=st.data())
+def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
+    test_search_properties.check(data.draw(strategies.cases()), strategy)
+
+
+@quick
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements(case: PrivacyCase) -> None:
+    test_privacy_properties.check(case)
+
+
+@pytest.mark.slow
+@thorough
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements_many(case: PrivacyCase) -> None:
+    test_privacy_properties.check(case)
+
+
+def people(rows: int) -> str:
+    """A skewed table of a few attributes: the more rows, the lower the optimum."""
+    return f"""
+        SELECT i % 2 AS sex, 1900 + floor(100 * pow((hash(i, 1) % 1000) / 1000, 1.5))::INTEGER AS birth,
+               lpad((floor(3000 * pow((hash(i, 2) % 10000) / 10000, 2)))::INTEGER::VARCHAR, 4, '0') AS zip,
+               'w' || (hash(i, 3) % 7) AS work, 'd' || (hash(i, 4) % 5) AS diagnosis
+        FROM range({rows}) AS r(i)
+    """
+
+
+def policy_of(**privacy: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"table": "people"},
+        attributes={
+            "sex": {"role": "quasi", "hierarchy": "suppress"},
+            "birth": {"role": "quasi", "hierarchy": {"intervals": [5, 20, 100]}},
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+            "work": {"role": "quasi", "hierarchy": "suppress"},
+            "diagnosis": {"role": "sensitive"},
+        },
+        privacy=privacy,
+        search={"suppression_limit": 0.02},
+    )
+
+
+@pytest.fixture
+def database() -> Iterator[sqlanon.Database]:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS {people(20_000)}")
+    with sqlanon.connect(connection) as opened:
+        yield opened
+
+
+REQUIREMENTS = [
+    {"k": 5},
+    {"k": 3, "l_diversity": [{"attribute": "diagnosis", "kind": "entropy", "l": 2}]},
+    {"k": 3, "t_closeness": [{"attribute": "diagnosis", "distance": "equal", "t": 0.4}]},
+]
+
+
+@pytest.mark.parametrize("privacy", REQUIREMENTS, ids=["k", "entropy", "closeness"])
+def test_several_sets_change_no_answer(
+    database: sqlanon.Database, privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = database.anonymize(policy_of(**privacy))
+    monkeypatch.setattr(frequency_sets, "SMALL", 10**9)
+    small = database.anonymize(policy_of(**privacy))
+    assert (large.generalization, large.score, large.suppressed_rows, large.classes, large.optimal) == (
+        small.generalization, small.score, small.suppressed_rows, small.classes, small.optimal,
+    )  # fmt: skip
+
+
+def test_the_guess_is_the_mean_where_attributes_have_nothing_to_do_with_one_another() -> None:
+    draw = random.Random(7)
+    first, second = [60, 30, 10], [50, 25, 15, 5, 3, 2]
+    seen = [
+        len(set(zip(draw.choices(range(3), first, k=100), draw.choices(range(6), second, k=100), strict=True)))
+        for _ in range(500)
+    ]
+    guess = expected_classes([draw_shares(first, 1), draw_shares(second, 2)], 100)
+    assert guess == pytest.approx(sum(seen) / len(seen), rel=0.15)
+
+
+def test_the_guess_at_its_ends() -> None:
+    assert expected_classes([], 100) == 1
+    assert expected_classes([draw_shares([100], 1)], 100) == 1
+    assert expected_classes([draw_shares([1] * 200_000, 1), draw_shares([1] * 50_000, 2)], 1_000) == pytest.approx(
+        1_000
+    )
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that read the source, as they are run."""
+    run: list[str] = []
+    generate = DuckDBEngine.sql
+
+    def noted(self: DuckDBEngine, expression: exp.Expr) -> str:
+        text = generate(self, expression)
+        if re.search(r'FROM "temp"\."main"\."sqlanon_work\w*_source"(?! LIMIT 0)', text):
+            run.append(text)
+        return text
+
+    monkeypatch.setattr(DuckDBEngine, "sql", noted)
+    return run
+
+
+def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
+    database: sqlanon.Database, statements: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(frequency_sets, "SMALL", 10**9)
+    result = database.anonymize(policy_of(k=5))
+    counted = [text for text in statements if "frequency_" in text]
+    values = [text for text in statements if "values_" in text]
+    assert (len(values), len(counted), len(statements)) == (4, 1, 4 + 1 + 1)  # and one for what is nearly unique
+    statements.clear()
+    result.publish(tmp_path / "release.duckdb")
+    assert len(statements) == 1
+
+
+def test_a_large_table_is_counted_a_few_times(database: sqlanon.Database, statements: list[str]) -> None:
+    database.anonymize(policy_of(k=5))
+    assert len([text for text in statements if "frequency_" in text]) <= 12

@@ -1,0 +1,100 @@
+"""The bounds of every measure hold, by counting every generalization of small random tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import oracle
+import pytest
+import strategies
+from hypothesis import given
+from oracle import Levels, Release, Table
+from plain_search import figures_of, measure_of
+from strategies import Case
+from test_search_properties import quick, thorough
+
+from sqlanon.quality import Figures, Measure
+
+OBJECTIVES = [
+    (measure, aggregate)
+    for measure in oracle.MEASURES
+    for aggregate in (oracle.AGGREGATES if measure in oracle.PER_ATTRIBUTE else (None,))
+]
+
+
+def at_most(one: Levels, other: Levels) -> bool:
+    return all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def cost(case: Case, release: Release) -> float:
+    """The score by the oracle, smaller is better."""
+    score = oracle.score(release, case.measure, case.aggregate, case.weights)
+    return -score if case.measure in oracle.MAXIMISED else score
+
+
+def holds(bound: float, score: float) -> bool:
+    return bound <= score + 1e-12 * abs(score)
+
+
+def check(case: Case) -> None:
+    """Of every generalization that may be released: what is told by those below it, and above it, is true of it."""
+    table = Table.of(case.rows, case.hierarchies)
+    if not table.size:
+        return
+    measure = measure_of(case, table)
+    found = {levels: Release(table, levels, case.k) for levels in oracle.lattice(table)}
+    figures = {levels: figures_of(release) for levels, release in found.items()}
+    for levels, release in found.items():
+        if oracle.satisfies(release, case.limit):
+            score = cost(case, release)
+            assert holds(measure.bound(levels), score)
+            assert release.suppressed <= measure.most_suppressed(score)
+            check_neighbours(measure, figures, levels, score)
+
+
+def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: Levels, score: float) -> None:
+    below = max(measure.after(figures[other]) for other in figures if at_most(other, levels))
+    assert holds(below, score)
+    lift = max(measure.lift(other, figures[other]) for other in figures if at_most(levels, other))
+    assert lift >= 0
+    assert holds(measure.raised(measure.bound(levels), lift), score)
+    assert holds(measure.raised(below, lift), score)
+
+
+@pytest.mark.parametrize(("measure", "aggregate"), OBJECTIVES)
+@quick
+@given(case=strategies.cases())
+def test_bounds_hold(measure: str, aggregate: str | None, case: Case) -> None:
+    weights = case.weights if aggregate in ("mean", "sum") else None
+    check(replace(case, measure=measure, aggregate=aggregate, weights=weights))
+
+
+@pytest.mark.slow
+@thorough
+@given(case=strategies.cases())
+def test_bounds_hold_many(case: Case) -> None:
+    check(case)
+
+
+def test_a_bound_is_raised_to_the_score_by_the_generalization_itself() -> None:
+    """For measures by attribute the lift leaves nothing out: the bounds are worth having."""
+    case = Case(
+        rows=[("v0", "x"), ("v0", "x"), ("v1", "y"), ("v2", "y"), ("v2", "y")],
+        hierarchies={
+            "b": oracle.Hierarchy({v: (v, "g" if v != "v2" else "h", "*") for v in ("v0", "v1", "v2")}),
+            "c": oracle.Hierarchy({v: (v, "*") for v in ("x", "y")}),
+        },
+        k=2,
+        limit="0.5",
+        measure="loss",
+    )
+    table = Table.of(case.rows, case.hierarchies)
+    lifted = 0
+    for measure in ("loss", "precision", "entropy", "suppression"):
+        for levels in oracle.lattice(table):
+            release, asked = Release(table, levels, case.k), replace(case, measure=measure)
+            bounds = measure_of(asked, table)
+            lift = bounds.lift(levels, figures_of(release))
+            assert bounds.raised(bounds.bound(levels), lift) == pytest.approx(cost(asked, release), rel=1e-12)
+            lifted += lift > 0
+    assert lifted
