@@ -23,6 +23,8 @@ TITLES = {
     "search.py": "The search alone",
     "whole.py": "The whole process",
     "peers.py": "Peers",
+    "requirements.py": "What a requirement costs",
+    "imports.py": "How long the package takes to load",
     "plot.py": "The plot",
 }
 
@@ -42,6 +44,8 @@ def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
         found,
         ["whole.py", "--results", data, *(("--runs", "3") if small else ())],
         rival,
+        ["requirements.py", *(("--nodes", "5") if small else ())],
+        ["imports.py"],
         ["plot.py", data, *(("--out", data / "scale.svg") if small else ())],
     ]
 

@@ -89,7 +89,7 @@ def main() -> None:
         prepared = prepare(engine, asks, source, partial(work, number))
         checks[name] = checker(engine, prepared, measure_of(prepared))
     drawn = random.Random(1)
-    heights = prepared.space.heights
+    heights = prepared.marginals.heights
     chosen = [tuple(drawn.randint(0, height) for height in heights) for _ in range(nodes)]
     times: dict[str, list[float]] = {name: [] for name in checks}
     for levels in chosen:

@@ -22,7 +22,7 @@ from harness import CASES, case_policy, header, machine, parser, python, record,
 
 import sqlanon
 
-# Milliseconds of the Java reference, cold and warm, by case, k, limit and measure; told to us.
+# Milliseconds of the Java reference, cold and warm, by case, k, limit and measure: measured elsewhere.
 REFERENCE = {
     ("Adult-8", 5, 0.0, "loss"): (122, 26),
     ("Adult-8", 5, 0.05, "loss"): (431, 200),

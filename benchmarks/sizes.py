@@ -32,7 +32,7 @@ from harness import (
 
 ASKED = ((5, 0.05), (50, 0.01))
 
-# Seconds and GB of the Java reference, by rows, k and limit: measured elsewhere, and told to us.
+# Seconds and GB of the Java reference, by rows, k and limit: measured elsewhere.
 REFERENCE = {
     (1_000_000, 5, 0.05): (5.1, "1.0 GB"),
     (5_000_000, 5, 0.05): (11.3, "2.3 GB"),

@@ -27,7 +27,7 @@ from harness import (
     row,
 )
 
-# Milliseconds of the Java reference, its start not included; told to us.
+# Milliseconds of the Java reference, its start not included: measured elsewhere.
 REFERENCE = {"Adult-8": 1400, "FARS-8": 3400}
 
 # What `sqlanon anonymize` loads; asked for by a process of its own, and taken off the whole.

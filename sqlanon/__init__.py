@@ -2,13 +2,15 @@
 
 The way of the data, and where each arrow lives::
 
-    policy -> source -> frequency set, hierarchies -> search     -> recode + suppress -> audit, publish
-    policy/   sources/  preparation, hierarchies/     search/       queries.recode       release/
+    policy -> source -> values, hierarchies -> search   <-> frequency sets -> recode + suppress -> audit, publish
+    policy/   sources/  preparation,           search/      frequency_sets    queries.recode       release/
+                        hierarchies/
 
 `database` has the verbs, `workspace` the engine and the tables that a run makes, `preparation` and `anonymization`
-the steps, `result` what comes out; `queries/` builds all SQL and knows no engine; `engines/` run it. Beyond the house
-of the design there are these: sources were a part of their own (each kind leaks in its own way), the steps were too
-much for one file, and what a run leaves in the engine needed an owner.
+the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out; `queries/` builds all
+SQL and knows no engine; `engines/` run it. Beyond the house of the design there are these: sources were a part of their
+own (each kind leaks in its own way), the steps were too much for one file, and what a run leaves in the engine needed
+an owner.
 
 The public names are loaded when they are first used: who asks for the version, or reads a policy, does not wait
 for an engine.

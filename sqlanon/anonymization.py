@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.infeasible import infeasible
-from sqlanon.mapping import Mapping, mapping_of
+from sqlanon.mapping import PopulationMatch, mapping_of
 from sqlanon.preparation import Prepared
 from sqlanon.privacy import void_shields
 from sqlanon.quality import MEASURES, Figures, Measure
@@ -20,7 +19,7 @@ from sqlanon.queries.coding import Levels
 from sqlanon.queries.frequency import person_count
 from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import Recoding, masked_class, suppressed_classes
-from sqlanon.search import STRATEGIES, Limits, Outcome, Search
+from sqlanon.search import STRATEGIES, Budget, Outcome, Search
 from sqlanon.search.lattice import Progress
 from sqlanon.search.verdict import Rules
 
@@ -51,7 +50,7 @@ class Chosen:
     recoding: Recoding
     masked_rows: int
     warnings: tuple[str, ...]
-    mapping: Mapping | None = None
+    mapping: PopulationMatch | None = None
 
 
 def allowed_rows(prepared: Prepared) -> int:
@@ -69,13 +68,14 @@ def measure_of(prepared: Prepared) -> Measure:
 
 def rules_of(prepared: Prepared) -> Rules:
     """What may be concluded from a check."""
-    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.additive)
+    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
 
 
 def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[Levels], Figures]:
     """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
     `entropy` need of a generalization that satisfies the policy."""
     sets, heights, allowed = prepared.sets, prepared.marginals.heights, allowed_rows(prepared)
+    steps = sets.steps
     short = not all(one.hereditary for one in prepared.requirements.classes)
     unique = prepared.requirements.population_uniqueness
     members = prepared.own.members
@@ -86,14 +86,14 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
 
     def check(levels: Levels) -> Figures:
         space = sets.at(levels)
-        row = _figures(engine, candidate(space, levels, short, measure.needs_squares))
+        row = steps.figures(candidate(space, levels, short, measure.needs_squares))
         suppressed = row["suppressed_rows"]
         within = suppressed <= allowed and row["classes"] > 0
-        leaves: dict[str, float | None] = {}
+        leaves: Mapping[str, float | None] = {}
         entropy, holds = 0.0, True
         between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
         if within and suppressed and measure.needs_leaves and between:
-            leaves = _figures(engine, suppressed_leaves(space, levels, prepared.attributes))
+            leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
         if within and suppressed and measure.needs_entropy and levels != heights:
             entropy = engine.rows(suppressed_entropy(space, levels, suppressed))[0][0]
         if unique is not None and within:
@@ -115,12 +115,6 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[L
     return check
 
 
-def _figures(engine: Engine, query: exp.Select) -> dict[str, Any]:
-    """The one row of a query, by name."""
-    names = query.named_selects
-    return dict(zip(names, engine.rows(query)[0], strict=True))
-
-
 def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search, Outcome, Levels]:
     """Search the lattice with the policy's strategy: the search, its outcome, and the generalization that it chose.
 
@@ -133,8 +127,8 @@ def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search
     measure, rules = measure_of(prepared), rules_of(prepared)
     check = checker(engine, prepared, measure)
     asked = prepared.policy.search
-    limits = Limits(asked.time_limit, asked.max_checks)
-    search = Search(prepared.lattice, measure, check, rules.judge, allowed_rows(prepared), progress, limits)
+    budget = Budget(asked.time_limit, asked.max_checks)
+    search = Search(prepared.lattice, measure, check, rules.judge, allowed_rows(prepared), progress, budget)
     outcome = STRATEGIES[asked.strategy](search)
     if outcome.levels is None:
         raise infeasible(engine, prepared, search, outcome)

@@ -26,8 +26,8 @@ class Scan:
     ----------
     raw:
         The distinct combinations, made by `queries.frequency.raw_frequency`; or the source, under the same names.
-    quasi, sensitive:
-        How many quasi-identifiers and sensitive attributes it has.
+    quasi:
+        How many quasi-identifiers it has.
     counted:
         Whether ``n`` counts the rows; else each counts as one.
     members, moving:
@@ -36,7 +36,6 @@ class Scan:
 
     raw: exp.Table | exp.Subquery
     quasi: int
-    sensitive: int = 0
     counted: bool = True
     members: exp.Table | None = None
     moving: exp.Table | None = None
@@ -51,7 +50,7 @@ def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]
     """A table that is read where it stands, as often as need be."""
     names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
     rows = select([named(col(name), alias) for name, alias in names], relation.copy())
-    return Scan(subquery(rows, "source"), len(quasi), len(sensitive), counted=False)
+    return Scan(subquery(rows, "source"), len(quasi), counted=False)
 
 
 def scan(
@@ -70,12 +69,11 @@ def scan(
     raw = work(f"{prefix}frequency_raw")
     steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person))
     if person is None:
-        return Scan(raw, len(quasi), len(sensitive))
+        return Scan(raw, len(quasi))
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
     steps.make(members, fq.memberships(raw, len(quasi)))
     steps.make(moving, fq.movers(members))
-    there = bool(steps.ask(select([exp.Count(this=exp.Star())], moving.copy()), [(0,)])[0][0])
-    return Scan(raw, len(quasi), len(sensitive), True, members, moving if there else None)
+    return Scan(raw, len(quasi), True, members, moving if steps.count(moving) else None)
 
 
 def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
@@ -86,7 +84,7 @@ def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.
 
 
 def beside_population(
-    steps: Steps, own: exp.Expr, scanned: Scan, population: Scan, types: Sequence[str], work: Namer
+    steps: Steps, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Make the combinations of the source and of the population in one table."""
     theirs = combinations(steps, population, work, "population_")
@@ -98,7 +96,7 @@ def beside_population(
         theirs = counted
     target = work("combinations_of_both")
     moving = population.moving is not None
-    query = fq.beside_population(own, theirs, types, counts(scanned), moving)
+    query = fq.beside_population(combined, theirs, types, counts(own), moving)
     steps.make(target, query)
     return target
 
@@ -135,8 +133,7 @@ EXAMPLE_VALUES = 2
 
 def domain_of(steps: Steps, values: exp.Table, height: int) -> Domain:
     """What the source tells of a sensitive attribute."""
-    count = select([exp.Count(this=exp.Star())], values.copy())
-    return Domain(steps.ask(count, [(EXAMPLE_VALUES,)])[0][0], height)
+    return Domain(steps.count(values, EXAMPLE_VALUES), height)
 
 
 def distribution_pairs(

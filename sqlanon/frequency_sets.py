@@ -7,21 +7,19 @@ search asks about is so near the border of what satisfies that they seldom serve
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from sqlglot import exp
 
-from sqlanon.class_counts import draw_shares, expected_classes
+from sqlanon.guess import Guess
 from sqlanon.privacy import Distribution
 from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
-from sqlanon.queries.coding import Coded, Levels, group_sizes
+from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
-from sqlanon.queries.names import Namer, select
+from sqlanon.queries.names import Namer
 from sqlanon.steps import Steps
 
 SMALL = 500_000
@@ -30,8 +28,9 @@ SMALL = 500_000
 COARSE = 100_000
 """Where so few classes are possible, a set of so many rows costs hardly more than the scan does anyway."""
 
-SHARE, LARGEST = 3, 10_000_000
-"""A set of a large table has at most one row for so many of the table's, and at most so many, if that is possible."""
+SHARE, LARGEST = 2, 10_000_000
+"""The first set of a large table has at most one row for so many of the table's, and at most so many rows; each later
+one at most half of the one before."""
 
 REFUSED = 3
 """A set is as low as it can be when so many ways to lower it have made it too large."""
@@ -91,19 +90,12 @@ class FrequencySets:
         self.steps, self.work, self.ground, self.floor = steps, work, ground, floor
         self.space = space
         self._made: list[FrequencySet] = []
-
-    @property
-    def additive(self) -> bool:
-        """Whether the counts of two classes that are merged add up."""
-        return self.space.additive
-
-    @property
-    def is_large(self) -> bool:
-        """Whether a set at the lowest levels would be too large. (Combinations that were scanned are there anyway.)"""
-        return self.ground.rows > SMALL and not self.ground.counts
+        # A set at the lowest levels of a large table would be too large. (What was scanned is there anyway.)
+        is_large = ground.rows > SMALL and not ground.counts
+        self._guess = Guess(steps, ground.attributes, ground.rows) if is_large else None
 
     def at(self, levels: Levels) -> ClassSpace:
-        """What the classes of a generalization are made from: the smallest set that serves, made if there is none."""
+        """What the classes of a generalization are made from: the smallest set that serves; one is made if need be."""
         serving = (one for one in self._made if _below(one.levels, levels))
         found = min(serving, key=lambda one: one.size, default=None)
         if found is None:
@@ -113,53 +105,22 @@ class FrequencySets:
     def _lowest(self, levels: Levels) -> Levels:
         """The levels of a new set that serves: as low as may be asked about, as long as it stays small."""
         floor = self.floor if _below(self.floor, levels) else (0,) * len(levels)
-        if not self.is_large:
+        if self._guess is None:
             return floor
-        coarse = self._most(levels) < COARSE
-        small, refused = COARSE if coarse else min(self.ground.rows // SHARE, LARGEST), 0
-        for i, level in self._lowerings(levels, floor):
+        small, refused = self._small(self._guess.most(levels)), 0
+        for i, level in self._guess.lowerings(levels, floor):
             lower = (*levels[:i], min(level, levels[i]), *levels[i + 1 :])
-            if self._expected(lower) <= small:
+            if self._guess.classes(lower) <= small:
                 levels = lower
             elif (refused := refused + 1) == REFUSED:
                 break
         return levels
 
-    def _lowerings(self, levels: Levels, floor: Levels) -> Iterator[tuple[int, int]]:
-        """Attributes with levels to lower them to: first what multiplies the classes least."""
-        sizes = self._group_counts
-        steps = [
-            (sizes[i][lower] / sizes[i][lower + 1], -lower, i)
-            for i, level in enumerate(levels)
-            for lower in range(floor[i], level)
-        ]
-        return ((i, -lower) for _, lower, i in sorted(steps))
-
-    def _most(self, levels: Levels) -> int:
-        """At most so many classes there are, of any table."""
-        return math.prod(counts[level] for counts, level in zip(self._group_counts, levels, strict=True))
-
-    def _expected(self, levels: Levels) -> float:
-        """About so many classes there are."""
-        return expected_classes([self._shares[i][level] for i, level in self.space.below_top(levels)], self.ground.rows)
-
-    @cached_property
-    def _groups(self) -> list[list[list[int]]]:
-        """For each attribute and each level below its top, the rows of its groups of values."""
-        return [
-            [[rows for (rows,) in self.steps.ask(group_sizes(one, level), [(0,)])] for level in range(one.height)]
-            for one in self.ground.attributes
-        ]
-
-    @cached_property
-    def _group_counts(self) -> list[list[int]]:
-        """How many groups of values each attribute has at each level."""
-        return [[*map(len, levels), 1] for levels in self._groups]
-
-    @cached_property
-    def _shares(self) -> list[list[list[float]]]:
-        """The shares that `expected_classes` asks for."""
-        return [[draw_shares(sizes, i) for sizes in levels] for i, levels in enumerate(self._groups)]
+    def _small(self, most: int) -> int:
+        """So many rows a set may have, of so many that are possible: the later it is made, the fewer it will serve."""
+        if most < COARSE:
+            return COARSE
+        return min(self.ground.rows // SHARE, LARGEST) >> sum(one.size > COARSE for one in self._made)
 
     def _count_at(self, levels: Levels) -> FrequencySet:
         """A set from one pass over what is counted."""
@@ -171,7 +132,7 @@ class FrequencySets:
             target = self.work(f"distribution_{number}_{i}")
             counts = self.steps.make(target, ds.distribution(pairs, ground.attributes, levels))
             sensitive[one] = SensitiveTable(counts, pairs.inner, pairs.domain)
-        size = self.steps.ask(select([exp.Count(this=exp.Star())], table.copy()), [(0,)])[0][0]
+        size = self.steps.count(table)
         made = FrequencySet(levels, table, sensitive, size)
         self._made.append(made)
         return made

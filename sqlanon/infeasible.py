@@ -49,8 +49,7 @@ def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:
 
     def left(name: str) -> int:
         others = replace(space, requirements=requirements.without(name))
-        query = candidate(others, levels)
-        return int(dict(zip(query.named_selects, engine.rows(query)[0], strict=True))["suppressed_rows"])
+        return int(prepared.sets.steps.figures(candidate(others, levels))["suppressed_rows"])
 
     lefts = {name: left(name) for name in names}
     name = min(names, key=lambda one: lefts[one])

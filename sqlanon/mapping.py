@@ -11,7 +11,7 @@ from sqlanon.queries.population import null_map, wrong_map
 
 
 @dataclass(frozen=True)
-class Mapping:
+class PopulationMatch:
     """Figures of the kept rows of a release.
 
     Attributes
@@ -26,7 +26,7 @@ class Mapping:
     wrong_map: int | None
 
 
-def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> Mapping | None:
+def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> PopulationMatch | None:
     """Count what kept rows match; None without a population."""
     if prepared.population is None:
         return None
@@ -34,6 +34,6 @@ def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> Mapping | 
     nobody = engine.rows(null_map(space, levels))[0][0]
     own, theirs = prepared.own.members, prepared.population.members
     if own is None or theirs is None:
-        return Mapping(nobody, None)
+        return PopulationMatch(nobody, None)
     query = wrong_map(space, levels, own, theirs, prepared.attributes, prepared.types)
-    return Mapping(nobody, engine.rows(query)[0][0])
+    return PopulationMatch(nobody, engine.rows(query)[0][0])

@@ -15,12 +15,19 @@ from sqlanon.errors import HierarchyError, Problem
 from sqlanon.frequency_sets import FrequencySets
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Policy
-from sqlanon.preparation import attribute_values, class_space, counted_from, scan_population, scan_source
+from sqlanon.preparation import (
+    attribute_values,
+    class_space,
+    counted_from,
+    lattice_of,
+    scan_population,
+    scan_source,
+)
 from sqlanon.privacy import Domain, requirements_of
 from sqlanon.queries import coding as cd
 from sqlanon.queries.candidate import candidate
 from sqlanon.queries.classes import ClassSpace
-from sqlanon.queries.coding import Coded
+from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import Namer, create_table, table
@@ -134,7 +141,7 @@ class _Stages:
         yield self._stage("hierarchies", "one table an attribute, leaf to root, then validated", steps)
         steps = self._steps()
         attributes, space = self._frequency(steps, own, theirs, values, sensitive)
-        note = "small integers for labels, level by level, and the counts of sensitive values: one pass over the source"
+        note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
         yield self._stage("frequency set", note, steps)
         yield _search(self.engine, self.policy, space)
         yield _release(self.engine, self.policy, self.source, space, attributes, work)
@@ -196,7 +203,8 @@ class _Stages:
         ground = counted_from(steps, own, population, self.types, attributes, sensitive, trees, requirements, 0, work)
         heights = tuple(attribute.height for attribute in attributes)
         space = class_space(own, population, heights, requirements, unknown=False)
-        return attributes, FrequencySets(steps, work, ground, space, (0,) * len(heights)).at(heights)
+        bottom = lattice_of(self.policy, heights).bottom
+        return attributes, FrequencySets(steps, work, ground, space, bottom).at(heights)
 
     def _coded(
         self, steps: Steps, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
@@ -206,8 +214,15 @@ class _Stages:
         return Coded(column, height, target, nullable=True)
 
 
+def _example(policy: Policy, heights: Levels) -> Levels:
+    """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
+    return tuple(
+        max(bottom, min(1, height)) for bottom, height in zip(lattice_of(policy, heights).bottom, heights, strict=True)
+    )
+
+
 def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
-    example = tuple(min(1, height) for height in space.heights)
+    example = _example(policy, space.heights)
     query = candidate(space, example)
     note = f"strategy {policy.search.strategy}: a check like this for every generalization that bounds leave open"
     return Stage("search", note, (_text(engine, query),))
@@ -221,7 +236,7 @@ def _release(
     attributes: tuple[Coded, ...],
     work: Namer,
 ) -> Stage:
-    example = tuple(min(1, height) for height in space.heights)
+    example = _example(policy, space.heights)
     suppressed = work("suppressed")
     recoding = Recoding(
         source.relation,
@@ -242,7 +257,7 @@ def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, 
     engine, work, steps = run.engine, run.work, Steps(run.engine, [])
     relation = table(policy.release.table if policy.release is not None else "release").sql(engine.dialect)
     persons = needs = None
-    example = tuple(min(1, attribute.height) for attribute in attributes)
+    example = _example(policy, tuple(attribute.height for attribute in attributes))
     tops = tuple("*" for _ in attributes)
     if columns.person is not None:
         persons = work("audited")

@@ -92,8 +92,10 @@ def prepare(
 ) -> Prepared:
     """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted.
 
-    Makes in the work schema: ``values_i``, ``hierarchy_i`` and ``coded_i``; where requirements look at sensitive
-    attributes ``sensitive_s``. Frequency sets are made later, where they are needed.
+    Makes in the work schema: ``hierarchy_i`` and ``coded_i``, likewise ``sensitive_hierarchy_s`` and
+    ``sensitive_coded_s``, and what `scan_source`, `scan_population`, `attribute_values` and `counted_from` say. Of a
+    source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
+    one, and the scan is dropped.
 
     Parameters
     ----------
@@ -147,26 +149,41 @@ def prepare(
     )
     ground = counted_from(steps, own, theirs, types, attributes, sensitive, coded, requirements, rows, work)
     space = class_space(own, theirs, marginals.heights, requirements, any(marginals.unknown))
-    lattice = _lattice(policy, marginals.heights)
+    lattice = lattice_of(policy, marginals.heights)
+    # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
+    floor = (0,) * len(attributes) if own.counted else lattice.bottom
+    sets = FrequencySets(steps, work, ground, space, floor)
+    if own.counted:
+        _drop_scan(steps, reader, sets.at(floor), own, theirs)
+    names, person = ((), None) if population is None else population_columns(policy, population.source)
     return Prepared(
-        policy,
-        source,
-        columns,
-        released_columns(policy, source),
-        hierarchies,
-        trees,
-        attributes,
-        FrequencySets(steps, work, ground, space, lattice.bottom),
-        lattice,
-        requirements,
-        marginals,
-        own,
-        theirs,
-        *(population_columns(policy, population.source) if population is not None else ()),
+        policy=policy,
+        source=source,
+        columns=columns,
+        released=released_columns(policy, source),
+        hierarchies=hierarchies,
+        sensitive_hierarchies=trees,
+        attributes=attributes,
+        sets=sets,
+        lattice=lattice,
+        requirements=requirements,
+        marginals=marginals,
+        own=own,
+        population=theirs,
+        population_columns=names,
+        population_person=person,
     )
 
 
-def _lattice(policy: Policy, heights: Levels) -> Lattice:
+def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, population: Scan | None) -> None:
+    """Drop what was made on the way to a frequency set: memory is for what is still needed."""
+    sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
+    steps.drop_all_but([table for table in (space.frequency, own.members, *sensitive) if table is not None])
+    if population is not None:
+        reader.drop_all_but([table for table in (population.members,) if table is not None])
+
+
+def lattice_of(policy: Policy, heights: Levels) -> Lattice:
     """The generalizations within the attributes' level limits."""
     specs = [policy.attributes[name] for name in policy.quasi]
     return Lattice(

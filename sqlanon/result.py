@@ -17,6 +17,7 @@ from sqlglot import Dialect
 
 from sqlanon import catalog
 from sqlanon.anonymization import Chosen
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
@@ -52,11 +53,14 @@ class Release:
         Its table in a DuckDB file.
     manifest:
         What it claims.
+    limits:
+        What `verify` may take of the machine.
     """
 
     path: Path
     table: str
     manifest: Manifest
+    limits: Limits = NO_LIMITS
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
@@ -66,7 +70,7 @@ class Release:
         ReleaseError
             It is gone, or is no release any more.
         """
-        return verify_file(self.path)
+        return verify_file(self.path, limits=self.limits)
 
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`, to be run in the release file with any DuckDB client."""
@@ -201,7 +205,7 @@ class Result:
             self._audit(),
         )
         verification = publish(self._run.engine, content, target, name)
-        release = Release(target, name, verification.manifest)
+        release = Release(target, name, verification.manifest, self._run.engine.limits)
         if self.policy.catalog is not None:
             self._record(release)
         self.seconds["publish"] = time.perf_counter() - started

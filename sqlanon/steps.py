@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.queries.names import create_table, drop_table
+from sqlanon.queries.names import create_table, drop_table, select
 
 
 class Steps:
@@ -36,16 +36,18 @@ class Steps:
                 self.engine.execute(drop_table(target.copy()))
         self.made = [target for target in self.made if target in kept]
 
-    def ask(
-        self, query: exp.Select, example: Sequence[tuple[Any, ...]], engine: Engine | None = None
-    ) -> Sequence[tuple[Any, ...]]:
+    def ask(self, query: exp.Select, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
         """The answer to a query; the example where it is only shown."""
         if self.shown is None:
-            return (engine or self.engine).rows(query)
+            return self.engine.rows(query)
         self.shown.append(query.sql(self.engine.dialect, pretty=True))
         return example
 
-    def figures(self, query: exp.Select) -> Mapping[str, int]:
+    def count(self, relation: exp.Table, example: int = 0) -> int:
+        """The rows of a table."""
+        return int(self.ask(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])
+
+    def figures(self, query: exp.Select) -> Mapping[str, Any]:
         """The one row of a query, by name."""
         names = query.named_selects
         return dict(zip(names, self.ask(query, [(0,) * len(names)])[0], strict=True))

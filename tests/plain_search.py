@@ -12,7 +12,7 @@ from strategies import Case
 
 from sqlanon.privacy import KAnonymity, Requirements
 from sqlanon.quality import MEASURES, Figures, Marginals, Measure
-from sqlanon.search import Lattice, Limits, Search
+from sqlanon.search import Budget, Lattice, Search
 from sqlanon.search.verdict import Rules
 
 
@@ -80,5 +80,5 @@ def search_of(case: Case, **limits: Any) -> Search:
         lambda levels: figures_of(Release(table, levels, case.k)),
         Rules(Requirements((KAnonymity(case.k),)), table.size).judge,
         oracle.allowed_rows(case.limit, table.size),
-        limits=Limits(**limits),
+        budget=Budget(**limits),
     )

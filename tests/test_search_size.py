@@ -16,8 +16,8 @@ from sqlanon.anonymization import find
 from sqlanon.privacy import KAnonymity, Requirements
 from sqlanon.quality import MEASURES, Figures, Marginals
 from sqlanon.queries.coding import Levels
-from sqlanon.search import STRATEGIES, Lattice, Limits, Search
-from sqlanon.search.memory import REMEMBERED
+from sqlanon.search import STRATEGIES, Budget, Lattice, Search
+from sqlanon.search.task import REMEMBERED
 from sqlanon.search.verdict import Rules
 
 __all__ = ["workshop"]  # the fixture
@@ -55,7 +55,7 @@ def wide_search(limit: float, **limits: Any) -> Search:
         made_up,
         Rules(Requirements((KAnonymity(K),)), ROWS).judge,
         int(limit * ROWS),
-        limits=Limits(**limits),
+        budget=Budget(**limits),
     )
 
 

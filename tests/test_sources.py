@@ -593,9 +593,10 @@ def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, n
 
 
 WORK_TABLES = (
-    "source", "source_read", "frequency_raw", "frequency", "values_0", "hierarchy_0", "coded_0", "lattice",
+    "source", "source_read", "frequency_raw", "frequency_0", "values_0", "hierarchy_0", "coded_0", "lattice",
     "suppressed", "recoded", "manifest", "released", "sqlanon_work", "members", "movers", "combinations", "pairs_0",
-    "sensitive_0", "distribution_0", "domain_0", "population_frequency_raw",
+    "sensitive_0", "distribution_0_0", "domain_0", "population_frequency_raw", "source_copy", "own_values_0",
+    "combinations_of_both",
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ class Engine(Protocol):
         ...
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python: tables of at most lattice size."""
+        """Run a query and bring its rows to Python: tables of at most lattice size, or of an attribute's groups."""
         ...
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:

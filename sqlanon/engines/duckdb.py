@@ -59,7 +59,8 @@ class DuckDBEngine:
     def limits(self) -> Limits:
         """What it may take, for engines that work for it beside it. DuckDB shows sizes with one digit, rounded down."""
         names = [exp.func("current_setting", text(name)) for name in ("memory_limit", "threads")]
-        return Limits(*self.rows(exp.select(*names))[0])
+        memory, threads = self.rows(exp.select(*names))[0]
+        return Limits(None if memory.endswith("PiB") else memory, threads)  # a limit of petabytes is none
 
     @property
     def version(self) -> str:

@@ -122,9 +122,6 @@ class ClassRequirement(ABC):
 class TableRequirement(ABC):
     """A condition on the kept classes together. It suppresses nothing."""
 
-    closed_under_merging: bool = True
-    """Whether merging classes of the same rows never breaks it."""
-
     @property
     @abstractmethod
     def name(self) -> str:

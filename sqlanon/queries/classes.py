@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlanon.privacy import ClassRequirement, Requirements
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
 from sqlanon.privacy.l_diversity import JointDiversity
-from sqlanon.queries.coding import KNOWN, ROWS, Levels, code_name
+from sqlanon.queries.coding import KNOWN, ROWS, Levels, below_top, code_name
 from sqlanon.queries.distribution import counts_by_value
 from sqlanon.queries.frequency import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
 from sqlanon.queries.names import all_of, cast, col, greatest, ident, named, number, select, subquery, total, where
@@ -73,7 +73,7 @@ class ClassSpace:
 
     def below_top(self, levels: Levels) -> list[tuple[int, int]]:
         """Attribute and level where a generalization leaves more than one value."""
-        return [(i, level) for i, level in enumerate(levels) if level < self.heights[i]]
+        return below_top(levels, self.heights)
 
     def keys(self, levels: Levels) -> list[str]:
         """The columns of the frequency set that tell the classes apart."""

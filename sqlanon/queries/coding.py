@@ -61,6 +61,11 @@ def code_name(attribute: int, level: int) -> str:
     return f"q{attribute}_l{level}"
 
 
+def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
+    """Attribute and level where a generalization leaves more than one value."""
+    return [(i, level) for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if level < height]
+
+
 def facts(values: Sequence[exp.Table]) -> exp.Query:
     """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
     null = exp.Is(this=col("value"), expression=exp.null())
@@ -171,6 +176,12 @@ def level_codes(coded: Coded, level: int) -> exp.Select:
     """The codes of an attribute at a level with those above it: ``code_l`` .. ``code_{h-1}``, each once."""
     codes: list[exp.Expr] = [col(f"code_{upper}") for upper in range(level, coded.height)]
     return exp.Select(expressions=codes, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
+
+
+def group_counts(coded: Coded) -> exp.Select:
+    """One row: how many groups of values an attribute has at each level below its top."""
+    codes = [exp.Count(this=exp.Distinct(expressions=[col(f"code_{level}")])) for level in range(coded.height)]
+    return select([*codes], coded.table.copy())
 
 
 def group_sizes(coded: Coded, level: int) -> exp.Select:

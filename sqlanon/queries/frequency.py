@@ -180,7 +180,7 @@ def frequency(
     attributes, levels:
         The quasi-identifiers, and the lowest levels that are asked about.
     counts:
-        The counts that the combinations have: ``n``, ``persons``, ... None: each row counts as one.
+        The counts that the combinations have: ``n``, ``persons``, ... Where there are none, each row counts as one.
     """
     query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
     movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in MOVERS}

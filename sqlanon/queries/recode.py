@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.privacy.presence import KMap
 from sqlanon.queries.classes import KEPT, ClassSpace, judged
-from sqlanon.queries.coding import KNOWN, Coded, Levels, code_name
+from sqlanon.queries.coding import KNOWN, Coded, Levels, below_top, code_name
 from sqlanon.queries.names import (
     aliased,
     all_of,
@@ -195,8 +195,7 @@ def _labels(attribute: Coded, level: int) -> exp.Select:
 
 def _coded(recoding: Recoding) -> list[tuple[int, int]]:
     """Attribute and level where a generalization leaves more than one value."""
-    levels = zip(recoding.attributes, recoding.levels, strict=True)
-    return [(i, level) for i, (attribute, level) in enumerate(levels) if level < attribute.height]
+    return below_top(recoding.levels, [attribute.height for attribute in recoding.attributes])
 
 
 def _as_they_are(recoding: Recoding) -> list[int]:

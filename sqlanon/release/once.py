@@ -30,6 +30,7 @@ class Once:
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement."""
+        self._answers.clear()
         self._engine.execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -8,7 +8,10 @@ from sqlanon.quality import Marginals
 from sqlanon.queries.coding import Levels
 
 PACE = 0.5
+"""This share of an error is mended at once."""
+
 MISSED, HIT = 0.15, 0.05
+"""So much is drawn back after a miss, and put forward after a hit, in ln(1 + rows lost)."""
 
 
 class Forecast:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import operator
 
 from sqlanon.queries.coding import Levels
-from sqlanon.search.border import Dominance
 from sqlanon.search.boxes import Box, Boxes
-from sqlanon.search.limits import LimitReachedError
-from sqlanon.search.memory import Outcome, Search
+from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.dominance import Dominance
+from sqlanon.search.task import Outcome, Search
 
 
 def k_minimal(search: Search) -> Outcome:

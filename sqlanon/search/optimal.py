@@ -22,8 +22,8 @@ from itertools import pairwise
 
 from sqlanon.queries.coding import Levels
 from sqlanon.search.boxes import Box, Boxes
-from sqlanon.search.limits import LimitReachedError
-from sqlanon.search.memory import Outcome, Search
+from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.task import Outcome, Search
 
 
 def optimal(search: Search) -> Outcome:

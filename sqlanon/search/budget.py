@@ -11,7 +11,7 @@ class LimitReachedError(Exception):
 
 
 @dataclass(frozen=True)
-class Limits:
+class Budget:
     """What a search may take. The first check is made whatever they say; a check that has begun is finished.
 
     Parameters

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlanon.quality import Figures, Measure
 from sqlanon.queries.coding import Levels
-from sqlanon.search.border import Dominance
 from sqlanon.search.boxes import Box
+from sqlanon.search.budget import Budget
+from sqlanon.search.dominance import Dominance
 from sqlanon.search.forecast import Forecast
 from sqlanon.search.lattice import Lattice, Progress
-from sqlanon.search.limits import Limits
 from sqlanon.search.verdict import Verdict
 
 TOLERANCE = 1e-12
@@ -44,10 +44,21 @@ class Search:
         At most so many rows may be suppressed.
     progress:
         Told after every check.
-    limits:
+    budget:
         When to stop before it is done.
     only_best:
         Whether what cannot be the best is of no interest.
+
+    Attributes
+    ----------
+    allowed_rows:
+        As it is tightened on the way.
+    figures, scores:
+        Of what was checked; the scores of what satisfies.
+    lifts:
+        By how much a generalization raises the bounds of those below it.
+    best, open:
+        The best so far, and how many are waiting, as progress shows it.
     """
 
     lattice: Lattice
@@ -56,7 +67,7 @@ class Search:
     judge: Callable[[Figures, int], Verdict]
     allowed_rows: int
     progress: Progress = lambda open_, checked, best: None
-    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
     only_best: bool = False
     figures: dict[Levels, Figures] = field(default_factory=dict)
     scores: dict[Levels, float] = field(default_factory=dict)
@@ -69,7 +80,7 @@ class Search:
         self._hopeless = Dominance(self.lattice.top)
         self._lasting = Dominance(self.lattice.top)
         self._limit = self.allowed_rows
-        self._ends_at = self.limits.ends_at()
+        self._ends_at = self.budget.ends_at()
         self._looked_at: dict[Levels, None] = {}
         self.forecast = Forecast(self.measure.marginals)
 
@@ -83,7 +94,7 @@ class Search:
         """
         if len(self._looked_at) < REMEMBERED:
             self._looked_at.update(dict.fromkeys(levels))
-        self.limits.refuse_late(len(self.figures), self._ends_at)
+        self.budget.refuse_late(len(self.figures), self._ends_at)
 
     def may(self, levels: Levels) -> bool | None:
         """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.
@@ -117,7 +128,7 @@ class Search:
         """
         if levels in self.figures:
             return not self.judge(self.figures[levels], self.allowed_rows).hopeless
-        self.limits.refuse_more(len(self.figures), self._ends_at)
+        self.budget.refuse_more(len(self.figures), self._ends_at)
         figures = self.figures[levels] = self.check(levels)
         verdict = self.judge(figures, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
