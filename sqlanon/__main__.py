@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from contextlib import suppress
 
 
 def run() -> None:
@@ -22,8 +23,10 @@ def run() -> None:
         if isinstance(done.code, str):
             raise
         status = done.code or 0
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # as it is where it was closed before we began
+            with suppress(OSError, ValueError):
+                stream.flush()
     os._exit(status)
 
 

@@ -209,7 +209,7 @@ def _print_requirements(requirements: Sequence[RequirementRisk]) -> None:
         cells = ["yes" if one.holds else "no", *counts, figure(one)]
         # A name is text, whatever brackets are in it.
         table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    console = Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else 1000)
     with console.capture() as shown:
         console.print(table)
     typer.echo(shown.get(), nl=False)

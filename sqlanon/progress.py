@@ -14,7 +14,7 @@ _WORDS = {"scan": "reading the source", "search": "searching", "write": "writing
 @contextmanager
 def shown_progress() -> Iterator[Shown]:
     """A function to tell of progress: the stage, generalizations open and checked, and the best score so far."""
-    if not sys.stderr.isatty():
+    if not (sys.stderr and sys.stderr.isatty()):
         yield lambda stage, open_, checked, best: None
         return
     from rich.console import Console  # noqa: PLC0415  (only a terminal pays for it)

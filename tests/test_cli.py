@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -631,3 +632,12 @@ def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path) -> None
     assert process.returncode not in (0, None)
     assert out == ""
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("command", ["--version", "risk policy.toml", "anonymize policy.toml"])
+def test_a_stream_that_is_closed_from_the_start_changes_no_exit_status(folder: Path, command: str, closed: str) -> None:
+    line = f"{shlex.quote(sys.executable)} -m sqlanon {command} {closed}"
+    done = subprocess.run(line, shell=True, cwd=folder, check=False, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr

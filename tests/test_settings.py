@@ -101,11 +101,16 @@ def settings(connection: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    "size", ["lots", "", "2", "2000000000", "GB", "-2GB", "2 PB", "80%", "1e3MB", "none", 2, 1.5, True]
+    "size", ["lots", "", "2", "2000000000", "GB", "-2GB", "2 PB", "80%", "1e3MB", "none", "２GB", 2, 1.5, True]
 )
 def test_a_memory_limit_that_is_no_size_is_refused(size: Any) -> None:
     with pytest.raises(SourceError, match=r"memory_limit: .* is no size.*2GB"):
         sqlanon.connect("nowhere.duckdb", memory_limit=size)
+
+
+def test_a_memory_limit_that_no_machine_has_is_refused() -> None:
+    with pytest.raises(SourceError, match=r"memory_limit: 9{20}TB is more than any machine has"):
+        sqlanon.connect(memory_limit=f"{'9' * 20}TB")
 
 
 @pytest.mark.parametrize("size", ["0GB", "10KB", "9.5MB"])
@@ -114,7 +119,7 @@ def test_a_memory_limit_that_is_too_little_is_refused(size: str) -> None:
         sqlanon.connect(memory_limit=size)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True])
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True, 1025, 10**11])
 def test_threads_that_are_no_number_of_them_are_refused(threads: Any) -> None:
     with pytest.raises(SourceError, match=r"threads: .* at least 1"):
         sqlanon.connect("nowhere.duckdb", threads=threads)

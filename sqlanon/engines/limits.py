@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from sqlanon.errors import SourceError
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT])I?B", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT])I?B", re.IGNORECASE)
 _LEAST_MEGABYTES = 10  # with less, an engine cannot even begin
+_MOST_MEGABYTES = 1000**3  # a petabyte
+_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,11 @@ class Limits:
         if self.memory_limit is not None:
             _check_size(self.memory_limit)
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
-        if self.threads is not None and not (is_number and self.threads > 0):
-            raise SourceError(f"threads: {self.threads!r} is no number of threads: give a whole number, at least 1")
+        if self.threads is not None and not (is_number and 0 < self.threads <= _MOST_THREADS):
+            raise SourceError(
+                f"threads: {self.threads!r} is no number of threads: give a whole number, at least 1 and at most "
+                f"{_MOST_THREADS}"
+            )
 
 
 NO_LIMITS = Limits()
@@ -49,5 +54,8 @@ def _check_size(size: object) -> None:
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None:
         raise SourceError(f"memory_limit: {size!r} is no size: give a number with its unit, such as 512MB or 2GB")
-    if float(match[1]) * 1000 ** "KMGT".index(match[2].upper()) < _LEAST_MEGABYTES * 1000:
+    megabytes = float(match[1]) * 1000 ** ("KMGT".index(match[2].upper()) - 1)
+    if megabytes > _MOST_MEGABYTES:
+        raise SourceError(f"memory_limit: {size} is more than any machine has: give what this one may spare")
+    if megabytes < _LEAST_MEGABYTES:
         raise SourceError(f"memory_limit: {size} is too little to begin with: give at least {_LEAST_MEGABYTES}MB")

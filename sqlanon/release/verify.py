@@ -176,7 +176,8 @@ def _file_checks(engine: DuckDBEngine, manifest: Manifest, fresh: bool) -> list[
     writer = (manifest.sqlanon_version, manifest.engine.partition(",")[0])
     if fresh:
         return checks
-    if writer != (__version__, engine.version):  # each version spells a macro in its own way
+    older = manifest.digest_algorithm != DIGEST
+    if older or writer != (__version__, engine.version):  # each version spells a macro in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         engine.script(macros())

@@ -138,7 +138,10 @@ def bind_source(
 def _is_table(engine: DuckDBEngine, found: exp.Table) -> bool:
     """Whether a relation is a table, and no view."""
     names = {"database_name": found.catalog, "schema_name": found.db, "table_name": found.name}
-    named_so = [exp.EQ(this=col(column), expression=text(name)) for column, name in names.items()]
+    named_so = [
+        exp.EQ(this=exp.Lower(this=col(column)), expression=exp.Lower(this=text(name)))
+        for column, name in names.items()
+    ]
     tables = exp.Table(this=exp.Anonymous(this="duckdb_tables", expressions=[]))
     return bool(engine.rows(select([col("table_name")], tables).where(*named_so, copy=False)))
 

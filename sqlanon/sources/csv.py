@@ -75,6 +75,8 @@ def copy_csv(
 ) -> Layout:
     """Copy CSV files of one layout to a table, in one pass if their first rows are like the others.
 
+    Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
+
     Parameters
     ----------
     paths:
