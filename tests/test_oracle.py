@@ -211,7 +211,8 @@ def real_table(name: str, quasi: tuple[str, ...]) -> Table:
     return Table.of((tuple([line[p] for p in places]) for line in lines), hierarchies)
 
 
-@pytest.mark.parametrize("name", ["adult", pytest.param("fars", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adult", "fars"])
 def test_figures_of_known_optima(name: str) -> None:
     if not DATA.exists():
         pytest.skip(f"no known optima in {DATA} (SQLANON_DATA says where)")

@@ -25,7 +25,7 @@ from strategies import Case
 
 import sqlanon
 
-quick = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, max_examples=400, print_blob=True)
 
 
@@ -159,7 +159,7 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
     check(case, strategy)
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=3)
 @given(case=strategies.cases())
 def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
     for measure in oracle.MEASURES:
