@@ -234,6 +234,8 @@ def main() -> None:
         typer.echo(f"error: {named}{error.strerror or type(error).__name__}", err=True)
         sys.exit(SqlanonError.exit_status)
     except Exception as error:  # an engine's message may quote private values: only its kind is shown
+        if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # so the engine tells of Ctrl-C
+            sys.exit(130)
         if os.environ.get("SQLANON_DEBUG"):
             raise
         if type(error).__name__ == "OutOfMemoryException":  # the engine's
