@@ -248,7 +248,9 @@ def _release(
         mask=policy.release is not None and policy.release.suppressed == "mask",
     )
     statements = (create_table(suppressed, suppressed_classes(space, example)), recode(recoding))
-    note = "one pass over the source, in random order, to a fresh file (here: every attribute at level 1)"
+    note = (
+        "one pass over the source, in random order, to a fresh file (here: at level 1, or the lowest that is allowed)"
+    )
     return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
 
 

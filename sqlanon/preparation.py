@@ -14,7 +14,6 @@ from sqlanon.counting import (
     combinations,
     counts,
     distribution_pairs,
-    domain_of,
     in_place,
     refuse_lost_values,
     scan,
@@ -25,7 +24,7 @@ from sqlanon.errors import HierarchyError, InfeasibleError, Problem
 from sqlanon.frequency_sets import FrequencySets, Ground
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.policy import Attribute, Policy
-from sqlanon.privacy import Requirements, requirements_of
+from sqlanon.privacy import Domain, Requirements, requirements_of
 from sqlanon.quality import MEASURES, Marginals
 from sqlanon.queries import coding as cd
 from sqlanon.queries.classes import ClassSpace
@@ -135,10 +134,7 @@ def prepare(
         for s, name in enumerate(columns.sensitive_names)
         if (tree := trees.get(name)) is not None
     }
-    domains = {
-        name: domain_of(steps, pairs.values, coded[name].height if name in coded else 0)
-        for name, pairs in sensitive.items()
-    }
+    domains = {name: Domain(facts[name].count, coded[name].height if name in coded else 0) for name in sensitive}
     requirements = requirements_of(policy.privacy, policy.quasi, domains)
     measure = MEASURES[policy.search.measure]
     figures = [engine.rows(cd.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -220,15 +221,11 @@ def test_the_digest_is_what_its_comment_says() -> None:
 
 
 def upper_bits(text: str) -> int:
-    from hashlib import md5  # noqa: PLC0415
-
     return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest(), "little") >> 66
 
 
 def test_the_digest_of_older_releases_is_what_its_comment_says() -> None:
     """Length, colon, text, and N for NULL; MD5; the lower 64 bits; summed: done again here in plain Python."""
-    from hashlib import md5  # noqa: PLC0415
-
     lines = ["1:12:äb", "2:12N"]
     sums = sum(int.from_bytes(md5(line.encode(), usedforsecurity=False).digest()[8:], "little") for line in lines)
     assert digest("SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, b)", "digest_of_rows") == str(sums)

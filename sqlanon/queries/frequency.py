@@ -23,7 +23,7 @@ PERSONS = "persons"
 MOVER = "mover"
 POPULATION = "population"
 POPULATION_MOVER = "population_mover"
-MOVERS = (MOVER, POPULATION_MOVER)
+_MOVERS = (MOVER, POPULATION_MOVER)
 
 
 def raw_frequency(
@@ -183,9 +183,9 @@ def frequency(
         The counts that the combinations have: ``n``, ``persons``, ... Where there are none, each row counts as one.
     """
     query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
-    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in MOVERS}
+    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _MOVERS}
     keys = codes | movers
-    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in MOVERS}
+    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _MOVERS}
     sums = sums or {ROWS: exp.Count(this=exp.Star())}
     return with_upper_codes(grouped(query, keys, sums), attributes, levels)
 

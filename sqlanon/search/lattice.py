@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlanon.queries.coding import Levels
@@ -15,8 +15,8 @@ class Lattice:
     """All generalizations between a bottom and a top, attributes in the policy's order.
 
     >>> lattice = Lattice(("sex", "age"), (0, 0), (1, 3))
-    >>> lattice.size, list(lattice.successors((1, 1)))
-    (8, [(1, 2)])
+    >>> lattice.size
+    8
     """
 
     attributes: tuple[str, ...]
@@ -27,10 +27,6 @@ class Lattice:
     def size(self) -> int:
         """The number of generalizations."""
         return math.prod(high - low + 1 for low, high in zip(self.bottom, self.top, strict=True))
-
-    def successors(self, levels: Levels) -> Iterator[Levels]:
-        """One level up in one attribute."""
-        return (self._above(levels, i) for i, top in enumerate(self.top) if levels[i] < top)
 
     def ascend(
         self, levels: Levels, price: Callable[[int, int], float], is_open: Callable[[Levels], bool]
