@@ -24,6 +24,8 @@ TITLES = {
     "whole.py": "The whole process",
     "peers.py": "Peers",
     "requirements.py": "What a requirement costs",
+    "strategies.py": "All strategies",
+    "samarati_misses.py": "What distance vectors alone miss",
     "imports.py": "How long the package takes to load",
     "plot.py": "The plot",
 }
@@ -45,6 +47,8 @@ def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
         ["whole.py", "--results", data, *(("--runs", "3") if small else ())],
         rival,
         ["requirements.py", *(("--nodes", "5") if small else ())],
+        ["strategies.py", "--results", data],
+        ["samarati_misses.py", *(("--tables", "100") if small else ())],
         ["imports.py"],
         ["plot.py", data, *(("--out", data / "scale.svg") if small else ())],
     ]

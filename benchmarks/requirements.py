@@ -21,8 +21,8 @@ from harness import ADULT, DATA
 from sqlglot import exp
 
 import sqlanon
-from sqlanon.anonymization import checker, measure_of
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.full_domain import allowed_rows, checker, measure_of
 from sqlanon.preparation import prepare
 from sqlanon.queries.names import table
 from sqlanon.sources import Place, bind_source
@@ -87,7 +87,7 @@ def main() -> None:
         engine, asks = DuckDBEngine(connection), policy(asked)
         source = bind_source(engine, asks.source, Place(f"run_{number}", None))
         prepared = prepare(engine, asks, source, partial(work, number))
-        checks[name] = checker(engine, prepared, measure_of(prepared))
+        checks[name] = checker(engine, prepared, measure_of(prepared), allowed_rows(prepared))
     drawn = random.Random(1)
     heights = prepared.marginals.heights
     chosen = [tuple(drawn.randint(0, height) for height in heights) for _ in range(nodes)]

@@ -9,7 +9,7 @@ CREATE TABLE sqlanon.manifest (
     policy VARCHAR NOT NULL,              -- JSON: roles, kinds of rules, parameters
     policy_hash VARCHAR NOT NULL,
     columns VARCHAR NOT NULL,             -- JSON: [{"name": ..., "type": ..., "role": ...}]
-    generalization VARCHAR NOT NULL,      -- JSON: level by quasi-identifier
+    generalization VARCHAR NOT NULL,      -- JSON: level by quasi-identifier, null where there are several
     rows BIGINT NOT NULL,                 -- of the source
     released_rows BIGINT NOT NULL,
     suppressed_rows BIGINT NOT NULL,
@@ -18,6 +18,7 @@ CREATE TABLE sqlanon.manifest (
     measure VARCHAR NOT NULL,
     score DOUBLE NOT NULL,
     optimal BOOLEAN NOT NULL,
+    guarantee VARCHAR NOT NULL,           -- quasi-identifiers: all together; combinations: some at a time
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL
 );

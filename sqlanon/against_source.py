@@ -1,4 +1,4 @@
-"""Checking a release against its source: the same generalization, applied again, must give the same rows."""
+"""Checking a release against its source: recoded again in the same way, it must give the same rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from sqlanon.anonymization import allowed_rows, checker, choose, measure_of, rules_of
+from sqlanon.anonymization import Chosen, anonymize, choose
+from sqlanon.errors import InfeasibleError
+from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.preparation import Prepared
+from sqlanon.quality import Figures
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import create_temporary_view
-from sqlanon.queries.recode import recode
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import DIGEST, DIGESTS
+from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.verify import Verification
 from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
@@ -37,36 +39,66 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
             f"the source has {prepared.marginals.rows}",
         ),
     ]
-    levels = tuple(manifest.generalization.get(name, -1) for name in policy.quasi)
-    fits = set(manifest.generalization) == set(policy.quasi) and all(
-        0 <= level <= height for level, height in zip(levels, prepared.marginals.heights, strict=True)
-    )
-    checks.append(_check("generalization", fits, "it is one of the policy's lattice"))
-    if not fits:
+    again, found_again = _again(run, prepared, manifest)
+    checks += found_again
+    if again is None:
         return checks
-    measure = measure_of(prepared)
-    figures = checker(engine, prepared, measure)(levels)
-    allowed = allowed_rows(prepared)
-    message = f"{figures.suppressed_rows} rows have to be suppressed, {allowed} may be"
-    suppressed = f"{figures.suppressed_rows} rows are suppressed"
-    checks.append(_check("suppressed rows", figures.suppressed_rows == manifest.suppressed_rows, suppressed))
-    verdict = rules_of(prepared).judge(figures, allowed)
-    checks.append(_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
-    score = measure.shown(measure.score(levels, figures))
-    right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
-    checks.append(_check("score", right, f"the {policy.search.measure} is {score:.6g}"))
-    checks.append(_check("suppression limit", figures.suppressed_rows <= allowed, message))
-    chosen = choose(engine, prepared, levels, figures, work)
-    engine.execute(create_temporary_view(recoded, recode(chosen.recoding, shuffled=False)))
+    engine.execute(create_temporary_view(recoded, again.recoding.select(shuffled=False)))
     if manifest.digest_algorithm != DIGEST:
         with engine.using(macros):
             engine.script(sql_text("macros_older.sql"))
     macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
     _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros, macro))[0]
     checks.append(_check("recoded source", digest == found.digest, "it has the rows of the release"))
-    audit = SourceAudit(engine, work, macros, prepared, chosen.recoding, run.population)
+    audit = SourceAudit(engine, work, macros, prepared, again.recoding, run.population)
     audited = audit.checks(recoded.sql(engine.dialect))
     return checks + [replace(check, name=f"against the source: {check.name}") for check in audited]
+
+
+def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
+    """What is released of the source by the manifest's generalization; below the full domain, by its strategy.
+
+    None where the generalization is none of the policy's.
+    """
+    policy = prepared.policy
+    if None in manifest.generalization.values() or policy.search.is_local:
+        return _found_again(run, prepared, manifest)
+    levels = tuple(manifest.generalization.get(name) or 0 for name in policy.quasi)
+    fits = set(manifest.generalization) == set(policy.quasi) and prepared.lattice.permits(levels)
+    checks = [_check("generalization", fits, "it is one of the policy's lattice")]
+    if not fits:
+        return None, checks
+    measure, allowed = measure_of(prepared), allowed_rows(prepared)
+    figures = checker(run.engine, prepared, measure, allowed)(levels)
+    verdict = rules_of(prepared).judge(figures, allowed)
+    checks += _of_figures(prepared, manifest, figures, measure.score(levels, figures))
+    checks.append(_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
+    return choose(run.engine, prepared, levels, figures, run.work), checks
+
+
+def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
+    """What the policy's strategy finds. A result is the same on every run, unless the clock ends it."""
+    if prepared.policy.search.time_limit is not None:
+        message = "a search with a time limit may end elsewhere: not compared"
+        return None, [Check("against the source: recoded source", None, message)]
+    try:
+        found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+    except InfeasibleError as error:
+        return None, [_check("requirements", False, f"the strategy finds a recoding ({error})")]
+    same = dict(found.chosen.generalization) == dict(manifest.generalization)
+    checks = [_check("generalization", same, "it is what the strategy finds")]
+    return found.chosen, checks + _of_figures(prepared, manifest, found.chosen.figures, found.score)
+
+
+def _of_figures(prepared: Prepared, manifest: Manifest, figures: Figures, cost: float) -> list[Check]:
+    allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
+    right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
+    suppressed = figures.suppressed_rows
+    return [
+        _check("suppressed rows", suppressed == manifest.suppressed_rows, f"{suppressed} rows are suppressed"),
+        _check("score", right, f"the {prepared.policy.search.measure} is {score:.6g}"),
+        _check("suppression limit", suppressed <= allowed, f"{suppressed} rows are left out, {allowed} may be"),
+    ]
 
 
 def _as_json(tree: Any) -> Any:

@@ -1,37 +1,43 @@
-"""The main job, step by step: search the lattice of a prepared source, and say how its release is made."""
+"""The main job, step by step: find the best version of a prepared source, and say how its release is made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.infeasible import infeasible
+from sqlanon.errors import InfeasibleError
+from sqlanon.full_domain import find, measure_of
+from sqlanon.local import LOCAL, LocalOutcome, LocalTask, cells, finish, local_task, suppressed_classes
 from sqlanon.mapping import PopulationMatch, mapping_of
 from sqlanon.preparation import Prepared
 from sqlanon.privacy import void_shields
-from sqlanon.quality import MEASURES, Figures, Measure
-from sqlanon.queries.candidate import candidate, kept_sizes, smallest_class, suppressed_entropy, suppressed_leaves
+from sqlanon.quality import Figures
+from sqlanon.quality.base import Totals
+from sqlanon.queries.candidate import smallest_class
+from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Levels
-from sqlanon.queries.frequency import person_count
+from sqlanon.queries.local.recode import AnyRecoding
 from sqlanon.queries.names import Namer, create_table
-from sqlanon.queries.recode import Recoding, masked_class, suppressed_classes
-from sqlanon.search import STRATEGIES, Budget, Outcome, Search
+from sqlanon.queries.recode import Recoding, masked_class
+from sqlanon.queries.recode import suppressed_classes as classes_to_suppress
+from sqlanon.search import Outcome, Search
 from sqlanon.search.lattice import Progress
-from sqlanon.search.verdict import Rules
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The generalization that a search chose, and the way from the source to its release.
+    """What was chosen, and the way from the source to its release.
 
     Attributes
     ----------
-    levels, figures:
-        The generalization, and what its check said.
+    generalization:
+        By attribute its level, or None where its values are released at several.
+    figures:
+        Of the release.
     smallest_class:
         The rows of the smallest kept class.
     recoding:
@@ -44,95 +50,107 @@ class Chosen:
         What the rows match in the population, if there is one.
     """
 
-    levels: Levels
+    generalization: Mapping[str, int | None]
     figures: Figures
     smallest_class: int
-    recoding: Recoding
+    recoding: AnyRecoding
     masked_rows: int
     warnings: tuple[str, ...]
     mapping: PopulationMatch | None = None
 
 
-def allowed_rows(prepared: Prepared) -> int:
-    """At most floor(limit × rows) rows may be suppressed, in exact arithmetic: 0.29 of 100 is 29."""
-    return int(Fraction(prepared.policy.search.suppression_limit) * prepared.marginals.rows)
+@dataclass(frozen=True)
+class Found:
+    """The best version of a source that a strategy found.
+
+    Attributes
+    ----------
+    chosen:
+        What it is, and how its release is made.
+    score, bound:
+        Its cost by the policy's measure; and what is proven: no version of this kind that satisfies the policy costs
+        less.
+    optimal:
+        Whether it is proven to be the best.
+    search, outcome:
+        What was learnt of the lattice, and of all that satisfies; None where the lattice was not searched.
+    rounds:
+        How often a local strategy went over the combinations.
+    totals:
+        Of what is released, where it is no generalization.
+    """
+
+    chosen: Chosen
+    score: float
+    bound: float
+    optimal: bool
+    search: Search | None = None
+    outcome: Outcome | None = None
+    rounds: int = 0
+    totals: Totals | None = None
+
+    @property
+    def checked(self) -> int:
+        """How many generalizations, and rounds, were counted."""
+        return self.rounds + (0 if self.search is None else len(self.search.figures))
+
+    def lattice_rows(self) -> list[list[Any]] | None:
+        """The lattice table, one list a column; None where the lattice was not searched."""
+        return None if self.search is None else self.search.rows()
 
 
-def measure_of(prepared: Prepared) -> Measure:
-    """The policy's measure, over the prepared source."""
-    policy = prepared.policy
-    weights = [policy.attributes[name].weight for name in policy.quasi]
-    least = prepared.requirements.least_class
-    return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, least)
-
-
-def rules_of(prepared: Prepared) -> Rules:
-    """What may be concluded from a check."""
-    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
-
-
-def checker(engine: Engine, prepared: Prepared, measure: Measure) -> Callable[[Levels], Figures]:
-    """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
-    `entropy` need of a generalization that satisfies the policy."""
-    sets, heights, allowed = prepared.sets, prepared.marginals.heights, allowed_rows(prepared)
-    steps = sets.steps
-    short = not all(one.hereditary for one in prepared.requirements.classes)
-    unique = prepared.requirements.population_uniqueness
-    members = prepared.own.members
-    counted = prepared.marginals.rows if unique is None or members is None else engine.rows(person_count(members))[0][0]
-
-    if unique is not None:
-        unique.refuse_too_small(counted)
-
-    def check(levels: Levels) -> Figures:
-        space = sets.at(levels)
-        row = steps.figures(candidate(space, levels, short, measure.needs_squares))
-        suppressed = row["suppressed_rows"]
-        within = suppressed <= allowed and row["classes"] > 0
-        leaves: Mapping[str, float | None] = {}
-        entropy, holds = 0.0, True
-        between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
-        if within and suppressed and measure.needs_leaves and between:
-            leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
-        if within and suppressed and measure.needs_entropy and levels != heights:
-            entropy = engine.rows(suppressed_entropy(space, levels, suppressed))[0][0]
-        if unique is not None and within:
-            holds = unique.holds(dict(engine.rows(kept_sizes(space, levels))), counted)
-        return Figures(
-            classes=row["classes"],
-            suppressed_rows=suppressed,
-            squares=row.get("squares") or 0.0,
-            suppressed_leaves={i: leaves.get(f"leaves_{i}") or 0.0 for i, h in enumerate(heights) if 0 < levels[i] < h},
-            suppressed_entropy=entropy,
-            lost=(row["lost"] or 0.0) if short else None,
-            count=row.get("count") or 0,
-            singles=row.get("singles") or 0,
-            unmet=row.get("unmet", 0),
-            too_few=row.get("too_few", 0),
-            estimate_holds=holds,
-        )
-
-    return check
-
-
-def find(engine: Engine, prepared: Prepared, progress: Progress) -> tuple[Search, Outcome, Levels]:
-    """Search the lattice with the policy's strategy: the search, its outcome, and the generalization that it chose.
+def anonymize(engine: Engine, prepared: Prepared, work: Namer, progress: Progress) -> Found:
+    """Find the best version of a prepared source with the policy's strategy.
 
     Raises
     ------
     InfeasibleError
-        Nothing satisfies the policy, or nothing that does was found within the limits of the search. Names the
-        generalization that comes nearest.
+        Nothing satisfies the policy, or nothing that does was found within the limits of the search.
     """
-    measure, rules = measure_of(prepared), rules_of(prepared)
-    check = checker(engine, prepared, measure)
     asked = prepared.policy.search
-    budget = Budget(asked.time_limit, asked.max_checks)
-    search = Search(prepared.lattice, measure, check, rules.judge, allowed_rows(prepared), progress, budget)
-    outcome = STRATEGIES[asked.strategy](search)
-    if outcome.levels is None:
-        raise infeasible(engine, prepared, search, outcome)
-    return search, outcome, outcome.levels
+    if asked.strategy in LOCAL:
+        task = local_task(engine, prepared, work, progress)
+        return _finished(task, LOCAL[asked.strategy](task))
+    search, outcome = find(engine, prepared, asked.strategy, progress)
+    assert outcome.levels is not None
+    levels = outcome.levels
+    if asked.suppression == "cells" and search.figures[levels].suppressed_rows:
+        task = local_task(engine, prepared, work, progress)
+        return _finished(task, cells(task, levels), search)
+    chosen = choose(engine, prepared, levels, search.figures[levels], work)
+    return Found(chosen, search.scores[levels], outcome.bound, outcome.optimal, search, outcome)
+
+
+def _finished(task: LocalTask, outcome: LocalOutcome, search: Search | None = None) -> Found:
+    """What is released of what a local strategy placed.
+
+    Raises
+    ------
+    InfeasibleError
+        It is nothing, or more rows are left out than may be.
+    """
+    prepared, strategy = task.prepared, task.prepared.policy.search.strategy
+    kept = finish(task, outcome)
+    figures = kept.figures
+    if not figures.classes or figures.suppressed_rows > task.allowed_rows:
+        message = f"strategy {strategy} found no recoding that meets the policy: it would have to suppress "
+        message += f"{figures.suppressed_rows} of {task.rows} rows; the suppression limit allows {task.allowed_rows}"
+        raise InfeasibleError(message, None, figures.suppressed_rows, task.allowed_rows)
+    warnings = list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
+    masked = 0
+    if figures.suppressed_rows and _is_masking(prepared):
+        masked, warning = _masked(task.engine, prepared, suppressed_classes(task, kept), task.floor, figures)
+        warnings += warning
+    names = [tree.name for tree in task.trees]
+    levels_of = {name: low if low == high else None for name, (low, high) in zip(names, kept.levels, strict=True)}
+    chosen = Chosen(
+        levels_of, figures, kept.smallest_class, kept.recoding(task, outcome, masked > 0), masked, tuple(warnings)
+    )
+    measure = measure_of(prepared)
+    score = kept.score(measure)
+    known = measure.bound(task.floor) if outcome.bound is None else outcome.bound
+    bound = score if outcome.optimal else min(score, known)
+    return Found(chosen, score, bound, outcome.optimal, search or outcome.search, None, outcome.rounds, kept.totals)
 
 
 def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures, work: Namer) -> Chosen:
@@ -141,24 +159,14 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     Makes ``suppressed`` in the work schema.
     """
     suppressed = None
-    requirements, space = prepared.requirements, prepared.sets.at(levels)
-    masked, warnings = 0, list(void_shields(requirements.shields, prepared.policy.privacy.k))
-    release = prepared.policy.release
+    space = prepared.sets.at(levels)
+    masked, warnings = 0, list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
     if figures.suppressed_rows:
         suppressed = work("suppressed")
-        engine.execute(create_table(suppressed, suppressed_classes(space, levels)))
-        if release is not None and release.suppressed == "mask":
-            size, good = _all_masked(engine, prepared, suppressed, levels, figures)
-            topless = [hierarchy.attribute for hierarchy in prepared.hierarchies if hierarchy.top is None]
-            if good and not topless:
-                masked = figures.suppressed_rows
-            else:
-                reason = f"together they make a class of {size} rows, which breaks the policy"
-                if requirements.population_uniqueness is not None:
-                    reason = f"{requirements.population_uniqueness.name} is estimated without them"
-                if topless:
-                    reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
-                warnings.append(f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}")
+        engine.execute(create_table(suppressed, classes_to_suppress(space, levels)))
+        if _is_masking(prepared):
+            masked, warning = _masked(engine, prepared, suppressed, levels, figures)
+            warnings += warning
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
     recoding = Recoding(
         prepared.source.relation,
@@ -171,14 +179,50 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     )
     mapping = mapping_of(engine, prepared, levels)
     smallest = engine.rows(smallest_class(space, levels))[0][0] or 0
-    return Chosen(levels, figures, smallest, recoding, masked, tuple(warnings), mapping)
+    named = prepared.lattice.named(levels)
+    return Chosen(named, figures, smallest, recoding, masked, tuple(warnings), mapping)
+
+
+def _is_masking(prepared: Prepared) -> bool:
+    release = prepared.policy.release
+    return release is not None and release.suppressed == "mask"
+
+
+def _masked(
+    engine: Engine, prepared: Prepared, suppressed: exp.Table, levels: Levels, figures: Figures
+) -> tuple[int, list[str]]:
+    """How many suppressed rows may stay, masked: all or none; and why none.
+
+    Parameters
+    ----------
+    suppressed:
+        The suppressed classes of a generalization, made by `queries.recode.suppressed_classes`.
+    levels:
+        The generalization.
+    figures:
+        Of what is kept.
+    """
+    requirements = prepared.requirements
+    size, good = _all_masked(engine, prepared.sets.at(levels), suppressed, levels, figures)
+    trees, specs = prepared.hierarchies, prepared.policy.attributes
+    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None]
+    forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
+    if good and not topless and not forbidden:
+        return figures.suppressed_rows, []
+    reason = f"together they make a class of {size} rows, which breaks the policy"
+    if requirements.population_uniqueness is not None:
+        reason = f"{requirements.population_uniqueness.name} is estimated without them"
+    if topless:
+        reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
+    if forbidden:
+        reason = f"the policy forbids the top label of {', '.join(forbidden)}"
+    return 0, [f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}"]
 
 
 def _all_masked(
-    engine: Engine, prepared: Prepared, suppressed: exp.Table, levels: Levels, figures: Figures
+    engine: Engine, space: ClassSpace, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, bool]:
     """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
-    space = prepared.sets.at(levels)
     size, count, kept = engine.rows(masked_class(space, suppressed, levels))[0]
     single = int(count == 1)
     together = [

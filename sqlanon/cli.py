@@ -18,7 +18,9 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError, SqlanonError
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
 
     from sqlanon.policy import Policy
     from sqlanon.risk import RequirementRisk
@@ -108,6 +110,39 @@ def anonymize(
 
 
 @app.command()
+def compare(
+    policy: PolicyFile,
+    strategies: Annotated[
+        str | None,
+        typer.Option("--strategies", metavar="NAME,...", help="which; by default all that can do what is asked"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON list, an object a strategy")] = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Say what each of several strategies finds; nothing is published."""
+    from sqlanon.compare import policies_of
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_comparison
+
+    asked = _load(policy)
+    names = None if strategies is None else [name.strip() for name in strategies.split(",")]
+    count = len(policies_of(asked, names))
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
+        relation = db.compare(asked, names, progress)
+        found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    if as_json:
+        _print_json(found)
+    else:
+        _print_comparison(found, asked.search.measure)
+        for one in found:
+            if one["error"] is not None:
+                typer.echo(f"{one['strategy']}: {one['error']}", err=True)
+    if all(one["error"] is not None for one in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def plan(policy: PolicyFile) -> None:
     """Show the stages of the main job and their SQL; reads no rows."""
     from sqlanon.database import connect
@@ -166,6 +201,8 @@ def verify(
         words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
         for check in found.checks:
             word = words[check.passed]
+            if check.passed is None and check.message.startswith("not guaranteed"):
+                word = "not guaranteed"
             typer.echo(f"{word}: {check.name}: {check.message.removeprefix(f'{word}: ')}")
         typer.echo("verified" if found.verified else "NOT verified")
     if not found.verified:
@@ -190,8 +227,7 @@ def _load(path: Path) -> Policy:
 
 
 def _print_requirements(requirements: Sequence[RequirementRisk]) -> None:
-    """What breaks each requirement, in a table; as wide as it has to be where no terminal says otherwise."""
-    from rich.console import Console
+    """What breaks each requirement, in a table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -209,6 +245,35 @@ def _print_requirements(requirements: Sequence[RequirementRisk]) -> None:
         cells = ["yes" if one.holds else "no", *counts, figure(one)]
         # A name is text, whatever brackets are in it.
         table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
+    _print_table(table)
+
+
+def _print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """What strategies found, in a table."""
+    from rich.table import Table
+
+    formats = {
+        f"score ({measure})": ("score", ",.6g"),
+        "loss": ("loss", ".4f"),
+        "classes": ("classes", ",d"),
+        "suppressed rows": ("suppressed_rows", ",d"),
+        "checks": ("checked", ",d"),
+        "seconds": ("seconds", ".2f"),
+    }
+    table = Table("strategy", *formats)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in found:
+        cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
+        cells[0] += " (optimal)" if one["optimal"] else ""
+        table.add_row(one["strategy"], *cells)
+    _print_table(table)
+
+
+def _print_table(table: Table) -> None:
+    """As wide as it has to be where no terminal says otherwise."""
+    from rich.console import Console
+
     console = Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else 1000)
     with console.capture() as shown:
         console.print(table)

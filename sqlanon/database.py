@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from sqlanon.workspace import Workspace
 if TYPE_CHECKING:
     import pyarrow
 
+    from sqlanon.compare import ComparisonProgress
     from sqlanon.plan import Plan
     from sqlanon.risk import Risk
 
@@ -120,15 +121,56 @@ class Database:
             warnings = self._warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
         started = time.perf_counter()
-        search, outcome, levels = anonymization.find(engine, prepared, partial(tell, "search"))
-        chosen = anonymization.choose(engine, prepared, levels, search.figures[levels], work)
+        found = anonymization.anonymize(engine, prepared, work, partial(tell, "search"))
         engine.execute(create_lattice(work("lattice")))
-        engine.execute(insert_lattice(work("lattice")), search.rows())
+        if (rows := found.lattice_rows()) is not None:
+            engine.execute(insert_lattice(work("lattice")), rows)
         seconds["search"] = time.perf_counter() - started
-        result = Result(run, prepared, search, outcome, chosen, warnings + chosen.warnings, seconds)
+        result = Result(run, prepared, found, warnings + found.chosen.warnings, seconds)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result
+
+    def compare(
+        self,
+        policy: Policy,
+        strategies: Sequence[str] | None = None,
+        progress: ComparisonProgress | None = None,
+    ) -> duckdb.DuckDBPyRelation:
+        """What several strategies find for one policy: a relation, one row a strategy.
+
+        Nothing is published, and nothing is written to the catalog.
+
+        Parameters
+        ----------
+        policy:
+            What is asked; its own strategy counts for nothing.
+        strategies:
+            The names of the strategies; by default all that can do what the policy asks, ``iab`` only with a
+            ``time_limit`` or ``max_checks`` in the policy. Such a limit holds for each of them.
+        progress:
+            Told the strategy, generalizations open and checked, and its best score so far.
+
+        Returns
+        -------
+        relation
+            With the columns ``strategy``, ``score`` (by the policy's measure), ``loss`` (by the measure of that name,
+            whatever the policy's is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal``, ``seconds``, and
+            ``error``: why a strategy found nothing, or cannot do what the policy asks; else NULL.
+
+        Raises
+        ------
+        PolicyError
+            A name is no strategy.
+        SourceError, HierarchyError
+            As of `anonymize`.
+        """
+        # (So are the others here: `anonymize` does not wait for them.)
+        from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415
+
+        tell = progress or (lambda strategy, open_, checked, best: None)
+        found = list(compare(self._space.run, policies_of(policy, strategies), tell))
+        return self._space.engine.relation(relation_of(found))
 
     def risk(self, policy: Policy) -> Risk:
         """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
@@ -142,7 +184,7 @@ class Database:
         HierarchyError
             The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
         """
-        from sqlanon.risk import assess  # noqa: PLC0415  (so are the others here: `anonymize` does not wait for them)
+        from sqlanon.risk import assess  # noqa: PLC0415
 
         with self._space.run(policy) as run, readable():
             return assess(run, policy)

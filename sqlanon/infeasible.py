@@ -15,10 +15,12 @@ from sqlanon.search import Outcome, Search
 def infeasible(engine: Engine, prepared: Prepared, search: Search, outcome: Outcome) -> InfeasibleError:
     """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
 
-    A search that stopped before it was done has not proven that nothing satisfies the policy; its error says so.
+    A search that stopped before it was done, or that by its nature does not look at everything, has not proven that
+    nothing satisfies the policy; its error says so.
     """
     rows = prepared.marginals.rows
-    levels = min(search.figures, key=lambda one: (search.figures[one].suppressed_rows, -sum(one), one))
+    checked = filter(search.lattice.permits, search.figures)
+    levels = min(checked, key=lambda one: (search.figures[one].suppressed_rows, -sum(one), one))
     figures = search.figures[levels]
     nearest = search.lattice.named(levels)
     shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
@@ -26,18 +28,33 @@ def infeasible(engine: Engine, prepared: Prepared, search: Search, outcome: Outc
     if outcome.stopped:
         message = f"the search stopped at [search] {outcome.stopped} before it found a generalization that meets the "
         message += "policy; with a higher limit it may find one. Of those it looked at, the one that comes nearest"
+    elif not outcome.exhaustive:
+        message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy; it does "
+        message += 'not look at all of them, and strategy = "optimal", which does, may find one. '
+        message += "Of those it looked at, the one that comes nearest"
     message += f" ({shown}) would have to suppress "
     message += f"{figures.suppressed_rows} of {rows} rows; the suppression limit allows {search.allowed_rows}"
     if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
         message += _binding(engine, prepared, levels)
     else:
         message += _of_the_table(prepared, search, levels)
+    if any(spec.forbidden for spec in prepared.policy.attributes.values()):
+        message += ". Levels with forbidden labels were left out"
     unknown = max(prepared.marginals.unknown)
     if unknown:
         message += f". At least {unknown} rows have values that are missing from a hierarchy"
     if figures.classes == 0:
         message += ". Nothing would be left to release"
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
+
+
+def nothing_allowed(prepared: Prepared) -> InfeasibleError:
+    """The error to raise where an attribute has no level without a forbidden label."""
+    lattice = prepared.lattice
+    names = ", ".join(name for i, name in enumerate(lattice.attributes) if not lattice.levels(i))
+    message = f"at each level that the policy allows of {names}, a value of the source has a forbidden label: forbid "
+    message += "fewer, allow more levels, or release the table without the column"
+    return InfeasibleError(message, None, 0, 0)
 
 
 def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:

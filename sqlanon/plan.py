@@ -14,12 +14,13 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.frequency_sets import FrequencySets
 from sqlanon.hierarchies import hierarchy_query, known_height
+from sqlanon.levels import forbidden_levels, lattice_of
+from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.policy import Policy
 from sqlanon.preparation import (
     attribute_values,
     class_space,
     counted_from,
-    lattice_of,
     scan_population,
     scan_source,
 )
@@ -79,7 +80,7 @@ class Plan:
             parts.append(f"-- The lattice has {self.nodes:,} generalizations.")
         else:
             names = ", ".join(self.unknown_heights)
-            parts.append(f"-- The size of the lattice depends on the data: on the longest values of {names}.")
+            parts.append(f"-- The size of the lattice depends on the data: on the values of {names}.")
         return "\n".join(parts)
 
 
@@ -98,7 +99,7 @@ def plan(run: Run, policy: Policy) -> Plan:
     limits = [policy.attributes[name] for name in policy.quasi]
     spans = [
         None
-        if height is None and limit.max_level is None
+        if limit.forbidden or (height is None and limit.max_level is None)
         else min(x for x in (height, limit.max_level) if x is not None) - limit.min_level + 1
         for height, limit in zip(heights, limits, strict=True)
     ]
@@ -143,9 +144,24 @@ class _Stages:
         attributes, space = self._frequency(steps, own, theirs, values, sensitive)
         note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
         yield self._stage("frequency set", note, steps)
-        yield _search(self.engine, self.policy, space)
-        yield _release(self.engine, self.policy, self.source, space, attributes, work)
+        if self.policy.search.is_local:
+            yield from self._local(space, attributes)
+        else:
+            yield _search(self.engine, self.policy, space)
+            yield _release(self.engine, self.policy, self.source, space, attributes, work)
         yield _audit(self.run, self.policy, columns, attributes)
+
+    def _local(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Iterator[Stage]:
+        """The search and the recoding below the full domain."""
+        asked, trees = self.policy.search, example_trees(self.policy, attributes, self.work)
+        statements = task_statements(self.policy, space, attributes, trees, self.work)
+        name = f"strategy {asked.strategy}" + (", then cells are blanked" if asked.suppression == "cells" else "")
+        note = f"{name}: rounds over the combinations and the nodes of the hierarchies (here: {EXAMPLE_LEAVES} a level)"
+        yield Stage("search", note, tuple(_text(self.engine, statement) for statement in statements))
+        released = released_columns(self.policy, self.source)
+        recoding = example_recoding(self.policy, self.source.relation, released, attributes, trees, self.work)
+        note = "one pass over the source, in random order, to a fresh file: each combination as it was placed"
+        yield Stage("recode and suppress", note, (_text(self.engine, recoding.select()),))
 
     def _steps(self) -> Steps:
         return Steps(self.engine, [])
@@ -203,7 +219,7 @@ class _Stages:
         ground = counted_from(steps, own, population, self.types, attributes, sensitive, trees, requirements, 0, work)
         heights = tuple(attribute.height for attribute in attributes)
         space = class_space(own, population, heights, requirements, unknown=False)
-        bottom = lattice_of(self.policy, heights).bottom
+        bottom = lattice_of(self.policy, heights, forbidden_levels(steps, self.policy, attributes)).bottom
         return attributes, FrequencySets(steps, work, ground, space, bottom).at(heights)
 
     def _coded(

@@ -23,7 +23,8 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
 from sqlanon.frequency_sets import FrequencySets, Ground
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
-from sqlanon.policy import Attribute, Policy
+from sqlanon.levels import forbidden_levels, lattice_of, level_problems
+from sqlanon.policy import Policy
 from sqlanon.privacy import Domain, Requirements, requirements_of
 from sqlanon.quality import MEASURES, Marginals
 from sqlanon.queries import coding as cd
@@ -53,7 +54,7 @@ class Prepared:
     sets:
         What classes are made from: frequency sets.
     lattice:
-        The generalizations within the attributes' level limits.
+        The generalizations within the attributes' level limits, without forbidden labels.
     requirements:
         What is asked of classes.
     marginals:
@@ -145,7 +146,7 @@ def prepare(
     )
     ground = counted_from(steps, own, theirs, types, attributes, sensitive, coded, requirements, rows, work)
     space = class_space(own, theirs, marginals.heights, requirements, any(marginals.unknown))
-    lattice = lattice_of(policy, marginals.heights)
+    lattice = lattice_of(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
     # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
     floor = (0,) * len(attributes) if own.counted else lattice.bottom
     sets = FrequencySets(steps, work, ground, space, floor)
@@ -177,19 +178,6 @@ def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, popula
     steps.drop_all_but([table for table in (space.frequency, own.members, *sensitive) if table is not None])
     if population is not None:
         reader.drop_all_but([table for table in (population.members,) if table is not None])
-
-
-def lattice_of(policy: Policy, heights: Levels) -> Lattice:
-    """The generalizations within the attributes' level limits."""
-    specs = [policy.attributes[name] for name in policy.quasi]
-    return Lattice(
-        policy.quasi,
-        tuple(min(spec.min_level, height) for spec, height in zip(specs, heights, strict=True)),
-        tuple(
-            height if spec.max_level is None else min(spec.max_level, height)
-            for spec, height in zip(specs, heights, strict=True)
-        ),
-    )
 
 
 def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
@@ -288,7 +276,7 @@ def _hierarchies(
         hierarchy, found = build_hierarchy(engine, name, rules, of.table, type_, target, spec.on_unknown, of.nullable)
         problems.extend(found)
         if hierarchy is not None:
-            problems.extend(_level_problems(name, spec, hierarchy))
+            problems.extend(level_problems(Steps(engine), name, spec, hierarchy))
             built[name] = hierarchy
 
     for i, name in enumerate(policy.quasi):
@@ -320,15 +308,6 @@ def _facts(
     tables = {**dict(zip(policy.quasi, values, strict=True)), **{name: one.values for name, one in sensitive.items()}}
     rows = engine.rows(cd.facts(list(tables.values())))
     return {name: _Values(tables[name], *row[1:]) for name, row in zip(tables, rows, strict=True)}
-
-
-def _level_problems(name: str, spec: Attribute, hierarchy: Hierarchy) -> list[Problem]:
-    limits = {"min_level": spec.min_level, "max_level": spec.max_level}
-    return [
-        Problem(f"attributes.{name}.{key}", f"is {limit}, but the hierarchy's top level is {hierarchy.height}")
-        for key, limit in limits.items()
-        if limit is not None and limit > hierarchy.height
-    ]
 
 
 def _coded(engine: Engine, column: str, hierarchy: Hierarchy, values: _Values, coded: exp.Table) -> Coded:

@@ -22,10 +22,32 @@ def shown_progress() -> Iterator[Shown]:
     with Console(stderr=True).status("starting") as status:
 
         def show(stage: str, open_: int, checked: int, best: float | None) -> None:
-            line = _WORDS[stage]
-            if stage == "search":
-                score = "none yet" if best is None else f"{best:.6g}"
-                line += f": {open_:,} open, {checked:,} checked, best score {score}"
-            status.update(line)
+            status.update(_WORDS[stage] + (_searched(open_, checked, best) if stage == "search" else ""))
 
         yield show
+
+
+@contextmanager
+def shown_comparison(strategies: int) -> Iterator[Shown]:
+    """A function to tell of a comparison of so many strategies: the one at work in place of the stage. Shows a bar."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda strategy, open_, checked, best: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    columns = BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, begun = bar.add_task("starting", total=strategies), dict[str, None]()
+
+        def show(strategy: str, open_: int, checked: int, best: float | None) -> None:
+            begun[strategy] = None
+            line = strategy + (_searched(open_, checked, best) if checked else "")
+            bar.update(task, completed=len(begun) - 1, description=line)
+
+        yield show
+
+
+def _searched(open_: int, checked: int, best: float | None) -> str:
+    score = "none yet" if best is None else f"{best:.6g}"
+    return f": {open_:,} open, {checked:,} checked, best score {score}"

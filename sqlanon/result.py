@@ -16,19 +16,19 @@ from uuid import uuid4
 from sqlglot import Dialect
 
 from sqlanon import catalog
-from sqlanon.anonymization import Chosen
+from sqlanon.anonymization import Found
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
+from sqlanon.full_domain import measure_of
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
+from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.queries.names import star
-from sqlanon.queries.recode import label_counts, recode
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
 from sqlanon.release.requirements import needs_source
 from sqlanon.release.verify import Verification, verification_sql, verify_file
-from sqlanon.search import Outcome, Search
 from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
@@ -86,7 +86,7 @@ class Result:
     Attributes
     ----------
     generalization:
-        Level by quasi-identifier, in the policy's order.
+        Level by quasi-identifier, in the policy's order; None where its values are released at several levels.
     measure, score:
         What was minimised (or, for ``distinct``, maximised), and how far.
     optimal:
@@ -102,7 +102,9 @@ class Result:
         With a population: kept rows that match nobody of it, and those that match wrong persons only (None where they
         are not told apart in both); else None.
     k_minimal:
-        All k-minimal generalizations, with strategy ``k_minimal``; else None.
+        All k-minimal generalizations, with a strategy that looks for them; else None.
+    satisfying:
+        All generalizations that meet the policy, with strategy ``incognito``; else None.
     warnings:
         What the data holder should know before sharing.
     seconds:
@@ -113,24 +115,24 @@ class Result:
         self,
         run: Run,
         prepared: Prepared,
-        search: Search,
-        outcome: Outcome,
-        chosen: Chosen,
+        found: Found,
         warnings: tuple[str, ...],
         seconds: dict[str, float],
     ) -> None:
+        chosen, outcome = found.chosen, found.outcome
+        shown = measure_of(prepared).shown
+        named = prepared.lattice.named
         self._run = run
         self._prepared = prepared
-        self._search = search
         self._chosen = chosen
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
-        self.generalization = search.lattice.named(chosen.levels)
+        self.generalization = dict(chosen.generalization)
         self.measure = self.policy.search.measure
-        self.score = search.measure.shown(search.scores[chosen.levels])
-        self.optimal = outcome.optimal
-        self.bound = search.measure.shown(outcome.bound)
+        self.score = shown(found.score)
+        self.optimal = found.optimal
+        self.bound = shown(found.bound)
         self.rows = prepared.marginals.rows
         self.suppressed_rows = chosen.figures.suppressed_rows
         self.released_rows = self.rows - self.suppressed_rows + chosen.masked_rows
@@ -138,10 +140,10 @@ class Result:
         self.smallest_class = chosen.smallest_class
         self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
         self.wrong_map = None if chosen.mapping is None else chosen.mapping.wrong_map
-        self.nodes, self.checked = search.lattice.size, len(search.figures)
-        self.k_minimal = (
-            None if outcome.minimal is None else [search.lattice.named(levels) for levels in outcome.minimal]
-        )
+        self.nodes, self.checked = prepared.lattice.size, found.checked
+        minimal, satisfying = (None, None) if outcome is None else (outcome.minimal, outcome.satisfying)
+        self.k_minimal = None if minimal is None else [named(levels) for levels in minimal]
+        self.satisfying = None if satisfying is None else [named(levels) for levels in satisfying]
         self.warnings = warnings
         self.seconds = seconds
 
@@ -156,6 +158,8 @@ class Result:
         """What is proven of the score, in words: ``optimal``, or ``not proven optimal: within 3.2 %``."""
         if self.optimal:
             return "optimal"
+        if self.policy.search.is_local:  # nothing is known of what all recodings could reach
+            return "not proven optimal"
         return f"not proven optimal: within {math.ceil(1000 * self.gap) / 10:g} %"  # rounded up, so that it is true
 
     @property
@@ -170,7 +174,7 @@ class Result:
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result."""
-        query = recode(self._chosen.recoding)
+        query = self._chosen.recoding.select()
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     def publish(self, path: str | Path | None = None, table: str | None = None) -> Release:
@@ -194,7 +198,7 @@ class Result:
         target = self._target(path)
         name = table or self._table_name()
         content = Content(
-            recode(self._chosen.recoding),
+            self._chosen.recoding.select(),
             self._columns(),
             self.released_rows,
             self.classes,
@@ -244,15 +248,14 @@ class Result:
         source, recoding = self._prepared.source, self._chosen.recoding
         columns = []
         for column in recoding.columns:
-            labelled = column.quasi is not None and (recoding.levels[column.quasi] > 0 or recoding.mask)
-            type_ = "VARCHAR" if labelled else source.columns[column.name]
+            type_ = "VARCHAR" if recoding.is_labelled(column) else source.columns[column.name]
             columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
         return tuple(columns)
 
     def _repeating(self) -> list[str]:
         """The columns of text that has few values."""
         recoding = self._chosen.recoding
-        counts = self._run.engine.rows(label_counts(recoding))[0]
+        counts = self._run.engine.rows(recoding.label_counts())[0]
         names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
         few = {names[i] for i, count in enumerate(counts) if count <= FEW}
         return [column.name for column in self._columns() if column.name in few and column.type == "VARCHAR"]
@@ -277,6 +280,7 @@ class Result:
                 score=self.score,
                 optimal=self.optimal,
                 digest=digest,
+                guarantee=guarantee_of(self.policy.search.strategy),
             )
 
         return manifest
@@ -339,6 +343,7 @@ class Result:
                 for name in ("null_map", "wrong_map", "k_minimal")
                 if (value := getattr(self, name)) is not None
             },
+            **({} if self.satisfying is None else {"satisfying": len(self.satisfying)}),
         }
 
     def __repr__(self) -> str:

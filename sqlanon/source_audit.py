@@ -15,11 +15,13 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.preparation import Prepared
+from sqlanon.privacy.combinations import combinations_of
 from sqlanon.queries.coding import Levels
+from sqlanon.queries.local.recode import AnyRecoding
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import Namer, col, create_table, create_temporary_view, drop_table, drop_view, select, table
 from sqlanon.queries.population import generalized_population
-from sqlanon.queries.recode import Column, Recoding, recode
+from sqlanon.queries.recode import Column, Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import Audited, Private, requirement_checks
@@ -44,7 +46,7 @@ class SourceAudit:
     work: Namer
     macros: str
     prepared: Prepared
-    recoding: Recoding
+    recoding: AnyRecoding
     population: Population | None
 
     def checks(self, relation: str) -> list[Check]:
@@ -72,6 +74,7 @@ class SourceAudit:
                 policy.source.person is not None,
                 self.macros,
                 private,
+                combinations_of(policy.redacted()),
             )
             return [*found, *requirement_checks(policy.privacy, subject)]
 
@@ -86,7 +89,7 @@ class SourceAudit:
             if person is not None:
                 audited = table(f"sqlanon_audited_{mark}", "main", "temp")
                 with_persons = replace(self.recoding, columns=(*self.recoding.columns, Column(person)))
-                self.engine.execute(create_temporary_view(audited, recode(with_persons, shuffled=False)))
+                self.engine.execute(create_temporary_view(audited, with_persons.select(shuffled=False)))
                 made.append(audited)
             if self.population is not None:
                 theirs = self.work(f"population_audited_{mark}")
@@ -114,6 +117,7 @@ class SourceAudit:
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
         prepared, recoding = self.prepared, self.recoding
+        assert isinstance(recoding, Recoding)  # a policy with a population asks for nothing else
         heights = prepared.marginals.heights
 
         def at(levels: Levels) -> exp.Select:

@@ -132,6 +132,11 @@ class Workspace:
         return engine
 
     @property
+    def engine(self) -> DuckDBEngine:
+        """The engine beside which the work database is."""
+        return self._engine
+
+    @property
     def limits(self) -> Limits:
         """What the engines may take; a live connection's own settings."""
         return self._engine.limits

@@ -5,18 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pytest
 from conftest import make_policy
 
 import sqlanon
+from sqlanon.search import STRATEGIES, Outcome, Search
 
 # Eight women and eight men; all women have one diagnosis. One zip is alone.
 ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]
 
 
-def refused(privacy: dict[str, Any], limit: float = 0, **sections: Any) -> sqlanon.InfeasibleError:
+def refused(
+    privacy: dict[str, Any], limit: float = 0, strategy: str = "optimal", **sections: Any
+) -> sqlanon.InfeasibleError:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (sex VARCHAR, dx VARCHAR, zip VARCHAR, person INTEGER)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, 1)", ROWS)
@@ -26,7 +30,7 @@ def refused(privacy: dict[str, Any], limit: float = 0, **sections: Any) -> sqlan
             source={"table": "t", **sections.pop("source", {})},
             attributes=attributes.attributes,
             privacy=privacy,
-            search={"suppression_limit": limit},
+            search={"suppression_limit": limit, "strategy": strategy},
             **sections,
         )
         with sqlanon.connect(connection) as db, pytest.raises(sqlanon.InfeasibleError) as raised:
@@ -49,6 +53,24 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
         }
     )
     assert "The binding requirement is distinct 6-diversity of dx: without it 0 rows would be suppressed" in str(error)
+
+
+def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:
+    def gives_up(search: Search) -> Outcome:
+        search.ask(search.lattice.top)
+        return Outcome(None, optimal=False, exhaustive=False)
+
+    with patch.dict(STRATEGIES, {"datafly": gives_up}):
+        error = refused({"k": 17}, strategy="datafly")
+    assert "strategy datafly found no generalization that meets the policy" in str(error)
+    assert 'strategy = "optimal", which does, may find one. Of those it looked at, the one' in str(error)
+    assert "no generalization meets" not in str(error)
+    assert (error.nearest, error.suppressed_rows) == ({"sex": 1, "zip": 1}, 16)
+
+
+@pytest.mark.parametrize("strategy", ["incognito", "ola", "flash"])
+def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
+    assert "no generalization meets the policy" in str(refused({"k": 17}, strategy=strategy))
 
 
 def test_what_the_table_does_not_meet_as_a_whole_is_named() -> None:

@@ -1,15 +1,17 @@
-"""What the README and docs/requirements.md show is true: their policies, commands, Python and SQL run as they stand."""
+"""What the README and the pages of docs/ show is true: their policies, commands, Python and SQL run as they stand."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import duckdb
 import pytest
@@ -18,11 +20,13 @@ from sqlanon import Policy, connect
 from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.reading import parse_toml
+from sqlanon.policy.sections import Strategy
 from sqlanon.queries.macros import FIGURES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
@@ -137,10 +141,23 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A smaller hospital, with the README's policy beside it."""
-    folder = tmp_path_factory.mktemp("requirements")
+    folder = tmp_path_factory.mktemp("requirements") / FOLDER
+    folder.mkdir()
     make_hospital(folder / "hospital.duckdb", rows=5000)
     (folder / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
     return folder / "hospital.duckdb"
+
+
+def check_example(number: int, page: str, hospital: Path, folder: Path) -> None:
+    """A policy of a page finds something, which passes its audit and its verification."""
+    (folder / "example.toml").write_text(blocks("toml", page)[number], encoding="utf-8")
+    first, example = parse_toml(hospital.with_name("first.toml")), parse_toml(folder / "example.toml")
+    tree = first | example | {"release": {"table": "patients"}}
+    tree["attributes"] = first["attributes"] | example.get("attributes", {})
+    tree["source"] = tree["source"] | {"database": hospital}
+    policy = Policy(**tree)
+    with connect() as db:  # publishing audits it with the source
+        assert db.anonymize(policy).publish(folder / "release.duckdb").verify().verified
 
 
 @pytest.mark.parametrize(
@@ -148,14 +165,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [pytest.param(n, marks=[pytest.mark.slow] if n > 2 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
 )
 def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path: Path) -> None:
-    (tmp_path / "example.toml").write_text(blocks("toml", REQUIREMENTS)[number], encoding="utf-8")
-    first, example = parse_toml(hospital.with_name("first.toml")), parse_toml(tmp_path / "example.toml")
-    tree = first | example | {"release": {"table": "patients"}}
-    tree["attributes"] = first["attributes"] | example.get("attributes", {})
-    tree["source"] = tree["source"] | {"database": hospital}
-    policy = Policy(**tree)
-    with connect() as db:  # publishing audits it with the source
-        assert db.anonymize(policy).publish(tmp_path / "release.duckdb").verify().verified
+    check_example(number, REQUIREMENTS, hospital, tmp_path)
 
 
 def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
@@ -177,11 +187,39 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     assert called >= FIGURES.keys() - {"digest"}
 
 
-def test_the_python_of_the_requirements(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(workshop)
-    for program in blocks("python", REQUIREMENTS):
+@pytest.mark.parametrize("page", [REQUIREMENTS, STRATEGIES], ids=["requirements", "strategies"])
+def test_the_python_of_the_pages(page: str, workshop: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workshop if page == REQUIREMENTS else hospital.parents[1])
+    for program in blocks("python", page):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(program, "requirements.md", "exec"), {})
+            exec(compile(program, "page.md", "exec"), {})
         *_, shown = re.findall(r"# (.*)", program)
         assert printed.getvalue().strip() == shown
+
+
+# --- docs/strategies.md
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(n, marks=[pytest.mark.slow] if n > 1 else []) for n in range(len(blocks("toml", STRATEGIES)))],
+)
+def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: Path) -> None:
+    check_example(number, STRATEGIES, hospital, tmp_path)
+
+
+def test_the_comparison(hospital: Path) -> None:
+    (command,) = blocks("sh", STRATEGIES)
+    _, *arguments = shlex.split(command)
+    done = sqlanon(*arguments, "--json", cwd=hospital.parents[1])
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert [one["strategy"] for one in found] == arguments[-1].split(",")
+    assert [one["error"] for one in found] == [None] * len(found)
+
+
+def test_every_strategy_is_told_of() -> None:
+    for name in get_args(Strategy):
+        for page in (README, STRATEGIES):
+            assert re.search(rf"`{name}`", page), name

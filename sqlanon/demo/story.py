@@ -102,7 +102,8 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
     with sqlanon.connect() as database:
         result = database.anonymize(sqlanon.Policy.load(policy))
         verified = result.publish().verify().verified
-    levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
+    generalization = {name: level for name, level in result.generalization.items() if level is not None}
+    levels = ", ".join(f"{name} {level}" for name, level in generalization.items())
     _tell(
         console,
         f"   Levels: {levels}; loss {result.score:.3f}; {result.suppressed_rows:,} rows left out.",
@@ -110,13 +111,13 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
     )
 
     _tell(console, "4. The same attack on the release, by somebody who knows what its labels mean:")
-    after = attack(hospital, release, result.generalization)
+    after = attack(hospital, release, generalization)
     _tell(console, *_hides(after))
 
     seconds = time.perf_counter() - start
     console.print(_figures(before, after))
     _tell(console, *_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
-    return Demo(hospital, policy, release, dict(result.generalization), before, after, verified, seconds)
+    return Demo(hospital, policy, release, generalization, before, after, verified, seconds)
 
 
 def _own(directory: Path) -> Path:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.errors import Problem
+from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.privacy_checks import privacy_check
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import (
     AGGREGATED,
+    LOCAL,
     Attribute,
     CatalogSection,
     PopulationSection,
@@ -41,6 +43,9 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
         yield from _quasi(attributes)
     if search := parts.get("search"):
         yield from _weights(attributes, search)
+        yield from _strategy(search, parts.get("privacy"))
+    if search or "search" not in written:
+        yield from _identification(attributes, search or SearchSection())
     yield from privacy_check(written, attributes, names)
     yield from _files(parts, attributes)
 
@@ -62,6 +67,35 @@ def _quasi(attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
             "no attribute is quasi, so there is nothing to generalize: "
             'give role = "quasi" to what others may know of a person (age, sex, zip, ...)',
         )
+
+
+def _strategy(search: SearchSection, privacy: PrivacySection | None) -> Iterator[Problem]:
+    """What a strategy cannot look at is said at once: it would not be met."""
+    if privacy is None or not search.is_local:
+        return
+    asked = set(privacy.requirements)
+    local = 'suppression = "cells"' if search.strategy not in LOCAL else f"strategy {search.strategy}"
+    wide = "use a strategy of the full domain, such as optimal"
+    of_population = {"k_map", "delta_presence"}
+    of_table = {"average_risk", "sample_uniqueness", "population_uniqueness"}
+    for name in sorted(asked & of_population):
+        yield Problem(join("privacy", name), f"{local} does not look at a population: {wide}")
+    for name in sorted(asked & of_table):
+        yield Problem(join("privacy", name), f"{local} decides class by class, and this is of the whole table: {wide}")
+    only = {"mu-argus": {"k"}, "iab": {"k", "k_anonymity"}}.get(search.strategy)
+    if only is not None:
+        for name in sorted(asked - only - of_population - of_table):
+            yield Problem(join("privacy", name), f"{local} knows {' and '.join(sorted(only))} only: {wide}")
+
+
+def _identification(attributes: Mapping[str, Attribute], search: SearchSection) -> Iterator[Problem]:
+    """Only one strategy asks how identifying an attribute is; with another it would be ignored."""
+    for name, attribute in attributes.items():
+        if attribute.identification != "identifying" and search.strategy != "mu-argus":
+            yield Problem(
+                join(join("attributes", name), "identification"),
+                f"is for strategy mu-argus, and this one is {search.strategy}: leave it out",
+            )
 
 
 def _weights(attributes: Mapping[str, Attribute], search: SearchSection) -> Iterator[Problem]:

@@ -14,7 +14,8 @@ def redact(policy: Policy) -> dict[str, Any]:
     """Return a policy for the eyes of readers of its release, ready for JSON.
 
     Of attributes and rules, what may be shown is listed, not what must be hidden: a field that a later
-    version adds stays hidden until somebody decides otherwise. Requirements and search are parameters. Whether
+    version adds stays hidden until somebody decides otherwise. Of forbidden labels only the number is shown: they are
+    values, or stand for some. Requirements and search are parameters. Whether
     persons are counted, and that there is a population, says how to read the figures; their names say more.
     """
     return {
@@ -40,4 +41,8 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
         }
         if attribute.max_level is not None:
             shown["max_level"] = attribute.max_level
+        if attribute.forbidden:
+            shown["forbidden"] = len(attribute.forbidden)
+        if attribute.identification != "identifying":
+            shown["identification"] = attribute.identification
     return shown

@@ -20,6 +20,7 @@ from sqlanon.policy.values import (
     Section,
     Whole,
     as_list,
+    as_set,
     one_or_more,
 )
 
@@ -35,10 +36,36 @@ Measure: TypeAlias = Literal[
     "suppression",
     "entropy",
 ]
+Strategy: TypeAlias = Literal[
+    "optimal",
+    "k_minimal",
+    "samarati",
+    "samarati-binary",
+    "incognito",
+    "ola",
+    "flash",
+    "datafly",
+    "mu-argus",
+    "iab",
+    "mondrian",
+    "k-similar",
+    "subtree",
+    "local",
+]
 Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]
+Identification: TypeAlias = Literal["identifying", "more", "most"]
 
 # The measures that give each attribute a figure of its own, and then combine these.
 AGGREGATED: frozenset[Measure] = frozenset({"loss", "precision"})
+
+# The measures that need one level for all rows.
+OF_LEVELS: frozenset[Measure] = frozenset({"height", "relative_height", "entropy"})
+
+# The strategies that recode below the full domain: each row, or each value, has a level of its own.
+LOCAL: frozenset[Strategy] = frozenset({"mu-argus", "iab", "mondrian", "k-similar", "subtree", "local"})
+
+# Those that may release what no hierarchy has: ranges, medians, sets.
+SUMMARISED: tuple[Strategy, ...] = ("mondrian", "k-similar")
 
 
 class Attribute(Section):
@@ -54,6 +81,12 @@ class Attribute(Section):
     )
     min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="generalize at least so far")
     max_level: Annotated[Whole, Field(ge=0)] | None = Field(default=None, description="generalize at most so far")
+    forbidden: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
+        default=(), description="labels of the hierarchy, as text, that no release may show"
+    )
+    identification: Identification = Field(
+        default="identifying", description="mu-argus: how identifying it is, which says what it is combined with"
+    )
 
     @model_validator(mode="after")
     def _sound(self) -> Attribute:
@@ -73,9 +106,16 @@ class Attribute(Section):
                 ("hierarchy",),
                 f"an attribute that is {self.role} is not generalized: leave this out, or make it quasi",
             )
-        for name in ("weight", "on_unknown", "min_level", "max_level"):
+        for name in ("weight", "on_unknown", "min_level", "max_level", "forbidden", "identification"):
             if getattr(self, name) != type(self).model_fields[name].default:
                 yield (name,), f"is for quasi attributes, and this one is {self.role}: leave it out"
+
+    @model_serializer(mode="wrap")
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
+        fields: dict[str, Any] = handler(self)
+        idle = {"forbidden": not self.forbidden, "identification": self.identification == "identifying"}
+        return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
 
 class _Relation(Section):
@@ -146,8 +186,15 @@ class PopulationSection(_Relation):
 class SearchSection(Section):
     """What the best generalization is, and how it is looked for."""
 
-    strategy: Literal["optimal", "k_minimal"] = Field(
-        default="optimal", description="the best of all generalizations, or the best of the k-minimal ones"
+    strategy: Strategy = Field(default="optimal", description="the algorithm; the README says which to pick when")
+    suppression: Literal["rows", "cells"] = Field(
+        default="rows", description="leave rows out whose class breaks the policy, or blank some of their cells"
+    )
+    summary: Literal["range", "median", "set"] = Field(
+        default="range", description="mondrian, k-similar: what a class shows of an attribute whose values are ordered"
+    )
+    cuts: Literal["strict", "relaxed"] = Field(
+        default="strict", description="mondrian: whether a cut keeps equal values on one side"
     )
     suppression_limit: Annotated[
         Exact,
@@ -169,18 +216,42 @@ class SearchSection(Section):
 
     @model_validator(mode="after")
     def _sound(self) -> SearchSection:
-        if "aggregate" in self.model_fields_set and self.measure not in AGGREGATED:
-            message = f"the measure {self.measure} has none: leave it out, or use loss or precision"
-            raise Flaws([(("aggregate",), message)])
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
         return self
 
+    def _flaws(self) -> Iterator[Flaw]:
+        if "aggregate" in self.model_fields_set and self.measure not in AGGREGATED:
+            yield ("aggregate",), f"the measure {self.measure} has none: leave it out, or use loss or precision"
+        for name, strategies in {"summary": SUMMARISED, "cuts": ("mondrian",)}.items():
+            if name in self.model_fields_set and self.strategy not in strategies:
+                told = " and ".join(strategies)
+                yield (name,), f"is for strategy {told}, and this one is {self.strategy}: leave it out"
+        if self.strategy in LOCAL:
+            if self.suppression == "cells":
+                message = f"strategy {self.strategy} recodes below the full domain already: leave it out"
+                yield ("suppression",), message
+            if self.measure in OF_LEVELS:
+                told = f"the measure {self.measure} is of one level for all rows, and strategy {self.strategy} has more"
+                yield ("measure",), f"{told}: use loss, or a strategy of the full domain"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it recodes below the full domain."""
+        return self.strategy in LOCAL or self.suppression == "cells"
+
     @model_serializer(mode="wrap")
-    def _without_idle_aggregate(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the aggregate out where the measure has none, so that what is written can be read."""
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what says nothing here: so what is written can be read, and a policy that asks for nothing new has
+        the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        if self.measure not in AGGREGATED:
-            fields.pop("aggregate", None)
-        return fields
+        idle = {
+            "aggregate": self.measure not in AGGREGATED,
+            "suppression": self.suppression == "rows",
+            "summary": self.strategy not in SUMMARISED,
+            "cuts": self.strategy != "mondrian",
+        }
+        return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
 
 class ReleaseSection(Section):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeGuard
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -165,6 +166,11 @@ def _as_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else (value,)
 
 
+def _as_set(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once, in one order: so the same set is the same policy."""
+    return tuple(sorted(set(values)))
+
+
 class _OneOrMore:
     """Shows in the JSON Schema that a list of one may be written without its brackets."""
 
@@ -198,5 +204,6 @@ Whole: TypeAlias = Annotated[int, Field(strict=True)]
 Switch: TypeAlias = Annotated[bool, Field(strict=True)]
 
 as_list = BeforeValidator(_as_list)
+as_set = AfterValidator(_as_set)
 as_real = BeforeValidator(_real)
 one_or_more = _OneOrMore()

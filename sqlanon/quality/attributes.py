@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sqlanon.quality.base import Figures, Marginals, Measure
+from sqlanon.quality.base import Figures, Marginals, Measure, Totals
 from sqlanon.queries.coding import Levels
 
 
@@ -67,6 +67,14 @@ class Loss(Measure):
             lost = figures.suppressed_leaves.get(attribute, 0.0)
         return ((m.leaf_sums[attribute][level] - lost) / span + suppressed) / m.rows
 
+    def recoded(self, figures: Figures, totals: Totals) -> float:
+        m = self.marginals
+        spans = [max(leaves - 1, 1) for leaves in m.leaves]  # of one leaf nothing is lost
+        parts = [
+            (total / span + figures.suppressed_rows) / m.rows for total, span in zip(totals.leaves, spans, strict=True)
+        ]
+        return self.combine(parts, self.weights)
+
 
 class Precision(Measure):
     """Mean over all rows of level / height; a suppressed row counts 1.
@@ -96,6 +104,14 @@ class Precision(Measure):
     def _with(self, levels: Levels, suppressed: float) -> float:
         shares = self._shares(levels)
         return self.combine([share * (1 - suppressed) + suppressed for share in shares], self.weights)
+
+    def recoded(self, figures: Figures, totals: Totals) -> float:
+        m = self.marginals
+        parts = [
+            (total / max(height, 1) + figures.suppressed_rows) / m.rows
+            for total, height in zip(totals.levels, m.heights, strict=True)
+        ]
+        return self.combine(parts, self.weights)
 
 
 class Height(Measure):

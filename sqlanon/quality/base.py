@@ -93,6 +93,22 @@ class Marginals:
     entropies: tuple[tuple[float, ...], ...] = ()
 
 
+@dataclass(frozen=True)
+class Totals:
+    """Of a recoding that is no generalization, by attribute, over its kept rows.
+
+    Attributes
+    ----------
+    leaves:
+        The sum of the leaves under the released values, less one each.
+    levels:
+        The sum of the levels of the released values.
+    """
+
+    leaves: tuple[float, ...]
+    levels: tuple[int, ...]
+
+
 class Measure:
     """A cost of a generalization. Subclasses give `score`, and the bounds that they know.
 
@@ -156,6 +172,10 @@ class Measure:
     def score(self, levels: Levels, figures: Figures) -> float:
         """The score of a checked generalization."""
         raise NotImplementedError
+
+    def recoded(self, figures: Figures, totals: Totals) -> float:
+        """The score of a recoding that is no generalization. Measures of the whole release need no levels."""
+        return self.score((), figures)
 
     def shown(self, cost: float) -> float:
         """The score as it is reported: positive where it is maximised."""

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlanon.queries.names import (
     aliased,
+    all_of,
     cast,
     col,
     named,
@@ -182,6 +183,27 @@ def group_counts(coded: Coded) -> exp.Select:
     """One row: how many groups of values an attribute has at each level below its top."""
     codes = [exp.Count(this=exp.Distinct(expressions=[col(f"code_{level}")])) for level in range(coded.height)]
     return select([*codes], coded.table.copy())
+
+
+def levels_with(coded: Coded, labels: Sequence[str]) -> exp.Select:
+    """One row: for each level of an attribute, whether a known value of the source has one of some labels there."""
+    there = all_of([col(KNOWN), exp.GT(this=col("rows"), expression=number(0))])
+    released = [cast(col("value"), "VARCHAR"), *(col(f"label_{level}") for level in range(1, coded.height + 1))]
+    counts = [where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released]
+    return select([exp.GT(this=count, expression=number(0)) for count in counts], coded.table.copy())
+
+
+def labels_among(hierarchy: exp.Table, height: int, labels: Sequence[str]) -> exp.Select:
+    """Those of some labels that a hierarchy has, at any level; its ground values by their text."""
+    released = [named(cast(col(f"level_{level}"), "VARCHAR"), "label") for level in range(height + 1)]
+    each = [select([one], hierarchy.copy()) for one in released]
+    every: exp.Query = each[0] if len(each) == 1 else exp.union(*each, distinct=False, copy=False)
+    found = select([col("label")], subquery(every, "e"), [col("label")])
+    return found.where(_is_one(col("label"), labels), copy=False)
+
+
+def _is_one(label: exp.Expr, labels: Sequence[str]) -> exp.In:
+    return exp.In(this=label, expressions=[exp.Literal.string(one) for one in labels])
 
 
 def group_sizes(coded: Coded, level: int) -> exp.Select:

@@ -68,6 +68,26 @@ class Recoding:
     suppressed: exp.Table | None = None
     mask: bool = False
 
+    def is_labelled(self, column: Column) -> bool:
+        """Whether a column of the release is text that the source does not have."""
+        return column.quasi is not None and (self.levels[column.quasi] > 0 or self.mask)
+
+    def select(self, shuffled: bool = True) -> exp.Select:
+        """The statement that makes the release; see `recode`."""
+        return recode(self, shuffled)
+
+    def label_counts(self) -> exp.Select:
+        """One row: how many labels each attribute has in the release; 1 at its top."""
+        below = dict(_coded(self))
+        return exp.Select(
+            expressions=[
+                subquery(select([exp.Count(this=exp.Star())], subquery(_labels(attribute, below[i]), "l")))
+                if i in below
+                else number(1)
+                for i, attribute in enumerate(self.attributes)
+            ]
+        )
+
 
 def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
     """The classes that are not kept: for each attribute ``i`` below its top its code ``code_i``; and ``known``."""
@@ -121,7 +141,7 @@ def recode(recoding: Recoding, shuffled: bool = True) -> exp.Select:
     the labels are looked up behind the sort. Level 0 keeps its type; any label, or a mask, makes the attribute VARCHAR.
     """
     rows = _coded_rows(recoding)
-    query = exp.Select().from_(subquery(rows.order_by(*_at_random(), copy=False) if shuffled else rows, "r"))
+    query = exp.Select().from_(subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r"))
     for i, level in _coded(recoding):
         on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
         query = query.join(subquery(_labels(recoding.attributes[i], level), f"l{i}"), on=on, copy=False)
@@ -162,7 +182,7 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
     return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
 
-def _at_random() -> list[exp.Expr]:
+def at_random() -> list[exp.Expr]:
     """48 random bits, to sort by: with their two bytes for NULL they are the 8 bytes that DuckDB sorts fastest by.
 
     Of 100 million rows some 18 pairs draw the same bits, and may stay in the order of the source.
@@ -171,19 +191,6 @@ def _at_random() -> list[exp.Expr]:
         cast(exp.Sub(this=exp.Mul(this=anonymous("RANDOM"), expression=number(size)), expression=number(half)), type_)
         for type_, size, half in (("INTEGER", 2**32 - 1, 2**31), ("SMALLINT", 2**16 - 1, 2**15))
     ]
-
-
-def label_counts(recoding: Recoding) -> exp.Select:
-    """One row: how many labels each attribute has in the release; 1 at its top."""
-    below = dict(_coded(recoding))
-    return exp.Select(
-        expressions=[
-            subquery(select([exp.Count(this=exp.Star())], subquery(_labels(attribute, below[i]), "l")))
-            if i in below
-            else number(1)
-            for i, attribute in enumerate(recoding.attributes)
-        ]
-    )
 
 
 def _labels(attribute: Coded, level: int) -> exp.Select:

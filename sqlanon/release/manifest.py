@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlanon.privacy.combinations import GUARANTEES
+
 FORMAT = 1
 DIGEST = "xor-md5-cells"
 """The algorithm of ``sqlanon.digest``."""
@@ -29,7 +31,9 @@ class ReleasedColumn:
 class Manifest:
     """One row of ``sqlanon.manifest``: its columns, with the JSON ones as Python values.
 
-    ``rows`` counts the source's rows; ``classes`` and ``smallest_class`` are the release's.
+    ``rows`` counts the source's rows; ``classes`` and ``smallest_class`` are the release's. ``generalization`` has a
+    level for each quasi-identifier, or None where its values are released at several. ``guarantee`` says of what the
+    requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time.
     """
 
     table_name: str
@@ -39,7 +43,7 @@ class Manifest:
     policy: Mapping[str, Any]
     policy_hash: str
     columns: tuple[ReleasedColumn, ...]
-    generalization: Mapping[str, int]
+    generalization: Mapping[str, int | None]
     rows: int
     released_rows: int
     suppressed_rows: int
@@ -49,6 +53,7 @@ class Manifest:
     score: float
     optimal: bool
     digest: str
+    guarantee: str = GUARANTEES[0]
     digest_algorithm: str = DIGEST
     format: int = FORMAT
 

@@ -63,6 +63,8 @@ class Audited:
         Whether the policy counts persons.
     private:
         What only the data holder has; None: the release alone.
+    combinations:
+        Where k-anonymity is guaranteed of some quasi-identifiers at a time: which; else empty.
     """
 
     engine: Engine
@@ -73,6 +75,7 @@ class Audited:
     persons: bool = False
     macros: str | None = None
     private: Private | None = None
+    combinations: Sequence[Sequence[str]] = ()
 
     @property
     def shows_counts(self) -> bool:
@@ -110,7 +113,7 @@ def requirement_checks(section: PrivacySection, audited: Audited) -> list[Check]
     """
     found = []
     if section.k is not None:
-        found.append(_anonymity(audited, f"{section.k}-anonymity", section.k, audited.quasi))
+        found += _of_all(audited, section.k) if not audited.combinations else _of_combinations(audited, section.k)
     for shield in section.k_anonymity:
         name = f"{shield.k}-anonymity of {', '.join(shield.quasi)}"
         found.append(_anonymity(audited, name, shield.k, shield.quasi))
@@ -119,6 +122,20 @@ def requirement_checks(section: PrivacySection, audited: Audited) -> list[Check]
     found += _of_shares(section, audited)
     found += _of_population(section, audited)
     return found + _of_table(section, audited)
+
+
+def _of_all(audited: Audited, k: int) -> list[Check]:
+    return [_anonymity(audited, f"{k}-anonymity", k, audited.quasi)]
+
+
+def _of_combinations(audited: Audited, k: int) -> list[Check]:
+    """Each combination that is guaranteed; and what is not: all quasi-identifiers together."""
+    found = [_anonymity(audited, f"{k}-anonymity of {', '.join(some)}", k, some) for some in audited.combinations]
+    (whole,) = _of_all(audited, k)
+    if whole.passed:
+        return [*found, whole]
+    message = f"not guaranteed: over all quasi-identifiers together {whole.message}; who knows more of a person than a "
+    return [*found, replace(whole, passed=None, message=message + "combination may single it out")]
 
 
 def unknown_names(section: PrivacySection, audited: Audited) -> str:

@@ -20,6 +20,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
+from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import table
 from sqlanon.release.check import Check
@@ -128,7 +129,8 @@ def audited_of(engine: Engine, manifest: Manifest, relation: str) -> Audited:
     """What a release shows by itself."""
     sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
     persons = bool(manifest.policy.get("persons"))
-    return Audited(engine, relation, manifest.quasi, sensitive, manifest.rows, persons)
+    listed = combinations_of(manifest.policy)
+    return Audited(engine, relation, manifest.quasi, sensitive, manifest.rows, persons, combinations=listed)
 
 
 def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
@@ -161,6 +163,7 @@ def _consistent(manifest: Manifest) -> Check:
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),
+            ("guarantee", guarantee_of(policy.get("search", {}).get("strategy", "optimal")) == manifest.guarantee),
         )
         if not right
     ]

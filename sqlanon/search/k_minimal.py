@@ -70,7 +70,7 @@ class _Walk:
                 self.found.add(box.low)
                 return
             excluded = box.low
-        for low, high in box.without(excluded):
+        for low, high in search.rest(box, excluded):
             if not self.found.has_below(low):
                 self.boxes.add(self._box(low, high))
 

@@ -88,7 +88,7 @@ class _BranchAndBound:
         if excluded is None:
             search.ask(box.low)
             box, excluded = box._replace(key=max(box.key, search.after(box.low))), box.low
-        for low, high in box.without(excluded):
+        for low, high in search.rest(box, excluded):
             bound = max(box.key, search.measure.bound(low))
             if not search.is_no_use(bound, low):
                 self.boxes.add(Box(bound, sum(low), low, high))

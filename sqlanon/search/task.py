@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -13,6 +13,7 @@ from sqlanon.quality import Figures, Measure
 from sqlanon.queries.coding import Levels
 from sqlanon.search.boxes import Box
 from sqlanon.search.budget import Budget
+from sqlanon.search.data import Data
 from sqlanon.search.dominance import Dominance
 from sqlanon.search.forecast import Forecast
 from sqlanon.search.lattice import Lattice, Progress
@@ -48,6 +49,8 @@ class Search:
         When to stop before it is done.
     only_best:
         Whether what cannot be the best is of no interest.
+    data:
+        What may be asked of the table itself.
 
     Attributes
     ----------
@@ -69,6 +72,7 @@ class Search:
     progress: Progress = lambda open_, checked, best: None
     budget: Budget = field(default_factory=Budget)
     only_best: bool = False
+    data: Data = field(default_factory=Data)
     figures: dict[Levels, Figures] = field(default_factory=dict)
     scores: dict[Levels, float] = field(default_factory=dict)
     lifts: dict[Levels, float] = field(default_factory=dict)
@@ -76,9 +80,9 @@ class Search:
     open: int = 0
 
     def __post_init__(self) -> None:
-        self._hopeful = Dominance(self.lattice.top)
-        self._hopeless = Dominance(self.lattice.top)
-        self._lasting = Dominance(self.lattice.top)
+        # By the heights, not the top: of an attribute that may not be released so high it may still be asked.
+        self._heights = self.measure.marginals.heights
+        self._hopeful, self._hopeless, self._lasting = (Dominance(self._heights) for _ in range(3))
         self._limit = self.allowed_rows
         self._ends_at = self.budget.ends_at()
         self._looked_at: dict[Levels, None] = {}
@@ -108,13 +112,24 @@ class Search:
     def satisfies(self, levels: Levels) -> bool:
         """Whether a generalization satisfies the policy; it is checked if need be."""
         self.ask(levels)
-        return self.judge(self.figures[levels], self.allowed_rows).satisfies
+        return self._verdict(levels, self.allowed_rows).satisfies
+
+    def lasts(self, levels: Levels) -> bool:
+        """Whether everything of the lattice at or above a generalization is known to satisfy the policy."""
+        return self._lasting.has_below(levels)
+
+    def _verdict(self, levels: Levels, allowed_rows: int) -> Verdict:
+        """What follows from a check; of a generalization that no release may have only what it tells of others."""
+        verdict = self.judge(self.figures[levels], allowed_rows)
+        return verdict if self.lattice.permits(levels) else replace(verdict, satisfies=False)
 
     def word(self, levels: Levels) -> str:
         """The status in the lattice table, by the policy's limit, even where the search worked with a tighter one."""
         if levels in self.figures:
-            return "satisfies" if self.judge(self.figures[levels], self._limit).satisfies else "violates"
-        if self._lasting.has_below(levels):
+            return "satisfies" if self._verdict(levels, self._limit).satisfies else "violates"
+        if not self.lattice.permits(levels):
+            return "violates"
+        if self.lasts(levels):
             return "satisfies"
         return "violates" if self.allowed_rows == self._limit and self._hopeless.has_above(levels) else "open"
 
@@ -127,10 +142,10 @@ class Search:
             It was not checked, and no more checks may be made.
         """
         if levels in self.figures:
-            return not self.judge(self.figures[levels], self.allowed_rows).hopeless
+            return not self._verdict(levels, self.allowed_rows).hopeless
         self.budget.refuse_more(len(self.figures), self._ends_at)
         figures = self.figures[levels] = self.check(levels)
-        verdict = self.judge(figures, self.allowed_rows)
+        verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
         self.forecast.learn(levels, figures.suppressed_rows if figures.lost is None else figures.lost)
         if verdict.lasting:
@@ -163,7 +178,7 @@ class Search:
         """Let fewer rows be suppressed from here on: what suppresses more is no use any more."""
         if allowed_rows < self.allowed_rows:
             self.allowed_rows = allowed_rows
-            self._hopeful, self._hopeless = Dominance(self.lattice.top), Dominance(self.lattice.top)
+            self._hopeful, self._hopeless = Dominance(self._heights), Dominance(self._heights)
             for levels, figures in self.figures.items():
                 self._conclude(levels, figures, hopeless=self.judge(figures, allowed_rows).hopeless)
 
@@ -183,6 +198,14 @@ class Search:
                 if parts <= 1:
                     break
         return found
+
+    def rest(self, box: Box, excluded: Levels) -> Iterator[tuple[Levels, Levels]]:
+        """The corners of what is left of a box without what is at or below a generalization; each low end is one that
+        a release may have."""
+        for low, high in box.without(excluded):
+            lifted = self.lattice.lift(low)
+            if all(map(operator.le, lifted, high)):
+                yield lifted, high
 
     def _too_costly(self, box: Box) -> Iterator[Levels]:
         """Checked generalizations that suppress so many rows that nothing at or below them is the best."""
@@ -250,7 +273,8 @@ class Search:
 
     def rows(self) -> list[list[Any]]:
         """What was looked at: one list a column of the lattice table."""
-        nodes = sorted(self._looked_at.keys() | self.figures.keys(), key=lambda levels: (sum(levels), levels))
+        seen = filter(self.lattice.permits, self._looked_at.keys() | self.figures.keys())
+        nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
         figures = [self.figures.get(levels) for levels in nodes]
         bounds = [self.measure.bound(levels) for levels in nodes]
         scores = [self.scores.get(levels) for levels in nodes]
@@ -282,6 +306,10 @@ class Outcome:
         The k-minimal generalizations that were found, where the strategy looks for them: all, unless it stopped.
     stopped:
         The limit that ended the search before it was done; empty if none did.
+    satisfying:
+        All generalizations that satisfy the policy, where the strategy finds them all, and did not stop.
+    exhaustive:
+        Where nothing was found: whether it is ruled out that anything satisfies the policy.
     """
 
     levels: Levels | None
@@ -289,3 +317,5 @@ class Outcome:
     bound: float = 0.0
     minimal: tuple[Levels, ...] | None = None
     stopped: str = ""
+    satisfying: tuple[Levels, ...] | None = None
+    exhaustive: bool = True

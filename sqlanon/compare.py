@@ -1,0 +1,198 @@
+"""One policy, several strategies: what each finds, beside one another. Nothing is published or recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import get_args
+
+from sqlglot import exp
+
+from sqlanon import anonymization
+from sqlanon.anonymization import Found
+from sqlanon.engines.base import Engine
+from sqlanon.errors import InfeasibleError, PolicyError, Problem
+from sqlanon.full_domain import allowed_rows, checker, measure_of
+from sqlanon.policy import Policy
+from sqlanon.policy.sections import LOCAL, Strategy
+from sqlanon.preparation import Prepared, prepare
+from sqlanon.quality import MEASURES
+from sqlanon.queries.names import cast, col, ident, named, select
+from sqlanon.sources import readable
+from sqlanon.workspace import Run
+
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+"""The names of all strategies."""
+
+UNBOUNDED = frozenset({"iab"})
+"""Strategies that may go on for days: nothing bounds what they look at but a limit of the policy."""
+
+COLUMNS: Mapping[str, str] = {
+    "strategy": "VARCHAR",
+    "score": "DOUBLE",
+    "loss": "DOUBLE",
+    "classes": "BIGINT",
+    "suppressed_rows": "BIGINT",
+    "checked": "BIGINT",
+    "optimal": "BOOLEAN",
+    "seconds": "DOUBLE",
+    "error": "VARCHAR",
+}
+"""Columns and types of a comparison: see `Compared`."""
+
+ComparisonProgress = Callable[[str, int, int, "float | None"], None]
+"""Told the strategy, generalizations open and checked, and the best score so far."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one strategy found, in the order of `COLUMNS`; None where it found nothing.
+
+    Attributes
+    ----------
+    strategy, score:
+        Which one, and its score by the policy's measure.
+    loss:
+        The score by the measure `loss`, whatever the policy's is: the mean, with the attributes' weights.
+    classes, suppressed_rows:
+        Of what it would release.
+    checked:
+        How many generalizations, and rounds of local strategies, were counted.
+    optimal:
+        Whether the score is proven to be the best of what the strategy looks at.
+    seconds:
+        Of wall time, for reading the source and for the search.
+    error:
+        Why it found nothing, or cannot do what the policy asks.
+    """
+
+    strategy: str
+    score: float | None = None
+    loss: float | None = None
+    classes: int | None = None
+    suppressed_rows: int | None = None
+    checked: int | None = None
+    optimal: bool | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+
+def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
+    """The same policy for each strategy, or why that cannot do what it asks.
+
+    What other strategies alone know (how Mondrian cuts, cells for strategies that blank none) is left out.
+
+    Parameters
+    ----------
+    policy:
+        Its own strategy counts for nothing.
+    strategies:
+        Their names; None: all that can do what the policy asks. (Those of `UNBOUNDED` only where it limits a search.)
+
+    Raises
+    ------
+    PolicyError
+        A name is none, or there is no name; lists the names.
+    """
+    if strategies is None:
+        limited = policy.search.time_limit is not None or policy.search.max_checks is not None
+        able = {name: _with(policy, name) for name in STRATEGIES if limited or name not in UNBOUNDED}
+        return {name: found for name, found in able.items() if isinstance(found, Policy)}
+    if not strategies:
+        raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
+    return {name: _with(policy, name) for name in dict.fromkeys(strategies)}
+
+
+def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
+    tree = policy.model_dump(exclude_none=True)
+    search = tree["search"]
+    search["strategy"] = strategy
+    if strategy != "mondrian":
+        search = {name: value for name, value in search.items() if name not in ("summary", "cuts")}
+    if strategy in LOCAL:
+        search.pop("suppression", None)
+    try:
+        return Policy(**{**tree, "search": search})
+    except PolicyError as error:
+        if strategy not in STRATEGIES:
+            raise
+        return error
+
+
+def compare(
+    begin: Callable[[Policy], Run], policies: Mapping[str, Policy | PolicyError], progress: ComparisonProgress
+) -> Iterator[Compared]:
+    """What each strategy finds.
+
+    Each reads the source anew, as it would by itself: none is quick because of what another has left.
+
+    Parameters
+    ----------
+    begin:
+        Begins a run of a policy; all that it makes is dropped.
+    policies:
+        Made by `policies_of`.
+    progress:
+        Told what is going on.
+
+    Raises
+    ------
+    SourceError, HierarchyError
+        The source or its hierarchies are wrong, for whatever strategy.
+    """
+    for name, policy in policies.items():
+        progress(name, 0, 0, None)
+        if isinstance(policy, PolicyError):
+            yield Compared(name, error="; ".join(map(str, policy.problems)))
+            continue
+        started = time.perf_counter()
+        try:
+            with begin(policy) as run:
+                yield _found(name, policy, run, partial(progress, name), started)
+        except InfeasibleError as error:
+            yield Compared(name, seconds=time.perf_counter() - started, error=str(error))
+
+
+def _found(
+    name: str, policy: Policy, run: Run, progress: Callable[[int, int, float | None], None], started: float
+) -> Compared:
+    with readable():
+        prepared = prepare(run.engine, policy, run.source, run.work, run.population)
+    found = anonymization.anonymize(run.engine, prepared, run.work, progress)
+    seconds = time.perf_counter() - started
+    figures = found.chosen.figures
+    return Compared(
+        strategy=name,
+        score=measure_of(prepared).shown(found.score),
+        loss=_loss(run.engine, prepared, found),
+        classes=figures.classes,
+        suppressed_rows=figures.suppressed_rows,
+        checked=found.checked,
+        optimal=found.optimal,
+        seconds=seconds,
+    )
+
+
+def _loss(engine: Engine, prepared: Prepared, found: Found) -> float:
+    """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
+    others do."""
+    policy = prepared.policy
+    weights = [policy.attributes[name].weight for name in policy.quasi]
+    loss = MEASURES["loss"](prepared.marginals, weights)
+    if found.totals is not None:
+        return loss.recoded(found.chosen.figures, found.totals)
+    assert found.outcome is not None
+    levels = found.outcome.levels
+    assert levels is not None
+    return loss.score(levels, checker(engine, prepared, loss, allowed_rows(prepared))(levels))
+
+
+def relation_of(rows: Sequence[Compared]) -> exp.Select:
+    """A comparison as a query with `COLUMNS`, in the order of the strategies."""
+    values = exp.Values(
+        expressions=[exp.Tuple(expressions=[exp.convert(value) for value in asdict(row).values()]) for row in rows],
+        alias=exp.TableAlias(this=ident("c"), columns=[ident(name) for name in COLUMNS]),
+    )
+    return select([named(cast(col(name), type_), name) for name, type_ in COLUMNS.items()], values)

@@ -1,0 +1,131 @@
+"""Recode below the full domain: each combination of the source's values is released as nodes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.queries.coding import KNOWN, Coded
+from sqlanon.queries.local.nodes import Tree
+from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, text
+from sqlanon.queries.recode import MASKED, Column, Recoding, at_random
+
+
+@dataclass(frozen=True)
+class LocalRecoding:
+    """How a release is made from the source, where each combination has released values of its own.
+
+    Attributes
+    ----------
+    source, columns:
+        The private table, and what is released of it.
+    attributes, tops, trees:
+        The quasi-identifiers, with the labels of their top levels, and their nodes.
+    kept:
+        The combinations that are released, by their ground nodes ``ground_i``, with the codes of their labels,
+        ``code_i``. All others are suppressed.
+    labels:
+        By attribute, the labels of its codes: ``code`` and ``label``; NULL is a label of its own.
+    types:
+        By attribute, the type to which its labels are cast; None: they are VARCHAR; and where no label is of a level
+        above the ground, the source's own values are released.
+    mask:
+        Whether suppressed rows stay, with every quasi-identifier at its top.
+    """
+
+    source: exp.Table
+    columns: tuple[Column, ...]
+    attributes: tuple[Coded, ...]
+    tops: tuple[str | None, ...]
+    trees: tuple[Tree, ...]
+    kept: exp.Table
+    labels: tuple[exp.Table, ...]
+    ground: frozenset[int]
+    types: tuple[str | None, ...]
+    mask: bool = False
+
+    def is_labelled(self, column: Column) -> bool:
+        """Whether a column of the release is text that the source does not have."""
+        if column.quasi is None:
+            return False
+        return self.mask or (column.quasi not in self.ground and self.types[column.quasi] is None)
+
+    def label_counts(self) -> exp.Select:
+        """One row: how many labels each attribute has in the release."""
+        return exp.Select(
+            expressions=[
+                subquery(select([exp.Count(this=exp.Distinct(expressions=[col("code")]))], table.copy()))
+                for table in self.labels
+            ]
+        )
+
+    def select(self, shuffled: bool = True) -> exp.Select:
+        """The statement that makes the release; see `recode`."""
+        rows = self._coded_rows()
+        query = exp.Select().from_(subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r"))
+        for i in self._by_label():
+            label = exp.Select(expressions=[col("code"), col("label")], distinct=exp.Distinct())
+            labels = subquery(label.from_(self.labels[i].copy(), copy=False), f"l{i}")
+            on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
+            query = query.join(labels, on=on, join_type="left" if self.mask else "", copy=False)
+        output = [named(self._value(j), column.name) for j, column in enumerate(self.columns)]
+        return query.select(*output, copy=False)
+
+    def _by_label(self) -> list[int]:
+        """The attributes whose values are looked up by their code."""
+        return [i for i in range(len(self.attributes)) if i not in self.ground]
+
+    def _coded_rows(self) -> exp.Select:
+        """The rows of the release: ``code_i`` for attributes that have labels, ``value_j`` for the other columns."""
+        query = exp.Select().from_(aliased(self.source, "s"))
+        keys: list[exp.Expr] = []
+        for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
+            if tree.floor == tree.height and not attribute.unknown:
+                continue
+            on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
+            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+            if tree.floor < tree.height:
+                code = cast(col(f"code_{tree.floor}", f"h{i}"), "INTEGER")
+                node = exp.Paren(this=exp.Add(this=code, expression=number(tree.offsets[0])))
+                keys.append(exp.EQ(this=node, expression=col(f"ground_{i}", "k")))
+            if attribute.unknown:
+                keys.append(col(KNOWN, f"h{i}"))
+        query = query.join(
+            aliased(self.kept, "k"), on=all_of(keys), join_type="left" if self.mask else "inner", copy=False
+        )
+        output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._by_label()]
+        output += [
+            named(col(column.name, "s"), f"value_{j}")
+            for j, column in enumerate(self.columns)
+            if column.quasi is None or column.quasi in self.ground
+        ]
+        if self.mask:
+            output.append(named(exp.Is(this=col("combination", "k"), expression=exp.null()), MASKED))
+        return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
+
+    def _value(self, j: int) -> exp.Expr:
+        """Column ``j`` of the release."""
+        quasi = self.columns[j].quasi
+        if quasi is None:
+            return col(f"value_{j}", "r")
+        type_ = self.types[quasi]
+        value: exp.Expr = col(f"value_{j}", "r") if quasi in self.ground else col("label", f"l{quasi}")
+        if self.mask:
+            top = text(self.tops[quasi] or "")
+            return exp.Case(ifs=[exp.If(this=col(MASKED, "r"), true=top)], default=cast(value, "VARCHAR"))
+        return cast(value, type_) if type_ is not None and quasi not in self.ground else value
+
+
+AnyRecoding: TypeAlias = Recoding | LocalRecoding
+"""How a release is made from the source: by one generalization of all rows, or below the full domain."""
+
+
+def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Sequence[int]) -> exp.Select:
+    """The rows of `placed.readable` whose class is kept."""
+    keys = [exp.EQ(this=col(f"code_{i}", "r"), expression=col(f"code_{i}", "j")) for i in attributes]
+    good = subquery(select([exp.Star()], subquery(judged, "g")).where(col("kept"), copy=False), "j")
+    query = exp.Select(expressions=[exp.Column(this=exp.Star(), table=exp.to_identifier("r", quoted=True))])
+    return query.from_(aliased(readable, "r"), copy=False).join(good, on=all_of(keys), join_type="semi", copy=False)

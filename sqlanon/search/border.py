@@ -1,0 +1,106 @@
+"""The border of what satisfies the policy: its k-minimal generalizations, and what they prove of all above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlanon.queries.coding import Levels
+from sqlanon.search.dominance import Dominance
+from sqlanon.search.task import Outcome, Search
+
+
+def lowest(search: Search, among: Iterable[Levels]) -> tuple[Levels, ...]:
+    """Those of some generalizations that none of the others is strictly below, in lexicographic order."""
+    found, seen = [], Dominance(search.lattice.top)
+    for levels in sorted(among, key=lambda one: (sum(one), one)):
+        if not seen.has_below(levels):
+            seen.add(levels)
+            found.append(levels)
+    return tuple(sorted(found))
+
+
+def outcome_of(search: Search, stopped: str, *, only_minimal: bool) -> Outcome:
+    """What a strategy has found that checks every k-minimal generalization, by itself.
+
+    Each generalization that satisfies the policy is at or above a k-minimal one. So the best is proven to be the best
+    of all where nothing above a k-minimal generalization can score less: by the bounds that follow from the
+    attributes' own counts and from the check of the k-minimal one. They always tell with `height` and
+    `relative_height`; with the other measures where nothing may be suppressed, for then the scores rise with every
+    step up; else seldom: a higher generalization suppresses fewer rows.
+
+    Parameters
+    ----------
+    search:
+        The task, as the strategy leaves it.
+    stopped:
+        The limit that ended it, or empty.
+    only_minimal:
+        Whether the choice is among the k-minimal ones, or among all that were checked.
+    """
+    minimal = lowest(search, search.scores)
+    measure = search.measure
+    if stopped:
+        minimal = tuple(one for one in minimal if _is_certain(search, one))
+        best = search.preferred(minimal if only_minimal and minimal else search.scores)
+        return Outcome(best, False, measure.bound(search.lattice.bottom), minimal, stopped)
+    best = search.preferred(minimal if only_minimal else search.scores)
+    if best is None:
+        return Outcome(None, optimal=False, minimal=())
+    bounds = {one: max(measure.bound(one), measure.after(search.figures[one])) for one in minimal}
+    return Outcome(best, *proven(search, best, bounds), minimal)
+
+
+def proven(search: Search, best: Levels, bounds: Mapping[Levels, float]) -> tuple[bool, float]:
+    """Whether a generalization is proven to be the best; and what nothing that satisfies the policy scores less than.
+
+    Parameters
+    ----------
+    best:
+        It satisfies the policy.
+    bounds:
+        Of some generalizations, what nothing at or above each scores less than. All that satisfies is above them.
+    """
+    score = search.scores[best]
+    if any(search.precedes(bound, one, best) for one, bound in bounds.items()):
+        return False, min(score, *bounds.values())
+    return True, score
+
+
+def _is_certain(search: Search, levels: Levels) -> bool:
+    """Whether nothing below a generalization satisfies the policy, as far as the checks tell."""
+    floor = search.lattice.bottom
+    lower = [(*levels[:i], level - 1, *levels[i + 1 :]) for i, level in enumerate(levels) if level > floor[i]]
+    return all(search.may(one) is False for one in lower)
+
+
+class Tags:
+    """What the checks of a search tell of k-minimality: predictive tagging.
+
+    Parameters
+    ----------
+    search:
+        The task.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self._good = Dominance(search.lattice.top)
+
+    def is_good(self, levels: Levels) -> bool:
+        """Whether a generalization, or one below it, is known to satisfy the policy: nothing above is k-minimal."""
+        return self._good.has_below(levels)
+
+    def is_bad(self, levels: Levels) -> bool:
+        """Whether neither a generalization nor anything below it can satisfy the policy."""
+        return self.search.may(levels) is False
+
+    def is_open(self, levels: Levels) -> bool:
+        """Whether a generalization is still to be checked."""
+        return not (self.is_good(levels) or levels in self.search.figures or self.is_bad(levels))
+
+    def check(self, levels: Levels) -> bool:
+        """Check a generalization; whether it satisfies the policy."""
+        good = self.search.satisfies(levels)
+        if good:
+            self._good.add(levels)
+        return good

@@ -1,0 +1,41 @@
+"""Strategy ``datafly``: one step up after the other, each for the attribute with the most distinct values. Greedy.
+
+The paper ends when at most k rows are outliers, and suppresses these; it assumes that so many may be suppressed. Here
+it ends when what would be suppressed is within the policy's limit, and the policy is met. Nothing is taken back: the
+result need not be k-minimal, and its score may be far from the best.
+
+Source: L. Sweeney, "Guaranteeing anonymity when sharing medical data, the Datafly system" (1997), and "Achieving
+k-anonymity privacy protection using generalization and suppression" (2002), section on Datafly.
+"""
+
+from __future__ import annotations
+
+from sqlanon.search.border import proven
+from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.task import Outcome, Search
+
+
+def datafly(search: Search) -> Outcome:
+    """Generalize the attribute with the most distinct values until the policy is met.
+
+    Values are counted over all rows, at the attribute's level so far. Of attributes that have equally many, the first
+    in the policy's order is generalized; one at its highest allowed level never is. If the search is stopped on the
+    way, what is left is the top.
+    """
+    lattice, stopped = search.lattice, ""
+    if not search.ask(lattice.top):
+        return Outcome(None, optimal=False)
+    values = search.data.distinct_values()
+    levels = lattice.lift(lattice.bottom)
+    try:
+        while not search.satisfies(levels) and levels != lattice.top:
+            open_ = [i for i, (level, top) in enumerate(zip(levels, lattice.top, strict=True)) if level < top]
+            most = max(open_, key=lambda i: values[i][levels[i]])
+            levels = lattice.lift((*levels[:most], levels[most] + 1, *levels[most + 1 :]))
+    except LimitReachedError as reached:
+        stopped = str(reached)
+    best = search.best if stopped else levels
+    if best not in search.scores:
+        return Outcome(None, optimal=False, stopped=stopped, exhaustive=False)
+    optimal, bound = proven(search, best, {lattice.bottom: search.measure.bound(lattice.bottom)})
+    return Outcome(best, optimal and not stopped, bound, stopped=stopped)

@@ -1,0 +1,179 @@
+"""Random small tables as local strategies see them, read back into plain Python."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_privacy_properties as privacy_properties
+from hypothesis import strategies as st
+from sqlglot import exp
+from strategies import Case, cases
+from strategies_privacy import PrivacyCase
+from test_search_properties import arrow_table, policy
+
+import sqlanon
+from sqlanon.local import LocalTask, local_task
+from sqlanon.preparation import prepare
+
+Read = tuple[str | None, ...]
+Nodes = tuple[int, ...]
+
+SOME_ROWS = cases().filter(lambda case: bool(case.rows))
+
+LIMITS = st.lists(st.sampled_from([0, 0, 0, 1, 2, 4, 5]), min_size=4, max_size=4)
+"""By attribute, what is not allowed of it: 1 the top, 2 the ground, 4 the label of a ground value."""
+
+
+def asked(case: Case, directory: Path, limits: Sequence[int] = (), **search: Any) -> sqlanon.Policy:
+    """A policy for a case that minimises its loss."""
+    case = replace(case, measure="loss", aggregate=None)
+    tree = policy(case, "optimal", directory).model_dump(mode="json", exclude_none=True)
+    tree["search"] |= search
+    for (name, hierarchy), limit in zip(case.hierarchies.items(), limits, strict=False):
+        attribute = tree["attributes"][name]
+        if limit & 1 and hierarchy.height:
+            attribute["max_level"] = hierarchy.height - 1
+        if limit & 2:
+            attribute["min_level"] = min(1, hierarchy.height, attribute.get("max_level", 1))
+        if limit & 4:
+            attribute["forbidden"] = [str(next(iter(hierarchy.paths)))]
+    return sqlanon.Policy(**tree)
+
+
+@contextmanager
+def task_of(case: Case, limits: Sequence[int] = (), **search: Any) -> Iterator[LocalTask]:
+    """The task of a local strategy."""
+    with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(case)) as db:
+        ask = asked(case, Path(name), limits, **search)
+        with db._space.run(ask) as run:
+            prepared = prepare(run.engine, ask, run.source, run.work)
+            yield local_task(run.engine, prepared, run.work, lambda open_, checked, best: None)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a hierarchy, as `nodes_i` has it."""
+
+    level: int
+    label: str | None
+    leaves: float
+    released: bool
+
+
+@dataclass
+class Plain:
+    """A task in plain Python: by combination its rows, and for each attribute its nodes from the floor up."""
+
+    task: LocalTask
+
+    def __post_init__(self) -> None:
+        trees, rows = self.task.trees, self.task.engine.rows
+        self.nodes = [
+            {node: Node(*rest) for node, *rest in rows(exp.select("node", "level", "label", "leaves", "released").from_(
+                tree.nodes))}
+            for tree in trees
+        ]  # fmt: skip
+        names = [f"q{i}_n{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+        self.n: dict[int, int] = {}
+        self.paths: dict[int, tuple[Nodes, ...]] = {}
+        for combination, n, *flat in rows(exp.select("combination", "n", *names).from_(self.task.combinations)):
+            self.n[combination] = n
+            rest, paths = list(flat), []
+            for tree in trees:
+                size = tree.height - tree.floor + 1
+                paths.append(tuple(rest[:size]))
+                rest = rest[size:]
+            self.paths[combination] = tuple(paths)
+
+    @property
+    def allowed(self) -> int:
+        """Of the rows that are in combinations."""
+        return self.task.allowed_rows - (self.task.rows - sum(self.n.values()))
+
+    def placed(self, relation: exp.Table) -> dict[int, Nodes]:
+        names = [f"node_{i}" for i in range(len(self.nodes))]
+        found = self.task.engine.rows(exp.select("combination", *names).from_(relation))
+        assert len({row[0] for row in found}) == len(found)
+        return {row[0]: tuple(row[1:]) for row in found}
+
+    def at(self, levels: Sequence[int]) -> dict[int, Nodes]:
+        floors = [tree.floor for tree in self.task.trees]
+        return {
+            combination: tuple(path[level - low] for path, level, low in zip(paths, levels, floors, strict=True))
+            for combination, paths in self.paths.items()
+        }
+
+    def read(self, nodes: Nodes) -> Read:
+        return tuple(by[node].label for by, node in zip(self.nodes, nodes, strict=True))
+
+    def sizes(self, placed: dict[int, Nodes]) -> Counter[Read]:
+        """The classes, as readers see them, with their rows."""
+        sizes: Counter[Read] = Counter()
+        for combination, nodes in placed.items():
+            sizes[self.read(nodes)] += self.n[combination]
+        return sizes
+
+    def kept(self, placed: dict[int, Nodes], k: int) -> dict[int, Nodes]:
+        """Without the classes of fewer than k rows."""
+        sizes = self.sizes(placed)
+        return {c: nodes for c, nodes in placed.items() if sizes[self.read(nodes)] >= k}
+
+    def rows(self, placed: dict[int, Nodes]) -> int:
+        return sum(self.n[combination] for combination in placed)
+
+    def loss(self, placed: dict[int, Nodes]) -> float:
+        """Mean over all rows and attributes, with weights; what is not placed counts 1."""
+        trees = self.task.trees
+        weights = sum(tree.weight for tree in trees)
+        lost = self.task.rows - self.rows(placed)
+        for combination, nodes in placed.items():
+            for by, tree, node in zip(self.nodes, trees, nodes, strict=True):
+                if tree.leaves > 1:
+                    share = by[node].leaves / (tree.leaves - 1)
+                    lost += self.n[combination] * tree.weight * share / weights
+        return lost / self.task.rows
+
+
+ADULT = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
+
+
+def adult(data: Path, k: int, limit: float, **search: Any) -> sqlanon.Policy:
+    """The policy of the benchmarks for Adult."""
+    here = data / "adult"
+    rules = {name: {"file": str(here / f"hierarchy_{name}.csv")} for name in ADULT}
+    return sqlanon.Policy(
+        attributes={name: {"role": "quasi", "hierarchy": rule} for name, rule in rules.items()},
+        privacy={"k": k},
+        source={"files": [str(here / "adult.csv")], "undeclared": "drop"},
+        search={"suppression_limit": limit, **search},
+    )
+
+
+def check_privacy(case: PrivacyCase, **search: Any) -> None:
+    """Whatever is asked of classes, and whoever is counted: what is found meets it, and loses no more than the optimum
+    of the full domain."""
+    refused = {"k_map", "delta_presence", "average_risk", "sample_uniqueness", "population_uniqueness"}
+    privacy = {name: one for name, one in case.privacy.items() if name not in refused} or {"k": 2}
+    case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
+    with tempfile.TemporaryDirectory() as name, privacy_properties.opened(case.source) as db:
+        whole = privacy_properties.policy_of(case, "optimal", Path(name))
+        tree = whole.model_dump(mode="json", exclude_none=True)
+        tree["search"] |= search
+        ask = sqlanon.Policy(**tree)
+        try:
+            start = db.anonymize(whole)
+        except sqlanon.InfeasibleError:
+            with pytest.raises(sqlanon.InfeasibleError):
+                db.anonymize(ask)
+            return
+        result = db.anonymize(ask)
+        assert result.score <= start.score + 1e-9
+        verification = db.verify(result.publish(Path(name) / "r.duckdb").path, ask)
+        assert verification.verified, verification.failures

@@ -1,0 +1,219 @@
+"""`compare`: what several strategies find for one policy, on the command line and in Python."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import oracle
+import pytest
+import strategies
+from hypothesis import given, settings
+from strategies import Case
+from test_cli import POLICY, Run, folder, made, rewrite, run, sqlanon_process
+from test_search_properties import arrow_table, policy, quick
+
+import sqlanon
+from sqlanon.compare import COLUMNS, STRATEGIES, policies_of
+
+__all__ = ["folder", "made", "run"]  # fixtures
+
+FEW = "optimal,k_minimal,datafly"
+
+
+def compared(relation: Any) -> list[dict[str, Any]]:
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+# The command
+
+
+def test_json_has_an_object_for_each_strategy(run: Run, folder: Path) -> None:
+    ended = run("compare", folder / "policy.toml", "--strategies", FEW, "--json")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.count("\n") == 1
+    found = json.loads(ended.out)
+    assert [one["strategy"] for one in found] == FEW.split(",")
+    alone = json.loads(run("anonymize", folder / "policy.toml", "--json").out)
+    optimal, k_minimal, datafly = found
+    for one in found:
+        assert list(one) == list(COLUMNS)
+        assert one["error"] is None
+        assert one["seconds"] > 0
+        assert one["loss"] == pytest.approx(one["score"])
+        assert one["score"] >= optimal["score"] * (1 - oracle.TIE)
+    for name in ("score", "classes", "suppressed_rows", "optimal"):
+        assert optimal[name] == alone[name], name
+    assert optimal["checked"] == alone["lattice"]["checked"]
+    assert (k_minimal["optimal"], datafly["optimal"]) == (False, False)
+
+
+def test_the_table(run: Run, folder: Path) -> None:
+    ended = run("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
+    assert (ended.status, ended.err) == (0, "")
+    header, *rows = [re.split(r"\s*[┃│]\s*", line)[1:-1] for line in ended.out.splitlines() if line[:1] in "┃│"]
+    assert header == ["strategy", "score (distinct)", "loss", "classes", "suppressed rows", "checks", "seconds"]
+    assert [row[0] for row in rows] == ["optimal", "datafly"]
+    assert rows[0][1].endswith(" (optimal)")
+    assert rows[0][1].split()[0] == rows[0][3]
+    assert float(rows[0][2]) > 0
+
+
+def test_nothing_is_published_or_recorded(run: Run, folder: Path) -> None:
+    before = {path.name for path in folder.iterdir()}
+    assert run("compare", folder / "policy.toml", "--strategies", "optimal").status == 0
+    assert {path.name for path in folder.iterdir()} == before == {"hospital.duckdb", "policy.toml"}
+
+
+def test_limits_of_the_machine_are_taken(run: Run, folder: Path) -> None:
+    limits = ("--memory-limit", "1GB", "--threads", "1")
+    assert run("compare", folder / "policy.toml", "--strategies", "optimal", *limits).status == 0
+    assert run("compare", folder / "policy.toml", "--threads", "0").status == 2
+
+
+@pytest.mark.parametrize("names", ["optimal,fastest", "", "optimal,"])
+def test_an_unknown_strategy_is_an_error_that_lists_the_names(run: Run, folder: Path, names: str) -> None:
+    ended = run("compare", folder / "policy.toml", "--strategies", names, "--json")
+    assert (ended.status, ended.out) == (2, "")
+    assert "search.strategy: must be one of " in ended.err
+    assert all(name in ended.err for name in STRATEGIES)
+
+
+def test_one_that_cannot_do_what_is_asked_stops_no_other(run: Run, folder: Path) -> None:
+    path = rewrite(folder, "k = 5", "k = 5\naverage_risk = 0.1")
+    ended = run("compare", path, "--strategies", "iab,optimal", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    iab, optimal = json.loads(ended.out)
+    assert iab["error"].startswith("privacy.average_risk: strategy iab ")
+    assert iab == {**dict.fromkeys(COLUMNS), "strategy": "iab", "seconds": 0.0, "error": iab["error"]}
+    assert optimal["error"] is None
+    shown = run("compare", path, "--strategies", "iab,optimal")
+    assert shown.err.startswith("iab: privacy.average_risk: ")
+    assert run("compare", path, "--strategies", "iab").status == 1
+
+
+def test_where_nothing_is_found_the_answer_is_no(run: Run, folder: Path) -> None:
+    path = rewrite(folder, "k = 5", "k = 401")
+    ended = run("compare", path, "--strategies", "optimal,datafly", "--json")
+    assert ended.status == 1
+    for one in json.loads(ended.out):
+        assert one["error"]
+        assert one["score"] is None
+        assert one["seconds"] > 0
+
+
+def test_what_is_wrong_with_the_source_is_an_error(run: Run, folder: Path) -> None:
+    ended = run("compare", rewrite(folder, '"patients"', '"visitors"'), "--strategies", "optimal,datafly")
+    assert (ended.status, ended.out) == (2, "")
+    assert "visitors" in ended.err
+
+
+def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -> None:
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
+    arguments = ("compare", folder / "policy.toml", "--strategies", FEW, "--json")
+    process = sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=follower, env=environment)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    out, _ = process.communicate()
+    os.close(leader)
+    assert process.returncode == 0
+    assert len(json.loads(out)) == 3
+    assert b"0/3" in shown
+    assert b"optimal" in shown
+    assert b"Traceback" not in shown
+
+
+# In Python
+
+
+def test_a_relation_in_python(folder: Path) -> None:
+    policy_ = sqlanon.Policy.load(folder / "policy.toml")
+    told: list[tuple[Any, ...]] = []
+    with sqlanon.connect() as db:
+        relation = db.compare(policy_, ("datafly", "optimal", "datafly"), lambda *state: told.append(state))
+        assert dict(zip(relation.columns, map(str, relation.types), strict=True)) == COLUMNS
+        assert [row[0] for row in relation.fetchall()] == ["datafly", "optimal"]
+        (best,) = relation.aggregate("min(loss)").fetchall()
+        assert best == (db.anonymize(policy_).score,)
+        with pytest.raises(sqlanon.PolicyError, match=r"search\.strategy: name at least one of optimal, "):
+            db.compare(policy_, ())
+    assert list(dict.fromkeys(state[0] for state in told)) == ["datafly", "optimal"]
+    assert told[0] == ("datafly", 0, 0, None)
+    assert told[-1][2] > 0
+
+
+def test_by_default_all_that_can_do_what_is_asked() -> None:
+    attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}}
+    asked = {"source": {"table": "t"}, "attributes": attributes, "privacy": {"k": 2}}
+    alone = policies_of(sqlanon.Policy(**asked), None)
+    # Nothing bounds what this one looks at.
+    assert list(alone) == [name for name in STRATEGIES if name != "iab"]
+    assert list(policies_of(sqlanon.Policy(**asked, search={"time_limit": 5}), None)) == list(STRATEGIES)
+    of_all = policies_of(sqlanon.Policy(**{**asked, "privacy": {"k": 2, "average_risk": 0.1}}), None)
+    assert not {"iab", "mu-argus", "mondrian", "k-similar", "subtree", "local"} & of_all.keys()
+    assert {"optimal", "samarati", "incognito", "ola", "flash", "datafly"} <= of_all.keys()
+
+
+def test_what_other_strategies_alone_know_is_left_out() -> None:
+    attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
+    asked = {"attributes": attributes, "privacy": {"k": 2}}
+    relaxed = sqlanon.Policy(**asked, search={"strategy": "mondrian", "cuts": "relaxed", "summary": "median"})
+    found = policies_of(relaxed, ("optimal", "mondrian"))
+    assert found["mondrian"] == relaxed
+    assert found["optimal"] == sqlanon.Policy(**asked)
+    cells = sqlanon.Policy(**asked, search={"suppression": "cells"})
+    found = policies_of(cells, ("local", "optimal"))
+    assert found["optimal"] == cells
+    assert isinstance(found["local"], sqlanon.Policy)
+
+
+def loss_of(case: Case, levels: oracle.Levels) -> float:
+    table = oracle.Table.of(case.rows, case.hierarchies)
+    return oracle.score(oracle.Release(table, levels, case.k), "loss", "mean", case.weights)
+
+
+@settings(quick, max_examples=8)
+@given(case=strategies.cases())
+def test_loss_whatever_the_measure(case: Case) -> None:
+    """Each strategy's figures are those that it finds alone; the loss is the oracle's."""
+    names = ("optimal", "k_minimal")
+    with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(case)) as db:
+        if not case.rows:
+            return
+        found = compared(db.compare(policy(case, "datafly", Path(directory)), names))
+        for one in found:
+            expected = (oracle.solve if one["strategy"] == "optimal" else oracle.k_minimal)(**case.arguments)
+            if expected is None:
+                assert one["score"] is None
+                assert "meets the policy" in one["error"]
+                continue
+            assert math.isclose(one["score"], expected.score, rel_tol=oracle.TIE)
+            assert math.isclose(one["loss"], loss_of(case, expected.levels), rel_tol=1e-9, abs_tol=1e-12)
+            assert (one["classes"], one["suppressed_rows"]) == (expected.classes, expected.suppressed_rows)
+
+
+def test_the_loss_of_local_recoding(run: Run, folder: Path) -> None:
+    """By another measure it is what it is by its own."""
+    losses = []
+    for measure in ("loss", "distinct"):
+        path = rewrite(folder, "[release]", f'measure = "{measure}"\n[release]')
+        (found,) = json.loads(run("compare", path, "--strategies", "iab", "--json").out)
+        losses.append(found["loss"])
+        path.write_text(POLICY)
+    assert losses[0] == losses[1] > 0

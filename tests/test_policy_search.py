@@ -1,0 +1,93 @@
+"""The policy's [search]: which strategies there are, and what each cannot be asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sqlanon
+from sqlanon import anonymization
+from sqlanon.policy import sections
+from sqlanon.search import STRATEGIES
+
+LOCAL = ("iab", "k-similar", "local", "mondrian", "mu-argus", "subtree")
+
+
+def tree(search: dict[str, Any], privacy: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "source": {"table": "t"},
+        "attributes": {
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "max_level": 3},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "weight": 2.0},
+            "ill": {"role": "sensitive"},
+        },
+        "privacy": privacy or {"k": 5},
+        "search": search,
+    }
+
+
+def problems(search: dict[str, Any], privacy: dict[str, Any] | None = None) -> str:
+    with pytest.raises(sqlanon.PolicyError) as caught:
+        sqlanon.Policy(**tree(search, privacy))
+    return str(caught.value)
+
+
+def test_every_strategy_of_the_policy_is_there() -> None:
+    named = set(sections.SearchSection.model_json_schema()["properties"]["strategy"]["enum"])
+    assert named == set(STRATEGIES) | set(anonymization.LOCAL)
+    assert set(anonymization.LOCAL) == set(sections.LOCAL) == set(LOCAL)
+
+
+def test_a_policy_that_asks_for_nothing_new_has_the_fingerprint_that_it_had() -> None:
+    diverse = {"attribute": "ill", "kind": "distinct", "l": 2}
+    asked = tree({"suppression_limit": 0.05}, {"k": 5, "l_diversity": [diverse]})
+    policy = sqlanon.Policy(**asked, release={"database": "/x/r.duckdb"})
+    assert policy.fingerprint() == "026e78054f4a5559af6a650b5886097b0898fe62fc43cb70925e4a032bf20ab6"
+    assert sqlanon.Policy(**tree({"strategy": "mondrian"})).redacted()["search"]["summary"] == "range"
+
+
+@pytest.mark.parametrize("strategy", LOCAL)
+@pytest.mark.parametrize("measure", ["height", "relative_height", "entropy"])
+def test_what_needs_one_level_for_all_rows_is_refused_below_the_full_domain(strategy: str, measure: str) -> None:
+    assert f"search.measure: the measure {measure} is of one level for all rows" in problems(
+        {"strategy": strategy, "measure": measure}
+    )
+
+
+@pytest.mark.parametrize("search", [*({"strategy": one} for one in LOCAL), {"suppression": "cells"}])
+def test_the_whole_table_is_not_looked_at_below_the_full_domain(search: dict[str, Any]) -> None:
+    told = problems(search, {"k": 5, "average_risk": 0.1, "sample_uniqueness": 0.1})
+    assert "privacy.average_risk" in told
+    assert "privacy.sample_uniqueness" in told
+    assert "decides class by class" in told
+
+
+@pytest.mark.parametrize("search", [*({"strategy": one} for one in LOCAL), {"suppression": "cells"}])
+def test_a_population_is_not_looked_at_below_the_full_domain(search: dict[str, Any]) -> None:
+    with pytest.raises(sqlanon.PolicyError) as caught:
+        sqlanon.Policy(**tree(search, {"k": 5, "k_map": 3}), population={"table": "everybody"})
+    assert "privacy.k_map" in str(caught.value)
+    assert "does not look at a population" in str(caught.value)
+
+
+def test_some_strategies_know_k_only() -> None:
+    shield = {"k": 5, "k_anonymity": [{"quasi": ["zip"], "k": 7}]}
+    assert "privacy.k_anonymity: strategy mu-argus knows k only" in problems({"strategy": "mu-argus"}, shield)
+    sqlanon.Policy(**tree({"strategy": "iab"}, shield))
+    diverse = {"k": 5, "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}]}
+    for strategy in ("mu-argus", "iab"):
+        assert "privacy.l_diversity" in problems({"strategy": strategy}, diverse)
+    sqlanon.Policy(**tree({"strategy": "mondrian"}, diverse))
+
+
+@pytest.mark.parametrize(("option", "value"), [("summary", "median"), ("cuts", "relaxed")])
+def test_options_of_mondrian_are_for_mondrian(option: str, value: str) -> None:
+    assert f"search.{option}: is for strategy mondrian" in problems({option: value})
+    assert sqlanon.Policy(**tree({"strategy": "mondrian", option: value})).search.model_dump()[option] == value
+
+
+def test_cells_are_blanked_after_a_full_domain_strategy_only() -> None:
+    assert "search.suppression: strategy local recodes below the full domain already" in problems(
+        {"strategy": "local", "suppression": "cells"}
+    )
