@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -111,17 +111,18 @@ def anonymize(engine: Engine, prepared: Prepared, work: Namer, progress: Progres
     if asked.strategy in LOCAL:
         task = local_task(engine, prepared, work, progress)
         return _finished(task, LOCAL[asked.strategy](task))
+    if asked.suppression == "cells":
+        task = local_task(engine, prepared, work, progress)
+        search, levels = task.start(asked.strategy)
+        return _finished(task, replace(cells(task, levels), search=search))
     search, outcome = find(engine, prepared, asked.strategy, progress)
     assert outcome.levels is not None
     levels = outcome.levels
-    if asked.suppression == "cells" and search.figures[levels].suppressed_rows:
-        task = local_task(engine, prepared, work, progress)
-        return _finished(task, cells(task, levels), search)
     chosen = choose(engine, prepared, levels, search.figures[levels], work)
     return Found(chosen, search.scores[levels], outcome.bound, outcome.optimal, search, outcome)
 
 
-def _finished(task: LocalTask, outcome: LocalOutcome, search: Search | None = None) -> Found:
+def _finished(task: LocalTask, outcome: LocalOutcome) -> Found:
     """What is released of what a local strategy placed.
 
     Raises
@@ -142,15 +143,19 @@ def _finished(task: LocalTask, outcome: LocalOutcome, search: Search | None = No
         masked, warning = _masked(task.engine, prepared, suppressed_classes(task, kept), task.floor, figures)
         warnings += warning
     names = [tree.name for tree in task.trees]
-    levels_of = {name: low if low == high else None for name, (low, high) in zip(names, kept.levels, strict=True)}
+    # What is released as ranges, or as sets, is at no level.
+    levels_of = {
+        name: low if low == high and (low == 0 or i not in outcome.values) else None
+        for i, (name, (low, high)) in enumerate(zip(names, kept.levels, strict=True))
+    }
     chosen = Chosen(
         levels_of, figures, kept.smallest_class, kept.recoding(task, outcome, masked > 0), masked, tuple(warnings)
     )
     measure = measure_of(prepared)
     score = kept.score(measure)
-    known = measure.bound(task.floor) if outcome.bound is None else outcome.bound
-    bound = score if outcome.optimal else min(score, known)
-    return Found(chosen, score, bound, outcome.optimal, search or outcome.search, None, outcome.rounds, kept.totals)
+    # No recoding scores less than what nothing is generalized and suppressed in.
+    bound = min(score, measure.bound(task.floor))
+    return Found(chosen, score, bound, score <= bound, outcome.search, None, outcome.rounds, kept.totals)
 
 
 def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures, work: Namer) -> Chosen:

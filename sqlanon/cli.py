@@ -101,11 +101,14 @@ def anonymize(
     if as_json:
         _print_json(figures)
         return
-    levels = ", ".join(f"{name} {level}" for name, level in result.generalization.items())
+    levels = ", ".join(
+        f"{name} {'at several levels' if level is None else level}" for name, level in result.generalization.items()
+    )
     typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
     typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
     typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
-    typer.echo(f"checked {result.checked:,} of {result.nodes:,} generalizations in {figures['seconds']['total']:.2f} s")
+    of = "times" if asked.search.is_local else f"of {result.nodes:,} generalizations"
+    typer.echo(f"checked {result.checked:,} {of} in {figures['seconds']['total']:.2f} s")
     typer.echo(f"release: {release.path}, table {release.table}")
 
 
@@ -201,8 +204,9 @@ def verify(
         words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
         for check in found.checks:
             word = words[check.passed]
-            if check.passed is None and check.message.startswith("not guaranteed"):
-                word = "not guaranteed"
+            said = check.message.partition(":")[0]
+            if check.passed is None and said in ("not guaranteed", "not compared"):
+                word = said
             typer.echo(f"{word}: {check.name}: {check.message.removeprefix(f'{word}: ')}")
         typer.echo("verified" if found.verified else "NOT verified")
     if not found.verified:

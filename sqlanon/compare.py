@@ -16,7 +16,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.full_domain import allowed_rows, checker, measure_of
 from sqlanon.policy import Policy
-from sqlanon.policy.sections import LOCAL, Strategy
+from sqlanon.policy.sections import LOCAL, SUMMARISED, Strategy
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.quality import MEASURES
 from sqlanon.queries.names import cast, col, ident, named, select
@@ -61,7 +61,7 @@ class Compared:
     checked:
         How many generalizations, and rounds of local strategies, were counted.
     optimal:
-        Whether the score is proven to be the best of what the strategy looks at.
+        Whether the score is proven to be the best of all generalizations.
     seconds:
         Of wall time, for reading the source and for the search.
     error:
@@ -109,8 +109,10 @@ def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
     tree = policy.model_dump(exclude_none=True)
     search = tree["search"]
     search["strategy"] = strategy
+    if strategy not in SUMMARISED:
+        search.pop("summary", None)
     if strategy != "mondrian":
-        search = {name: value for name, value in search.items() if name not in ("summary", "cuts")}
+        search.pop("cuts", None)
     if strategy in LOCAL:
         search.pop("suppression", None)
     try:

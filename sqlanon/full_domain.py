@@ -129,9 +129,7 @@ def _vectors(prepared: Prepared) -> Iterator[set[Levels]]:
         engine.execute(drop_table(target))
 
 
-def find(
-    engine: Engine, prepared: Prepared, strategy: str, progress: Progress, allowed: int | None = None
-) -> tuple[Search, Outcome]:
+def find(engine: Engine, prepared: Prepared, strategy: str, progress: Progress) -> tuple[Search, Outcome]:
     """Search the lattice with a full-domain strategy: the search, and its outcome.
 
     Parameters
@@ -142,8 +140,6 @@ def find(
         One of `search.STRATEGIES`.
     progress:
         Told after every check.
-    allowed:
-        At most so many rows may be suppressed; by default as many as the policy allows.
 
     Raises
     ------
@@ -154,7 +150,7 @@ def find(
     if not prepared.lattice.size:
         raise nothing_allowed(prepared)
     measure, rules = measure_of(prepared), rules_of(prepared)
-    allowed = allowed_rows(prepared) if allowed is None else allowed
+    allowed = allowed_rows(prepared)
     check = checker(engine, prepared, measure, allowed)
     asked = prepared.policy.search
     budget = Budget(asked.time_limit, asked.max_checks)

@@ -296,7 +296,7 @@ def check(restricted_case: Restricted) -> None:
                 assert found == sorted(one.levels for one in minimal_of(expected.satisfying)), strategy
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=2)
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:
     check(restricted_case)

@@ -189,7 +189,7 @@ def published(question: Question) -> Counter[Row] | None:
             result = db.anonymize(policy_of(question, directory))
         except sqlanon.InfeasibleError:
             return None
-        assert not result.optimal
+        assert result.optimal == (result.score == result.bound)
         assert result.bound >= result.score
         release = result.publish(directory / "release.duckdb")
         assert release.verify().verified
@@ -321,7 +321,7 @@ def check_optimum(question: Question, most: int) -> None:
         assert search.checks <= len(tables)
 
 
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=4)
 @given(question=questions())
 def test_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=60)
@@ -344,7 +344,7 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=2)
 @given(question=questions())
 def test_the_release(question: Question) -> None:
     check_release(question)

@@ -48,20 +48,19 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
     with task_of(case, limits, strategy=name) as task:
         plain = Plain(task)
         try:
-            _, outcome = task.start()
+            _, levels = task.start()
         except sqlanon.InfeasibleError:
             return
-        assert outcome.levels is not None
         found = plain.placed(strategy(task).placed)
         assert plain.kept(found, case.k) == found
         assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
         for combination, nodes in found.items():
             for by, path, node in zip(plain.nodes, plain.paths[combination], nodes, strict=True):
                 assert node in path and by[node].released
-        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(outcome.levels), case.k)) + 1e-8
+        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=4)
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
@@ -129,7 +128,7 @@ def of_classes(case: PrivacyCase) -> bool:
 
 
 @pytest.mark.parametrize("name", ["local", "k-similar"])
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=2)
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

@@ -290,7 +290,7 @@ SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from([
 LIMITS = st.lists(st.sampled_from([0, 0, 1, 2, 4, 5]), min_size=4, max_size=4)
 
 
-@settings(quick, max_examples=5)
+@settings(quick, max_examples=3)
 @given(cases(), LIMITS, SUMMARIES, CUTS)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(case: Case, limits: list[int], summary: str, cuts: str) -> None:
     check(case, limits, summary, cuts)

@@ -82,7 +82,7 @@ def test_some_strategies_know_k_only() -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("summary", "median"), ("cuts", "relaxed")])
-def test_options_of_mondrian_are_for_mondrian(option: str, value: str) -> None:
+def test_options_are_for_the_strategies_that_know_them(option: str, value: str) -> None:
     assert f"search.{option}: is for strategy mondrian" in problems({option: value})
     assert sqlanon.Policy(**tree({"strategy": "mondrian", option: value})).search.model_dump()[option] == value
 

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from oracle import Row, Table, Value
 from sqlglot import exp
 from strategies import Case, cases
@@ -151,13 +151,13 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOCAL, "local", at_random)  # type: ignore[arg-type]
 
 
-@quick
+@settings(quick, max_examples=6)
 @given(cases())
 def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop")
 
 
-@quick
+@settings(quick, max_examples=6)
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")

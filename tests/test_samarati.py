@@ -159,7 +159,7 @@ def check_by_engine(case: Case) -> None:
         assert found == set().union(*data_of_engine(result._prepared).vectors()), "it leaves nothing behind"
 
 
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=4)
 @given(case=strategies.cases())
 @example(case=SIBLINGS)
 def test_the_engine_finds_the_same_vectors(case: Case) -> None:
@@ -237,7 +237,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 
 
 @STRATEGIES_HERE
-@settings(quick_privacy, max_examples=4)
+@settings(quick_privacy, max_examples=2)
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

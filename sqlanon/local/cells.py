@@ -31,6 +31,7 @@ from sqlanon.queries.local import ways as ws
 from sqlanon.queries.local.nodes import released_name
 from sqlanon.queries.local.placed import judged_groups
 from sqlanon.queries.names import aliased, col, drop_table, select, star, subquery
+from sqlanon.search.budget import LimitReachedError
 
 EXACT = 8
 """Of so many failing classes every way is tried: 21,147."""
@@ -127,6 +128,10 @@ class _Cells:
         """Place all that can be with some of the patterns; the choice with it."""
         trees = self.task.trees
         while True:
+            try:
+                self.task.clock.spend()
+            except LimitReachedError:
+                return choice
             self.rounds += 1
             rows = self._make("waiting", q.waiting(self.read, self.count, choice))
             tried = self._make("tried", q.tries(rows, patterns, trees, self.blankable, first, last))

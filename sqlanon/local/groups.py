@@ -14,7 +14,6 @@ from sqlanon.queries.local import groups as gr
 from sqlanon.queries.local import moves as mv
 from sqlanon.queries.local.nodes import node_name
 from sqlanon.queries.names import drop_table, select, subquery
-from sqlanon.search.budget import Budget
 from sqlanon.search.lattice import Lattice
 
 MOST_PAIRS = 20_000_000
@@ -61,9 +60,6 @@ class Groups:
         self._prefix = prefix
         self._count = 0
         self._made: list[exp.Table] = []
-        asked = task.prepared.policy.search
-        self._budget = Budget(asked.time_limit, asked.max_checks)
-        self._ends_at = self._budget.ends_at()
         weights = [tree.weight for tree in task.trees]
         self._cost = MEASURES["loss"](task.prepared.marginals, weights).bound
         self.prices = self.make(gr.priced(task.combinations, task.trees))
@@ -96,7 +92,7 @@ class Groups:
         LimitReachedError
             A limit of the search says that there may be no more.
         """
-        self._budget.refuse_more(self.rounds, self._ends_at)
+        self.task.clock.spend()
         self.rounds += 1
 
     def at(self, levels: Levels) -> Grouping:
@@ -117,6 +113,7 @@ class Groups:
         floor, ceiling = self.task.floor, tuple(tree.ceiling for tree in self.task.trees)
         lattice = Lattice(self.task.prepared.lattice.attributes, floor, ceiling)
         levels = lattice.bottom
+        self.refuse_late()
         steps = [self._step(self.task, loose, levels)]
         passed: set[Levels] = set()
         while levels != lattice.top:
@@ -127,6 +124,7 @@ class Groups:
             due = {one for one in passed if self._cost(one) <= self._cost(levels)}
             passed -= due
             for one in [*self._worth_it(steps[-1], due), *([levels] if held[levels] else [])]:
+                self.refuse_late()
                 steps.append(self._step(self.task, steps[-1], one))
         return steps
 
@@ -142,7 +140,6 @@ class Groups:
         return self._cost(higher) - self._cost(levels)
 
     def _step(self, task: LocalTask, rest: exp.Table, levels: Levels) -> exp.Table:
-        self.refuse_late()
         judged = self._judged(task, rest, levels)
         return self.make(gr.stepped(rest, judged, levels, self.task.trees))
 

@@ -42,7 +42,7 @@ from sqlanon.privacy.base import CLASS_COUNT
 from sqlanon.queries.local import iab as balance
 from sqlanon.queries.local.nodes import released_name
 from sqlanon.queries.names import col, column_definitions, create_table, drop_table, number, select, subquery
-from sqlanon.search.budget import Budget, LimitReachedError
+from sqlanon.search.budget import LimitReachedError
 
 
 def iab(task: LocalTask) -> LocalOutcome:
@@ -107,9 +107,6 @@ class Balance:
         self.checks = 0
         self.best: State | None = None
         self.nearest: State | None = None
-        search = task.prepared.policy.search
-        self._budget = Budget(search.time_limit, search.max_checks)
-        self._ends_at = self._budget.ends_at()
         self._open: dict[int, State] = {}
         self._waiting: list[tuple[tuple[int, int, int], State]] = []
         self._met: set[str] = set()
@@ -177,9 +174,9 @@ class Balance:
         """
         if not numbers:
             return []
-        self._budget.refuse_more(self.checks, self._ends_at)
-        most = self._budget.checks
-        within_budget = numbers[: None if most is None else most - self.checks]
+        clock = self.task.clock
+        clock.refuse_more()
+        within_budget = numbers[: clock.left]
         task, states = self.task, []
         with self._flagged(within_budget) as rows:
             for number_, tuples, violating, placed, violating_rows in self._tables.tuples(rows):
@@ -191,11 +188,12 @@ class Balance:
         for state in states:
             self._learn(state)
         if len(within_budget) < len(numbers):
-            self._budget.refuse_more(self.checks, self._ends_at)
+            clock.refuse_more()
         return states
 
     def _learn(self, state: State) -> None:
         self.checks += 1
+        self.task.clock.checks += 1
         if self.nearest is None or state.suppressed_rows < self.nearest.suppressed_rows:
             self.nearest = state
         if state.satisfies and (self.best is None or state.kept > self.best.kept):

@@ -45,10 +45,9 @@ def local(task: LocalTask) -> LocalOutcome:
     InfeasibleError
         No full-domain generalization satisfies the policy.
     """
-    search, outcome = task.start()
-    assert outcome.levels is not None
+    search, levels = task.start()
     groups = Groups(task, "local")
-    best = groups.at(outcome.levels)
+    best = groups.at(levels)
     try:
         best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
         before = best.price + 1

@@ -44,7 +44,7 @@ from sqlanon.queries.local.cuts import (
 )
 from sqlanon.queries.local.nodes import COMBINATION
 from sqlanon.queries.names import col, create_table, drop_table, select, star, subquery
-from sqlanon.search.budget import Budget, LimitReachedError
+from sqlanon.search.budget import LimitReachedError
 
 
 def mondrian(task: LocalTask) -> LocalOutcome:
@@ -81,8 +81,6 @@ class Cutting:
         by_combination = [search.cuts == "relaxed" and tree.ordered for tree in task.trees]
         self._as_sets = search.summary == "set"
         self._least = task.members.requirements.least_class
-        self._budget = Budget(search.time_limit, search.max_checks)
-        self._ends_at = self._budget.ends_at()
         self._open = self._begin(allowed)
         self._last = int(task.engine.rows(mn.greatest_part(self._open))[0][0])
         nothing = select([col(COMBINATION), col(PART)], self._open.copy()).where(exp.false(), copy=False)
@@ -102,10 +100,11 @@ class Cutting:
             There is no time for it, or there were as many as may be.
         """
         task = self.task
-        self._budget.refuse_more(self.rounds, self._ends_at)
+        task.clock.refuse_more()
         if not self._attributes:
             self.stop()
             return False
+        task.clock.spend()
         self.rounds += 1
         cuts = self._make("mondrian_cuts", self._cuts())
         sides = self._make("mondrian_sides", mn.sides(self._open, self._rows, cuts))

@@ -32,6 +32,7 @@ from sqlanon.queries.local import mu_argus as q
 from sqlanon.queries.local.cells import is_released
 from sqlanon.queries.local.nodes import released_name
 from sqlanon.queries.names import aliased, col, select, total
+from sqlanon.search.budget import LimitReachedError
 
 
 def mu_argus(task: LocalTask) -> LocalOutcome:
@@ -62,8 +63,12 @@ class _Argus:
         self.blankable = [i for i, tree in enumerate(task.trees) if task.engine.rows(is_released(tree))[0][0]]
 
     def run(self) -> LocalOutcome:
-        if not all(self.levels):
+        try:
+            return self._made_safe() if all(self.levels) else self._full_domain()
+        except LimitReachedError:
             return self._full_domain()
+
+    def _made_safe(self) -> LocalOutcome:
         steps = [self._safe_alone(i) for i in self.attributes]
         while True:
             placed = self._at(steps)
@@ -99,6 +104,7 @@ class _Argus:
         """The unsafe rows, how many there are, and in how many unsafe combinations each attribute's cells are."""
         self.rounds += 1
         task = self.task
+        task.clock.spend()
         found = self._make("unsafe", q.unsafe(placed, task.trees, checked, task.judged))
         rows, *counts = task.engine.rows(q.occurrences(found, len(task.trees)))[0]
         task.progress(rows, self.rounds, None)
@@ -111,9 +117,8 @@ class _Argus:
     def _full_domain(self) -> LocalOutcome:
         """The optimal generalization: where all quasi-identifiers together are safe, so are some of them."""
         task = self.task
-        search, outcome = task.start()
-        assert outcome.levels is not None
-        placed = self._make("placed", q.placed_at(task.combinations, outcome.levels))
+        search, levels = task.start()
+        placed = self._make("placed", q.placed_at(task.combinations, levels))
         nodes = [released_name(i) for i in self.attributes]
         judged = task.judged(aliased(placed, "p"), nodes)
         return LocalOutcome(self._make("placed", q.kept(placed, judged, nodes)), rounds=self.rounds, search=search)

@@ -68,10 +68,9 @@ def k_similar(task: LocalTask) -> LocalOutcome:
 
 def grouped(task: LocalTask) -> tuple[Search, Grouping, Grouping, int]:
     """The search for the full-domain optimum, its classes, the best groups, and how many rounds they took."""
-    search, outcome = task.start()
-    assert outcome.levels is not None
+    search, levels = task.start()
     similar = _Similar(task)
-    start = similar.groups.at(outcome.levels)
+    start = similar.groups.at(levels)
     return search, start, similar.run(start), similar.groups.rounds
 
 

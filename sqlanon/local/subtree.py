@@ -36,7 +36,7 @@ from sqlanon.queries.local import subtree as cuts
 from sqlanon.queries.local.nodes import NODE, released_name
 from sqlanon.queries.local.placed import Members, judged_groups
 from sqlanon.queries.names import aliased, col, drop_table, select, total
-from sqlanon.search.budget import Budget, LimitReachedError
+from sqlanon.search.budget import LimitReachedError
 
 TRIED = 32
 """So many of the moves up are tried, those that cost least, before the best of them is made."""
@@ -93,16 +93,12 @@ class _Cuts:
         self.task = task
         self.attributes = range(len(task.trees))
         self.checks = 0
-        asked = task.prepared.policy.search
-        self._budget = Budget(asked.time_limit, asked.max_checks)
-        self._ends_at = self._budget.ends_at()
         self._made = 0
         self._nodes = [released_name(i) for i in self.attributes]
 
     def run(self) -> LocalOutcome:
         task, work, trees = self.task, self.task.work, self.task.trees
-        search, outcome = task.start()
-        assert outcome.levels is not None
+        search, levels = task.start()
         self.down, self.up = (
             [task.steps.make(work(f"subtree_{name}_{i}"), moves(task.combinations, trees, i)) for i in self.attributes]
             for name, moves in (("splits", cuts.splits), ("raises", cuts.raises))
@@ -110,9 +106,9 @@ class _Cuts:
         # Rows of unknown values are in no combination, and suppressed in any case.
         rows = task.engine.rows(select([total(col(ROWS))], task.combinations.copy()))
         self._allowed = task.allowed_rows - (task.rows - int(rows[0][0] or 0))
-        at_levels = cuts.cutting_at(task.combinations, trees, outcome.levels)
+        at_levels = cuts.cutting_at(task.combinations, trees, levels)
         start = self._cut(at_levels.copy(), replace(task.members, requirements=task.prepared.requirements))
-        best = self._descend(self._cut(at_levels))
+        best = start if self._is_over() else self._descend(self._cut(at_levels))
         while (better := self._exchange(best)) is not None:
             self._drop(best)
             best = self._descend(better)
@@ -125,17 +121,21 @@ class _Cuts:
         """Make a cutting, and judge its classes."""
         task = self.task
         self._made += 1
-        self.checks += 1
+        self._count()
         cutting = task.steps.make(task.work(f"subtree_cutting_{self._made}"), query)
         judged = judged_groups(members or task.members, aliased(cutting, "p"), [*self._nodes, cuts.COST])
         classes = task.steps.make(task.work(f"subtree_classes_{self._made}"), cuts.priced(judged, task.trees))
         price, lost, count = task.engine.rows(cuts.whole(classes))[0]
         return _Cut(cutting, classes, int(price or 0), lost, count)
 
+    def _count(self) -> None:
+        self.checks += 1
+        self.task.clock.checks += 1
+
     def _is_over(self) -> bool:
         """Whether a limit of the search says to end with what there is: it satisfies the policy."""
         try:
-            self._budget.refuse_more(self.checks, self._ends_at)
+            self.task.clock.refuse_more()
         except LimitReachedError:
             return True
         return False
@@ -146,7 +146,7 @@ class _Cuts:
 
     def _splits(self, cut: _Cut, i: int) -> list[_Split]:
         """The nodes of an attribute that are worth splitting, the best first."""
-        self.checks += 1
+        self._count()
         task = self.task
         split = cuts.all_split(cut.cutting, task.trees, i, self.down[i])
         judged = task.judged(exp.Subquery(this=split), [*self._nodes, cuts.SPLIT, cuts.COST])

@@ -41,7 +41,8 @@ def summarised(
             build = as_set
         mine = steps.make(work(f"{prefix}_shown_{i}"), build(classes, i, tree, allowed[i]))
         shown.append(mine)
-        values[i] = steps.make(work(f"{prefix}_values_{i}"), own_values(mine, tree))
+        if build is not as_ancestor:  # those are nodes of the hierarchy
+            values[i] = steps.make(work(f"{prefix}_values_{i}"), own_values(mine, tree))
         if build is as_median and tree.floor == 0 and not task.engine.rows(ancestors(mine, tree))[0][0]:
             typed.add(i)
     placed = steps.make(work(f"{prefix}_placed"), mn.placed(classes, shown))

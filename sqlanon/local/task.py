@@ -21,7 +21,8 @@ from sqlanon.queries.frequency import MOVER, PERSONS
 from sqlanon.queries.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
 from sqlanon.queries.local.placed import Members, judged_groups
 from sqlanon.queries.names import Namer, cast, col
-from sqlanon.search import Outcome, Search
+from sqlanon.search import Budget, Search
+from sqlanon.search.budget import Clock
 from sqlanon.search.lattice import Progress
 from sqlanon.steps import Steps
 
@@ -49,6 +50,8 @@ class LocalTask:
         At most so many rows may be suppressed.
     progress:
         Told of what is going on.
+    clock:
+        What the policy lets all of it take.
     """
 
     engine: Engine
@@ -60,6 +63,7 @@ class LocalTask:
     members: Members
     allowed_rows: int
     progress: Progress
+    clock: Clock
 
     @property
     def floor(self) -> Levels:
@@ -75,20 +79,18 @@ class LocalTask:
         """The groups that a relation makes of combinations, judged by all requirements: `placed.judged_groups`."""
         return judged_groups(self.members, placed, keys)
 
-    def start(self, allowed: int | None = None) -> tuple[Search, Outcome]:
-        """The best generalization by the policy's measure, as strategy ``optimal`` finds it.
-
-        Parameters
-        ----------
-        allowed:
-            At most so many rows may be suppressed; by default as many as the policy allows.
+    def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
+        """The search of a full-domain strategy, and the generalization that it chose by the policy's measure.
 
         Raises
         ------
         InfeasibleError
-            No generalization satisfies the policy.
+            No generalization satisfies the policy, or none was found.
         """
-        return find(self.engine, self.prepared, "optimal", self.progress, allowed)
+        search, outcome = find(self.engine, self.prepared, strategy, self.progress)
+        assert outcome.levels is not None  # else it is infeasible
+        self.clock.checks += len(search.figures)
+        return search, outcome.levels
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,6 @@ class LocalOutcome:
         How often the strategy went over the combinations.
     search:
         What it learnt of the lattice, where it searched that.
-    optimal, bound:
-        Whether it is proven that no recoding that satisfies the policy scores less by the policy's measure; and what
-        none scores less than; None: no more is known than if no value had to be generalized.
     """
 
     placed: exp.Table
@@ -118,8 +117,6 @@ class LocalOutcome:
     typed: frozenset[int] = frozenset()
     rounds: int = 0
     search: Search | None = None
-    optimal: bool = False
-    bound: float | None = None
 
 
 LocalStrategy = Callable[[LocalTask], LocalOutcome]
@@ -149,8 +146,10 @@ def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progre
     for d, (one, counts) in enumerate(space.sensitive.items()):
         names = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *([MOVER] if space.moving else [])]
         sensitive[one] = SensitiveTable(within(f"local_members_{d}", counts.table, names), counts.inner, counts.domain)
+    asked = prepared.policy.search
+    clock = Clock(Budget(asked.time_limit, asked.max_checks))
     members = Members(_of_classes(prepared.requirements), persons, space.moving, sensitive)
-    return LocalTask(engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress)
+    return LocalTask(engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
 
 
 def _of_classes(requirements: Requirements) -> Requirements:

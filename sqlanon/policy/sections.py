@@ -191,7 +191,8 @@ class SearchSection(Section):
         default="rows", description="leave rows out whose class breaks the policy, or blank some of their cells"
     )
     summary: Literal["range", "median", "set"] = Field(
-        default="range", description="mondrian, k-similar: what a class shows of an attribute whose values are ordered"
+        default="range",
+        description="mondrian, k-similar: a class shows ranges or medians of ordered values; set: of others, values",
     )
     cuts: Literal["strict", "relaxed"] = Field(
         default="strict", description="mondrian: whether a cut keeps equal values on one side"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class LimitReachedError(Exception):
@@ -39,3 +39,43 @@ class Budget:
         if self.checks is not None and checks >= self.checks:
             raise LimitReachedError(f"max_checks = {self.checks}")
         self.refuse_late(checks, ends_at)
+
+
+@dataclass
+class Clock:
+    """A budget that is spent by several parts of a search, one after the other.
+
+    Attributes
+    ----------
+    budget:
+        What they may take together.
+    checks:
+        What they have counted.
+    """
+
+    budget: Budget
+    checks: int = 0
+    _ends_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ends_at = self.budget.ends_at()
+
+    def refuse_more(self) -> None:
+        """Raise an error where no more checks may be made, or the time is over."""
+        self.budget.refuse_more(self.checks, self._ends_at)
+
+    def spend(self) -> None:
+        """Count a check.
+
+        Raises
+        ------
+        LimitReachedError
+            No more may be made.
+        """
+        self.refuse_more()
+        self.checks += 1
+
+    @property
+    def left(self) -> int | None:
+        """How many checks may still be made; None: as many as there is time for."""
+        return None if self.budget.checks is None else max(self.budget.checks - self.checks, 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 
 from sqlanon.queries.coding import Levels
+from sqlanon.search.border import proven
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.dominance import Dominance
@@ -82,7 +83,10 @@ class _Walk:
         minimal = tuple(sorted(one for one in self.minimal if sum(one) <= lowest and not self._is_above_another(one)))
         best = search.preferred(minimal) or search.best
         measure = search.measure
-        bounds = [max(measure.bound(one), measure.after(search.figures[one])) for one in self.minimal]
+        known = {one: max(measure.bound(one), measure.after(search.figures[one])) for one in self.minimal}
+        if best is not None and not stopped:
+            return Outcome(best, *proven(search, best, known), minimal)
+        bounds = [*known.values()]
         bounds += [measure.bound(box.low) for box in open_]
         bounds += [] if best is None else [search.scores[best]]
         return Outcome(best, optimal=False, bound=min(bounds, default=0.0), minimal=minimal, stopped=stopped)

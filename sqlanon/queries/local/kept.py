@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.queries.coding import KNOWN, ROWS, code_name
-from sqlanon.queries.local.nodes import COMBINATION, Tree
+from sqlanon.queries.local.nodes import Tree
 from sqlanon.queries.names import aliased, all_of, cast, col, double_total, named, number, select, subquery, total
 
 
@@ -59,9 +59,3 @@ def suppressed_ground(frequency: exp.Expr, kept: exp.Table, trees: tuple[Tree, .
     query = exp.Select(expressions=[*output, col(KNOWN, "f")], distinct=exp.Distinct())
     query = query.from_(aliased(frequency, "f"), copy=False)
     return query.join(aliased(kept, "k"), on=all_of([*keys, col(KNOWN, "f")]), join_type="anti", copy=False)
-
-
-def placed_once(placed: exp.Table) -> exp.Select:
-    """One number: how often a combination is placed more than once."""
-    distinct = exp.Count(this=exp.Distinct(expressions=[col(COMBINATION)]))
-    return select([exp.Sub(this=exp.Count(this=exp.Star()), expression=distinct)], placed.copy())

@@ -1,9 +1,9 @@
 """The tables of strategy ``mondrian``: the parts that the combinations are in, and how they are divided.
 
-Names of tables and columns, all ours. ``parts`` has the combinations (`nodes.combinations`) of the parts that may still
-be cut, with the number of each in ``part``. ``cuts`` are made by the builders of `queries.local.cuts`. ``sides`` has
-the combinations by each such cut. ``chosen``: for each part the ``attribute`` that it is cut along, and its ``place`` among
-the parts that are cut. ``classes`` has the combinations of the parts that are not cut any more.
+Names of tables and columns, all ours. ``parts`` has the combinations (`nodes.combinations`) of the parts that may
+still be cut, with the number of each in ``part``. ``cuts`` are made by the builders of `queries.local.cuts`.
+``sides`` has the combinations by each such cut. ``chosen``: for each part the ``attribute`` that it is cut along, and
+its ``place`` among the parts that are cut. ``classes`` has the combinations of the parts that are not cut any more.
 """
 
 from __future__ import annotations
