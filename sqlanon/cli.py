@@ -204,9 +204,8 @@ def verify(
         words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
         for check in found.checks:
             word = words[check.passed]
-            said = check.message.partition(":")[0]
-            if check.passed is None and said in ("not guaranteed", "not compared"):
-                word = said
+            if check.passed is None and check.message.startswith("not guaranteed"):
+                word = "not guaranteed"
             typer.echo(f"{word}: {check.name}: {check.message.removeprefix(f'{word}: ')}")
         typer.echo("verified" if found.verified else "NOT verified")
     if not found.verified:

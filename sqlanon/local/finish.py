@@ -72,7 +72,8 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
     attributes = range(len(task.trees))
     tables = [outcome.values.get(i, tree.nodes) for i, tree in enumerate(task.trees)]
     labels = tuple(
-        steps.make(work(f"released_{i}"), released_values(table, outcome.placed, i)) for i, table in enumerate(tables)
+        steps.make(work(f"released_{i}"), released_values(table, outcome.placed, i, task.trees[i].forbidden))
+        for i, table in enumerate(tables)
     )
     seen = steps.make(work("readable"), readable(task.combinations, outcome.placed, labels, task.trees))
     # Here the shields are asked for as they are: these are the classes that the release will have.

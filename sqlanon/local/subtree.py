@@ -108,8 +108,8 @@ class _Cuts:
         self._allowed = task.allowed_rows - (task.rows - int(rows[0][0] or 0))
         at_levels = cuts.cutting_at(task.combinations, trees, levels)
         start = self._cut(at_levels.copy(), replace(task.members, requirements=task.prepared.requirements))
-        best = start if self._is_over() else self._descend(self._cut(at_levels))
-        while (better := self._exchange(best)) is not None:
+        best = start if self._is_over() or not start.price else self._descend(self._cut(at_levels))
+        while best.price and (better := self._exchange(best)) is not None:
             self._drop(best)
             best = self._descend(better)
         # What shields ask of some attributes is asked of all of them on the way, and may be too much.

@@ -197,5 +197,6 @@ def _tree(steps: Steps, prepared: Prepared, i: int, work: Namer) -> Tree:
         hierarchy.leaves,
         spec.weight,
         table,
-        typed or as_text,
+        (typed or as_text) and floor == 0,
+        spec.forbidden,
     )

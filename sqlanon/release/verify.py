@@ -141,7 +141,8 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     audited = audited_of(release.asked, manifest, SUBJECT.name)
     if strange := unknown_names(section, audited):
         return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
-    if not fresh and not section.requirements.keys() <= {"k", "k_anonymity"}:
+    # A file of tables that is fresh has its macros already; one of rows alone never has.
+    if (not fresh or release.is_parquet) and not section.requirements.keys() <= {"k", "k_anonymity"}:
         release.engine.script(macros())
     return requirement_checks(section, audited)
 

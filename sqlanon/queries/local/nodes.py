@@ -50,7 +50,10 @@ class Tree:
     nodes:
         Made by `nodes`.
     ordered:
-        Whether its values are numbers or times: then ranges of them mean something.
+        Whether its values are numbers or times, and may be released: then ranges of them mean something. (Groups of
+        values need not follow the order.)
+    forbidden:
+        Labels that must not be released, whatever they stand for.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Tree:
     weight: float
     nodes: exp.Table
     ordered: bool
+    forbidden: tuple[str, ...] = ()
 
     @property
     def root(self) -> int:
@@ -204,12 +208,17 @@ def nodes(
         coded.table.copy(),
     ).where(col(KNOWN), copy=False)
     every: exp.Query = exp.union(*parts, root, distinct=False, copy=False) if parts else root
-    allowed: list[exp.Expr] = [exp.LTE(this=col("level"), expression=number(ceiling))]
-    if forbidden:
-        names: list[exp.Expr] = [text(label) for label in sorted(forbidden)]
-        is_one = exp.Coalesce(this=exp.In(this=col("label"), expressions=names), expressions=[exp.false()])
-        allowed.append(exp.Not(this=is_one))
+    allowed = [exp.LTE(this=col("level"), expression=number(ceiling)), may_be_shown(col("label"), forbidden)]
     return select([exp.Star(), named(all_of(allowed), "released")], subquery(every, "e"))
+
+
+def may_be_shown(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
+    """Whether a label is none of those that are forbidden."""
+    if not forbidden:
+        return exp.true()
+    names: list[exp.Expr] = [text(one) for one in sorted(forbidden)]
+    is_one = exp.Coalesce(this=exp.In(this=label, expressions=names), expressions=[exp.false()])
+    return exp.Not(this=is_one)
 
 
 def _positions(hierarchy: exp.Table, height: int, order: exp.Expr) -> exp.Select:

@@ -13,7 +13,7 @@ from sqlanon.queries.classes import KEPT, ClassSpace, SensitiveTable, judged
 from sqlanon.queries.coding import ROWS, code_name, rank_of
 from sqlanon.queries.distribution import SHARE, VALUE
 from sqlanon.queries.frequency import MOVER, PERSONS
-from sqlanon.queries.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
+from sqlanon.queries.local.nodes import COMBINATION, NODE, Tree, may_be_shown, node_name, released_name
 from sqlanon.queries.names import aliased, col, named, select, subquery
 
 
@@ -93,8 +93,8 @@ def _of_sensitive(table: SensitiveTable, placed: exp.Expr, keys: Sequence[str], 
     return query.join(aliased(table.table, "s"), on=_same_combination("s"), copy=False)
 
 
-def released_values(values: exp.Table, placed: exp.Table, attribute: int) -> exp.Select:
-    """The nodes that an attribute is released as, with what readers see of them.
+def released_values(values: exp.Table, placed: exp.Table, attribute: int, forbidden: Sequence[str]) -> exp.Select:
+    """The nodes that an attribute is released as, with what readers see of them. Labels that are forbidden never are.
 
     Makes ``node``, ``code`` (of the label: nodes with equal labels read the same), ``label``, ``leaves``, ``level``.
     """
@@ -107,7 +107,7 @@ def released_values(values: exp.Table, placed: exp.Table, attribute: int) -> exp
         col("leaves"),
         col("level"),
     ]
-    return select(output, values.copy()).where(is_used, copy=False)
+    return select(output, values.copy()).where(is_used, may_be_shown(col("label"), forbidden), copy=False)
 
 
 def readable(

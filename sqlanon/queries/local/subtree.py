@@ -94,7 +94,8 @@ def raises(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> ex
 def _pairs(
     combinations: exp.Table, trees: Sequence[Tree], attribute: int, level: int, others: Sequence[int]
 ) -> exp.Select:
-    """The nodes at a level, and for each ground value the first of the nodes at other levels that may be released."""
+    """The nodes at a level, and for each ground value the first of the nodes at other levels that may be released
+    and stands for other values."""
     ground, nodes = ground_name(trees, attribute), {one: node_name(attribute, one) for one in (level, *others)}
     names = dict.fromkeys([ground, *nodes.values()])
     paths = exp.Select(expressions=[col(name) for name in names], distinct=exp.Distinct())
@@ -104,8 +105,11 @@ def _pairs(
         query = query.join(subquery(_costs(trees, attribute), f"v{one}"), on=on, copy=False)
     other, cost = exp.Case(), exp.Case()
     for one in others:
-        other = other.when(col("released", f"v{one}"), col(nodes[one], "c"))
-        cost = cost.when(col("released", f"v{one}"), col(COST, f"v{one}"))
+        # A node that costs the same stands for the same values.
+        differs = exp.NEQ(this=col(COST, f"v{one}"), expression=col(COST, f"v{level}"))
+        is_other = exp.And(this=col("released", f"v{one}"), expression=differs)
+        other = other.when(is_other, col(nodes[one], "c"))
+        cost = cost.when(is_other.copy(), col(COST, f"v{one}"))
     extra = exp.Sub(this=cost, expression=col(COST, f"v{level}"))
     output: list[exp.Expr] = [
         named(col(nodes[level], "c"), NODE),

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.local.cuts import PART, over, total_over, with_columns
-from sqlanon.queries.local.nodes import NODE, Tree, node_name
+from sqlanon.queries.local.nodes import NODE, Tree, may_be_shown, node_name
 from sqlanon.queries.names import aliased, all_of, anonymous, cast, col, named, number, select, subquery, text, total
 
 Summary: TypeAlias = Callable[[exp.Table, int, Tree, exp.Table], exp.Select]
@@ -135,7 +135,9 @@ def _summary(
         [col(PART)],
     )
     several = exp.GT(this=col("members"), expression=number(1))
-    is_own = all_of([several, exp.Not(this=col("void")), exp.Paren(this=own)])
+    is_own = all_of(
+        [several, exp.Not(this=col("void")), exp.Paren(this=own), may_be_shown(label.copy(), tree.forbidden)]
+    )
     output: list[exp.Expr] = [
         col(PART, "f"),
         named(is_own, "own"),
