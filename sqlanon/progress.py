@@ -41,9 +41,10 @@ def shown_comparison(strategies: int) -> Iterator[Shown]:
         task, begun = bar.add_task("starting", total=strategies), dict[str, None]()
 
         def show(strategy: str, open_: int, checked: int, best: float | None) -> None:
+            is_next = strategy not in begun  # each is shown, however quick it is
             begun[strategy] = None
             line = strategy + (_searched(open_, checked, best) if checked else "")
-            bar.update(task, completed=len(begun) - 1, description=line)
+            bar.update(task, completed=len(begun) - 1, description=line, refresh=is_next)
 
         yield show
 
