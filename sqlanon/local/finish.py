@@ -15,6 +15,7 @@ from sqlanon.quality.base import Totals
 from sqlanon.queries.local.kept import attribute_figures, class_figures, suppressed_ground
 from sqlanon.queries.local.placed import judged_groups, readable, released_values
 from sqlanon.queries.local.recode import LocalRecoding, kept_combinations
+from sqlanon.queries.names import star
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
     # Here the shields are asked for as they are: these are the classes that the release will have.
     members = replace(task.members, requirements=_as_guaranteed(task))
     judged = steps.make(work("judged"), judged_groups(members, seen, [f"code_{i}" for i in attributes]))
-    good = exp.select("*").from_(judged)
+    good = star(judged)
     kept = steps.make(work("kept"), kept_combinations(seen, good, attributes))
     figures = steps.figures(class_figures(good))
     sums = steps.figures(attribute_figures(kept, len(task.trees)))

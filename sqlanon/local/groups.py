@@ -13,7 +13,7 @@ from sqlanon.queries.coding import Levels
 from sqlanon.queries.local import groups as gr
 from sqlanon.queries.local import moves as mv
 from sqlanon.queries.local.nodes import node_name
-from sqlanon.queries.names import drop_table, select, subquery
+from sqlanon.queries.names import drop_table, subquery
 from sqlanon.search.lattice import Lattice
 
 MOST_PAIRS = 20_000_000
@@ -157,7 +157,7 @@ class Groups:
         by the group that it costs least, where that still holds then."""
         found = self.tight(self.make(gr.members(steps)))
         loose = self.make(gr.loose(self.prices, found.members))
-        pairs = self.count(loose) * self.count(found.classes)
+        pairs = self.task.steps.count(loose) * self.task.steps.count(found.classes)
         if not 0 < pairs <= MOST_PAIRS:
             return found
         self.refuse_late()
@@ -166,10 +166,6 @@ class Groups:
         judged = self.task.judged(subquery(gr.sized(both, self.prices), "s"), [gr.CELL])
         taken = self.make(gr.kept_cells(coming, judged))
         return self.tight(self.make(gr.members([found.members, taken])))
-
-    def count(self, table: exp.Table) -> int:
-        """The rows of a table."""
-        return int(self.task.engine.rows(select([exp.Count(this=exp.Star())], table.copy()))[0][0])
 
     def tight(self, found: exp.Table, lowest: Levels | None = None) -> Grouping:
         """The groups, as what they are released as (from some levels up), and their price."""

@@ -255,7 +255,7 @@ class Balance:
 
 
 class Tables:
-    """The tables of the search, in the engine: see `queries.local.balance`."""
+    """The tables of the search, in the engine: see `queries.local.iab`."""
 
     def __init__(self, task: LocalTask) -> None:
         self.task = task

@@ -63,7 +63,7 @@ def local(task: LocalTask) -> LocalOutcome:
 def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """The groups, after what costs most went where it costs less."""
     groups.refuse_late()
-    share = min(SHARE, MOST_PAIRS / (groups.count(best.classes) * groups.count(groups.prices) + 1))
+    share = min(SHARE, MOST_PAIRS / (task.steps.count(best.classes) * task.steps.count(groups.prices) + 1))
     price = task.engine.rows(mv.threshold(best.classes, round((1 - share) * best.rows)))[0][0]
     kept = groups.make(mv.within(best.members, best.classes, price))
     cheap = groups.make(mv.cheap(best.classes, price))

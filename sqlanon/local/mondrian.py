@@ -100,7 +100,6 @@ class Cutting:
             There is no time for it, or there were as many as may be.
         """
         task = self.task
-        task.clock.refuse_more()
         if not self._attributes:
             self.stop()
             return False
@@ -137,12 +136,7 @@ class Cutting:
 
     def _begin(self, allowed: tuple[exp.Table, ...]) -> exp.Table:
         task = self.task
-        spec = task.prepared.policy.attributes
-        bounded = {
-            i: allowed[i]
-            for i, tree in enumerate(task.trees)
-            if tree.ceiling < tree.height or spec[tree.name].forbidden
-        }
+        bounded = {i: allowed[i] for i, tree in enumerate(task.trees) if tree.ceiling < tree.height or tree.forbidden}
         first = self._make("mondrian_first", mn.first_parts(task.combinations, task.trees, bounded))
         good = self._make("mondrian_parts_0", mn.good_parts(first, task.judged(first, [PART])))
         self._drop(first)

@@ -81,7 +81,7 @@ class _Similar:
 
     def run(self, start: Grouping) -> Grouping:
         groups, best = self.groups, start
-        count = groups.count(self.task.combinations)
+        count = self.task.steps.count(self.task.combinations)
         try:
             if count <= FEW:
                 return groups.better(best, self._best_of_all(count))
@@ -110,7 +110,7 @@ class _Similar:
             classes = groups.tight(now).classes
             judged = groups.make(task.judged(subquery(gr.sized(now, groups.prices), "s"), [gr.CELL]))
             proposed = groups.make(sm.proposals(classes, judged, now, groups.prices, task.trees, 2 * least))
-            if not groups.count(proposed):
+            if not task.steps.count(proposed):
                 break
             now = groups.make(sm.united(now, groups.make(sm.unions(proposed))))
         better = groups.make(sm.cheaper(now, classes, whole.classes))

@@ -43,7 +43,7 @@ def summarised(
         shown.append(mine)
         if build is not as_ancestor:  # those are nodes of the hierarchy
             values[i] = steps.make(work(f"{prefix}_values_{i}"), own_values(mine, tree))
-        if build is as_median and tree.floor == 0 and not task.engine.rows(ancestors(mine, tree))[0][0]:
+        if build is as_median and not task.engine.rows(ancestors(mine, tree))[0][0]:
             typed.add(i)
     placed = steps.make(work(f"{prefix}_placed"), mn.placed(classes, shown))
     return LocalOutcome(placed, values, frozenset(typed), rounds=rounds)

@@ -29,9 +29,10 @@ class LocalRecoding:
         ``code_i``. All others are suppressed.
     labels:
         By attribute, the labels of its codes: ``code`` and ``label``; NULL is a label of its own.
+    ground:
+        The attributes of which nothing above level 0 is released: their values are the source's own.
     types:
-        By attribute, the type to which its labels are cast; None: they are VARCHAR; and where no label is of a level
-        above the ground, the source's own values are released.
+        By attribute, the type to which its labels are cast; None: they are VARCHAR.
     mask:
         Whether suppressed rows stay, with every quasi-identifier at its top.
     """
