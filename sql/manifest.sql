@@ -19,6 +19,10 @@ CREATE TABLE sqlanon.manifest (
     score DOUBLE NOT NULL,
     optimal BOOLEAN NOT NULL,
     guarantee VARCHAR NOT NULL,           -- quasi-identifiers: all together; combinations: some at a time
+    epsilon DOUBLE,                       -- with noise: of a record, for all its attributes with noise together
+    noise VARCHAR,                        -- JSON: {attribute: {"epsilon": ...}}, with bounds and round if asked for
+    linking_risk DOUBLE,                  -- the share of records whose own original is the nearest, to a hundredth
+    confidence VARCHAR,                   -- JSON: {"beta": ..., "suppressed_rows": ...}
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL
 );

@@ -33,12 +33,13 @@ from sqlanon.version import __version__
 if TYPE_CHECKING:
     from sqlanon.database import Database, connect
     from sqlanon.policy import Policy
-    from sqlanon.result import Release, Result
+    from sqlanon.published import Release
+    from sqlanon.result import Result
 else:  # a type checker must not see this: with it, every name would be there
     _HOMES = {
         "Database": "sqlanon.database",
         "Policy": "sqlanon.policy",
-        "Release": "sqlanon.result",
+        "Release": "sqlanon.published",
         "Result": "sqlanon.result",
         "connect": "sqlanon.database",
     }

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+
+from sqlglot import exp
 
 from sqlanon.anonymization import Chosen, anonymize, choose
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
+from sqlanon.noise.check import NoiseCheck
 from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import create_temporary_view
+from sqlanon.queries.names import create_temporary_view, read_parquet, table
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.verify import Verification
 from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
 from sqlanon.workspace import Run
+
+VERIFIED = "sqlanon_verified"
 
 
 def check_against_source(run: Run, prepared: Prepared, found: Verification) -> list[Check]:
@@ -44,15 +51,45 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     if again is None:
         return checks
     engine.execute(create_temporary_view(recoded, again.recoding.select(shuffled=False)))
+    audit = SourceAudit(engine, work, macros, prepared, again.recoding, run.population)
+    if not policy.noisy:
+        checks.append(_same_rows(run, macros, manifest, recoded, found.digest))
+        return checks + _audited(audit, run, recoded)
+    if not found.verified:  # what else there may be in its file is not read by the engine that has the source
+        return checks
+    with _released(run, found) as released:
+        checks += NoiseCheck(engine, work, macros, prepared, manifest, released, recoded).checks()
+        # With noise, rows may have been suppressed that the recoded source has.
+        return checks + _audited(audit, run, released if policy.source.person is None else recoded)
+
+
+def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:
+    found = audit.checks(relation.sql(run.engine.dialect))
+    return [replace(check, name=f"against the source: {check.name}") for check in found]
+
+
+@contextmanager
+def _released(run: Run, found: Verification) -> Iterator[exp.Table]:
+    """The rows of the release, as a relation of the run's engine."""
+    if found.path.suffix.lower() == ".parquet":
+        yield read_parquet([str(found.path)])
+        return
+    run.engine.attach(found.path, VERIFIED, read_only=True)
+    try:
+        yield table(found.manifest.table_name, "main", VERIFIED)
+    finally:
+        run.engine.detach(VERIFIED)
+
+
+def _same_rows(run: Run, macros: str, manifest: Manifest, recoded: exp.Table, claimed: str) -> Check:
+    """Whether the source, recoded, has the rows of the release."""
+    engine = run.engine
     if manifest.digest_algorithm != DIGEST:
         with engine.using(macros):
             engine.script(sql_text("macros_older.sql"))
     macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
     _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros, macro))[0]
-    checks.append(_check("recoded source", digest == found.digest, "it has the rows of the release"))
-    audit = SourceAudit(engine, work, macros, prepared, again.recoding, run.population)
-    audited = audit.checks(recoded.sql(engine.dialect))
-    return checks + [replace(check, name=f"against the source: {check.name}") for check in audited]
+    return _check("recoded source", digest == claimed, "it has the rows of the release")
 
 
 def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
@@ -63,8 +100,8 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
     policy = prepared.policy
     if None in manifest.generalization.values() or policy.search.is_local:
         return _found_again(run, prepared, manifest)
-    levels = tuple(manifest.generalization.get(name) or 0 for name in policy.quasi)
-    fits = set(manifest.generalization) == set(policy.quasi) and prepared.lattice.permits(levels)
+    levels = tuple(manifest.generalization.get(name) or 0 for name in policy.generalized)
+    fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
     checks = [_check("generalization", fits, "it is one of the policy's lattice")]
     if not fits:
         return None, checks
@@ -97,10 +134,19 @@ def _of_figures(prepared: Prepared, manifest: Manifest, figures: Figures, cost: 
     right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
     suppressed = figures.suppressed_rows
     return [
-        _check("suppressed rows", suppressed == manifest.suppressed_rows, f"{suppressed} rows are suppressed"),
+        _suppressed(prepared, manifest, suppressed),
         _check("score", right, f"the {prepared.policy.search.measure} is {score:.6g}"),
         _check("suppression limit", suppressed <= allowed, f"{suppressed} rows are left out, {allowed} may be"),
     ]
+
+
+def _suppressed(prepared: Prepared, manifest: Manifest, suppressed: int) -> Check:
+    """With noise, rows may have been suppressed when the rest was decided: more than can be found again."""
+    found, policy = manifest.suppressed_rows, prepared.policy
+    if policy.noisy and found > suppressed:
+        late = f"{suppressed} rows are suppressed, and {found - suppressed} after noise was drawn"
+        return _check("suppressed rows", found <= allowed_rows(prepared), late)
+    return _check("suppressed rows", suppressed == found, f"{suppressed} rows are suppressed")
 
 
 def _as_json(tree: Any) -> Any:

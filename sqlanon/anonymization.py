@@ -20,9 +20,8 @@ from sqlanon.quality.base import Totals
 from sqlanon.queries.candidate import smallest_class
 from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Levels
-from sqlanon.queries.local.recode import AnyRecoding
 from sqlanon.queries.names import Namer, create_table
-from sqlanon.queries.recode import Recoding, masked_class
+from sqlanon.queries.recode import ByClass, Recoding, masked_class
 from sqlanon.queries.recode import suppressed_classes as classes_to_suppress
 from sqlanon.search import Outcome, Search
 from sqlanon.search.lattice import Progress
@@ -53,7 +52,7 @@ class Chosen:
     generalization: Mapping[str, int | None]
     figures: Figures
     smallest_class: int
-    recoding: AnyRecoding
+    recoding: ByClass
     masked_rows: int
     warnings: tuple[str, ...]
     mapping: PopulationMatch | None = None
@@ -210,7 +209,7 @@ def _masked(
     requirements = prepared.requirements
     size, good = _all_masked(engine, prepared.sets.at(levels), suppressed, levels, figures)
     trees, specs = prepared.hierarchies, prepared.policy.attributes
-    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None]
+    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(prepared.policy.noisy)
     forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
     if good and not topless and not forbidden:
         return figures.suppressed_rows, []

@@ -6,24 +6,20 @@ Results go to stdout, progress and errors to stderr. Exit status: 0 done; 1 the 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SqlanonError
+from sqlanon.printing import print_comparison, print_json, print_noise, print_requirements
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.table import Table
-
     from sqlanon.policy import Policy
-    from sqlanon.risk import RequirementRisk
+    from sqlanon.result import Result
 
 app = typer.Typer(
     help="Makes tables safe to share: finds the version that protects everybody and loses the least.",
@@ -99,7 +95,7 @@ def anonymize(
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
-        _print_json(figures)
+        print_json(figures)
         return
     levels = ", ".join(
         f"{name} {'at several levels' if level is None else level}" for name, level in result.generalization.items()
@@ -107,6 +103,7 @@ def anonymize(
     typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
     typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
     typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
+    _tell_noise(result)
     of = "times" if asked.search.is_local else f"of {result.nodes:,} generalizations"
     typer.echo(f"checked {result.checked:,} {of} in {figures['seconds']['total']:.2f} s")
     typer.echo(f"release: {release.path}, table {release.table}")
@@ -135,9 +132,9 @@ def compare(
         relation = db.compare(asked, names, progress)
         found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
-        _print_comparison(found, asked.search.measure)
+        print_comparison(found, asked.search.measure)
         for one in found:
             if one["error"] is not None:
                 typer.echo(f"{one['strategy']}: {one['error']}", err=True)
@@ -156,15 +153,22 @@ def plan(policy: PolicyFile) -> None:
 
 @app.command()
 def risk(
-    policy: PolicyFile, as_json: AsJson = False, memory_limit: MemoryLimit = None, threads: Threads = None
+    policy: PolicyFile,
+    as_json: AsJson = False,
+    epsilon: Annotated[
+        str | None,
+        typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: tell the errors for these ε"),
+    ] = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
 ) -> None:
     """Say how risky the source is as it stands, and what of it breaks the policy."""
     from sqlanon.database import connect
 
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.risk(_load(policy))
+        found = db.risk(_load(policy), _numbers("--epsilon", epsilon))
     if as_json:
-        _print_json(found.to_dict())
+        print_json(found.to_dict())
         return
     persons = found.persons is not None
     who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
@@ -175,7 +179,9 @@ def risk(
     fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
     typer.echo(f"the smallest class has {found.smallest_class:,} rows{fewest}")
     typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
-    _print_requirements(found.requirements)
+    print_requirements(found.requirements)
+    if found.noise is not None:
+        print_noise(found.noise)
 
 
 @app.command()
@@ -199,14 +205,14 @@ def verify(
         with connect(memory_limit=memory_limit, threads=threads) as db:
             found = db.verify(path, _load(policy))
     if as_json:
-        _print_json(found.to_dict())
+        print_json(found.to_dict())
     else:
         words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
         for check in found.checks:
-            word = words[check.passed]
-            if check.passed is None and check.message.startswith("not guaranteed"):
-                word = "not guaranteed"
-            typer.echo(f"{word}: {check.name}: {check.message.removeprefix(f'{word}: ')}")
+            word, message = words[check.passed], check.message
+            if check.passed is None and message.startswith("not "):
+                word, _, message = message.partition(": ")
+            typer.echo(f"{word}: {check.name}: {message}")
         typer.echo("verified" if found.verified else "NOT verified")
     if not found.verified:
         raise typer.Exit(1)
@@ -223,68 +229,33 @@ def init(
     typer.echo(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
 
 
+def _numbers(option: str, given: str | None) -> tuple[float, ...]:
+    try:
+        return () if given is None else tuple(float(one) for one in given.split(","))
+    except ValueError:
+        message = f"must be numbers with commas between them, such as 0.1,0.5,1, not {given!r}"
+        raise PolicyError([Problem(option, message)]) from None
+
+
+def _tell_noise(result: Result) -> None:
+    if result.noise is None:
+        return
+    for name, one in result.noise.items():
+        errors = one["expected_relative_error"], one["observed_relative_error"]
+        shown = [f"{error:.2%}" for error in errors if error is not None]
+        if len(shown) < 2:  # a date has none, nor has a column of zeros
+            shown = [f"{one['expected_error']:.4g}", f"{one['observed_error']:.4g}"]
+        typer.echo(f"noise: {name} with ε = {one['epsilon']:g}, error {shown[0]} expected, {shown[1]} observed")
+    typer.echo(f"a record's ε is {result.epsilon:g}; {result.linking_risk:.2%} are linked to their own values")
+    if result.confidence is not None:
+        rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
+        typer.echo(f"{rows:,} of the suppressed rows were suppressed for {beta:.4%} confidence".replace(".0000%", "%"))
+
+
 def _load(path: Path) -> Policy:
     from sqlanon.policy import Policy
 
     return Policy.load(path)
-
-
-def _print_requirements(requirements: Sequence[RequirementRisk]) -> None:
-    """What breaks each requirement, in a table."""
-    from rich.table import Table
-    from rich.text import Text
-
-    def figure(one: RequirementRisk) -> str:
-        if one.limit is not None:
-            return "no estimate" if one.figure is None else f"{one.figure:.4g}"
-        return f"{one.population_classes:,} population classes without a row" if one.population_classes else ""
-
-    headers = ["requirement", "holds", "classes that break it", "rows in them"]
-    table = Table(*headers, *(["figure"] if any(map(figure, requirements)) else []))
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for one in requirements:
-        counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
-        cells = ["yes" if one.holds else "no", *counts, figure(one)]
-        # A name is text, whatever brackets are in it.
-        table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
-    _print_table(table)
-
-
-def _print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
-    """What strategies found, in a table."""
-    from rich.table import Table
-
-    formats = {
-        f"score ({measure})": ("score", ",.6g"),
-        "loss": ("loss", ".4f"),
-        "classes": ("classes", ",d"),
-        "suppressed rows": ("suppressed_rows", ",d"),
-        "checks": ("checked", ",d"),
-        "seconds": ("seconds", ".2f"),
-    }
-    table = Table("strategy", *formats)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for one in found:
-        cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
-        cells[0] += " (optimal)" if one["optimal"] else ""
-        table.add_row(one["strategy"], *cells)
-    _print_table(table)
-
-
-def _print_table(table: Table) -> None:
-    """As wide as it has to be where no terminal says otherwise."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else 1000)
-    with console.capture() as shown:
-        console.print(table)
-    typer.echo(shown.get(), nl=False)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def main() -> None:

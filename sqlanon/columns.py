@@ -20,9 +20,9 @@ class Columns:
     ----------
     by_attribute:
         The column of each attribute.
-    quasi, sensitive:
-        The quasi-identifiers, and the sensitive attributes that requirements look at; for joint l-diversity all
-        sensitive ones. By their columns, in the policy's order.
+    generalized, noisy, sensitive:
+        The quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements look
+        at; for joint l-diversity all sensitive ones. By their columns, in the policy's order.
     sensitive_names:
         The sensitive attributes' names in the policy.
     person:
@@ -30,7 +30,8 @@ class Columns:
     """
 
     by_attribute: Mapping[str, str]
-    quasi: tuple[str, ...]
+    generalized: tuple[str, ...]
+    noisy: tuple[str, ...]
     sensitive: tuple[str, ...]
     sensitive_names: tuple[str, ...]
     person: str | None
@@ -63,7 +64,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         raise SourceError("; ".join(wrong))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = looked_at_sensitive(policy)
-    nested = [name for name in (*policy.quasi, *looked_at) if _is_nested(source.columns[matched[name]])]
+    nested = [name for name in (*policy.generalized, *looked_at) if _is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
             f"attributes of nested types, which requirements look at: {listed(nested)}; give their parts as columns "
@@ -71,7 +72,8 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         )
     return Columns(
         matched,
-        tuple(matched[name] for name in policy.quasi),
+        tuple(matched[name] for name in policy.generalized),
+        tuple(matched[name] for name in policy.noisy),
         tuple(matched[name] for name in looked_at),
         looked_at,
         by_lower[person.lower()] if person else None,
@@ -96,11 +98,11 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
     """
     by_lower = {name.lower(): name for name in population.columns}
     person = policy.population.person if policy.population else None
-    wanted = [*policy.quasi, *([person] if person else [])]
+    wanted = [*policy.generalized, *([person] if person else [])]
     missing = [name for name in wanted if name.lower() not in by_lower]
     if missing:
         raise SourceError(f"population: there is no column {listed(missing)}; give it that name with query = ...")
-    return tuple(by_lower[name.lower()] for name in policy.quasi), by_lower[person.lower()] if person else None
+    return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
 
 
 def _is_nested(type_: str) -> bool:
@@ -116,7 +118,7 @@ def listed(names: Iterable[str]) -> str:
 def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
     """What is released, in the source's order: everything with a role but the identifying, and not the person."""
     matched = {column: name for name, column in match_columns(policy, source).by_attribute.items()}
-    number = {name: i for i, name in enumerate(policy.quasi)}
+    number = {name: i for i, name in enumerate(policy.generalized)}
     return tuple(
         Column(column, number.get(matched[column]))
         for column in source.columns

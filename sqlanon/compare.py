@@ -181,7 +181,7 @@ def _loss(engine: Engine, prepared: Prepared, found: Found) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     policy = prepared.policy
-    weights = [policy.attributes[name].weight for name in policy.quasi]
+    weights = [policy.attributes[name].weight for name in policy.generalized]
     loss = MEASURES["loss"](prepared.marginals, weights)
     if found.totals is not None:
         return loss.recoded(found.chosen.figures, found.totals)

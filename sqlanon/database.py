@@ -25,18 +25,21 @@ from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.result import Result
 from sqlanon.sources import readable
-from sqlanon.workspace import Workspace
+from sqlanon.workspace import Run, Workspace
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from sqlanon.anonymization import Chosen
     from sqlanon.compare import ComparisonProgress
+    from sqlanon.noise import Noised, Told
     from sqlanon.plan import Plan
     from sqlanon.risk import Risk
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
-"""Told the stage (``scan``, ``search``, ``write``), generalizations open and checked, and the best score so far."""
+"""Told the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (of noise: records that
+wait for it, and that have it), and the best score so far."""
 
 
 def connect(
@@ -117,6 +120,7 @@ class Database:
         run = self._space.run(policy)
         engine, work = run.engine, run.work
         with readable():
+            noise = _noise_of(run, policy)
             prepared = prepare(engine, policy, run.source, work, run.population)
             warnings = self._warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
@@ -126,7 +130,12 @@ class Database:
         if (rows := found.lattice_rows()) is not None:
             engine.execute(insert_lattice(work("lattice")), rows)
         seconds["search"] = time.perf_counter() - started
-        result = Result(run, prepared, found, warnings + found.chosen.warnings, seconds)
+        noised = None
+        if noise is not None:
+            started = time.perf_counter()
+            noised = noise(prepared, found.chosen, lambda open_, done: tell("noise", open_, done, None))
+            seconds["noise"] = time.perf_counter() - started
+        result = Result(run, prepared, found, noised, warnings + found.chosen.warnings, seconds)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result
@@ -172,10 +181,18 @@ class Database:
         found = list(compare(self._space.run, policies_of(policy, strategies), tell))
         return self._space.engine.relation(relation_of(found))
 
-    def risk(self, policy: Policy) -> Risk:
+    def risk(self, policy: Policy, epsilons: Sequence[float] = ()) -> Risk:
         """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
 
-        Nothing is generalized or left out. The hierarchies of the quasi-identifiers are not looked at.
+        Nothing is generalized or left out. The hierarchies of the quasi-identifiers are not looked at; but for a policy
+        with noise, the search is made, so that the errors are known that noise would make in the classes that it finds.
+
+        Parameters
+        ----------
+        policy:
+            What is asked.
+        epsilons:
+            The ε, each more than 0, to tell the errors of noise for; default: 0.1 to 4.
 
         Raises
         ------
@@ -184,15 +201,20 @@ class Database:
         HierarchyError
             The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
         """
-        from sqlanon.risk import assess  # noqa: PLC0415
+        from sqlanon.risk import assess, assess_noise  # noqa: PLC0415
 
         with self._space.run(policy) as run, readable():
-            return assess(run, policy)
+            found = assess(run, policy)
+        if not policy.noisy:
+            return found
+        with self._space.run(policy) as run, readable():
+            return replace(found, noise=assess_noise(run, policy, epsilons))
 
     def risk_sql(self, policy: Policy) -> str:
         """The statements behind `risk`, each with a semicolon; they are not run.
 
         What one of them needs of the answers before it is shown with an example: a sensitive attribute of two values.
+        Of a policy with noise, the search is that of `plan`, and only what comes after it is shown here.
 
         Raises
         ------
@@ -252,7 +274,8 @@ class Database:
 
     @staticmethod
     def _warnings(engine: DuckDBEngine, prepared: Prepared) -> tuple[str, ...]:
-        names = [column.name for column in prepared.released if column.quasi is None]
+        noisy = prepared.columns.noisy
+        names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
         if not names:
             return ()
         counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
@@ -271,3 +294,22 @@ class Database:
             catalog.insert(engine, "runs", result.to_catalog())
             catalog.store_lattice(engine, result.run_id, lattice)
             catalog.store_hierarchies(engine, policy_hash, rules, prepared.hierarchies, now)
+
+
+def _noise_of(run: Run, policy: Policy) -> Callable[[Prepared, Chosen, Told], Noised] | None:
+    """What draws the noise that a policy asks for, once all is chosen; None if it asks for none.
+
+    Raises
+    ------
+    PolicyError
+        The library that draws it is missing.
+    SourceError
+        No noise can be added to a column.
+    """
+    if not policy.noisy:
+        return None
+    from sqlanon.noise import add_noise, columns_for_noise, refuse_without_opendp  # noqa: PLC0415
+
+    refuse_without_opendp(policy.noisy[0])
+    columns = columns_for_noise(run.engine, policy, run.source)
+    return lambda prepared, chosen, tell: add_noise(run.engine, prepared, chosen, columns, run.work, tell)

@@ -39,7 +39,7 @@ def forbidden_levels(steps: Steps, policy: Policy, attributes: Sequence[Coded]) 
     Values that are missing from the hierarchy do not count: they are never released.
     """
     found = []
-    for name, attribute in zip(policy.quasi, attributes, strict=True):
+    for name, attribute in zip(policy.generalized, attributes, strict=True):
         labels = policy.attributes[name].forbidden
         row = steps.ask(cd.levels_with(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
         found.append(frozenset(level for level, there in enumerate(row) if there))
@@ -52,7 +52,7 @@ def lattice_of(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[in
     Where an attribute has no level left, the lattice has none at all: its size is 0.
     """
     bottom, top, holes = [], [], []
-    for name, height, not_allowed in zip(policy.quasi, heights, forbidden or (NONE,) * len(heights), strict=True):
+    for name, height, not_allowed in zip(policy.generalized, heights, forbidden or (NONE,) * len(heights), strict=True):
         spec = policy.attributes[name]
         low = min(spec.min_level, height)
         high = height if spec.max_level is None else min(spec.max_level, height)
@@ -60,4 +60,4 @@ def lattice_of(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[in
         bottom.append(allowed[0] if allowed else low)
         top.append(allowed[-1] if allowed else high)
         holes.append(frozenset(range(bottom[-1], top[-1] + 1)) - frozenset(allowed))
-    return Lattice(policy.quasi, tuple(bottom), tuple(top), tuple(holes) if any(holes) else ())
+    return Lattice(policy.generalized, tuple(bottom), tuple(top), tuple(holes) if any(holes) else ())

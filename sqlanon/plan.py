@@ -16,6 +16,7 @@ from sqlanon.frequency_sets import FrequencySets
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
+from sqlanon.noise.shown import noise_statements
 from sqlanon.policy import Policy
 from sqlanon.preparation import (
     attribute_values,
@@ -31,11 +32,10 @@ from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.macros import digest_of, k_anonymity_of
-from sqlanon.queries.names import Namer, create_table, table
+from sqlanon.queries.names import create_table, table
 from sqlanon.queries.population import generalized_population
-from sqlanon.queries.recode import Column, Recoding, recode, suppressed_classes
+from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.requirements import Audited, Private, requirement_queries
-from sqlanon.sources import Source
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
@@ -94,9 +94,9 @@ def plan(run: Run, policy: Policy) -> Plan:
     """
     engine = run.engine
     columns = match_columns(policy, run.source)
-    rules = [policy.attributes[name].hierarchy or () for name in policy.quasi]
+    rules = [policy.attributes[name].hierarchy or () for name in policy.generalized]
     heights = [known_height(rule, engine) for rule in rules]
-    limits = [policy.attributes[name] for name in policy.quasi]
+    limits = [policy.attributes[name] for name in policy.generalized]
     spans = [
         None
         if limit.forbidden or (height is None and limit.max_level is None)
@@ -107,7 +107,7 @@ def plan(run: Run, policy: Policy) -> Plan:
     return Plan(
         tuple(stages.all()),
         None if None in spans else math.prod(span for span in spans if span is not None),
-        tuple(name for name, span in zip(policy.quasi, spans, strict=True) if span is None),
+        tuple(name for name, span in zip(policy.generalized, spans, strict=True) if span is None),
     )
 
 
@@ -125,7 +125,7 @@ class _Stages:
     def __init__(self, run: Run, policy: Policy, columns: Columns) -> None:
         self.run, self.policy, self.columns = run, policy, columns
         self.engine, self.source, self.work = run.engine, run.source, run.work
-        self.types = [run.source.columns[column] for column in columns.quasi]
+        self.types = [run.source.columns[column] for column in columns.generalized]
         self.trees = {one.attribute for one in policy.privacy.t_closeness if one.distance == "hierarchical"}
 
     def all(self) -> Iterator[Stage]:
@@ -141,27 +141,59 @@ class _Stages:
         self._hierarchies(steps, values, sensitive)
         yield self._stage("hierarchies", "one table an attribute, leaf to root, then validated", steps)
         steps = self._steps()
-        attributes, space = self._frequency(steps, own, theirs, values, sensitive)
+        attributes, sets = self._frequency(steps, own, theirs, values, sensitive)
+        space = sets.at(tuple(attribute.height for attribute in attributes))
         note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
         yield self._stage("frequency set", note, steps)
+        recoding: AnyRecoding
         if self.policy.search.is_local:
-            yield from self._local(space, attributes)
+            yield self._local_search(space, attributes)
+            trees = example_trees(self.policy, attributes, work)
+            released = released_columns(self.policy, self.source)
+            recoding = example_recoding(self.policy, self.source.relation, released, attributes, trees, work)
+            before, note = [], "each combination as it was placed"
         else:
             yield _search(self.engine, self.policy, space)
-            yield _release(self.engine, self.policy, self.source, space, attributes, work)
+            suppressed = create_table(
+                work("suppressed"), suppressed_classes(space, _example(self.policy, space.heights))
+            )
+            recoding = self._full_recoding(space, attributes)
+            before, note = [_text(self.engine, suppressed)], "here: at level 1, or the lowest that is allowed"
+        if self.policy.noisy:
+            steps = self._steps()
+            recoding = self._noise(steps, recoding, sets, space)
+            yield Stage("noise", "by class, drawn once; then the linking attack", (*before, *(steps.shown or ())))
+            before = []
+        note = f"one pass over the rows, in random order, to a fresh file ({note})"
+        yield Stage("recode and suppress", note, (*before, _text(self.engine, recoding.select())))
         yield _audit(self.run, self.policy, columns, attributes)
 
-    def _local(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Iterator[Stage]:
-        """The search and the recoding below the full domain."""
+    def _local_search(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Stage:
+        """The search below the full domain."""
         asked, trees = self.policy.search, example_trees(self.policy, attributes, self.work)
         statements = task_statements(self.policy, space, attributes, trees, self.work)
         name = f"strategy {asked.strategy}" + (", then cells are blanked" if asked.suppression == "cells" else "")
         note = f"{name}: rounds over the combinations and the nodes of the hierarchies (here: {EXAMPLE_LEAVES} a level)"
-        yield Stage("search", note, tuple(_text(self.engine, statement) for statement in statements))
-        released = released_columns(self.policy, self.source)
-        recoding = example_recoding(self.policy, self.source.relation, released, attributes, trees, self.work)
-        note = "one pass over the source, in random order, to a fresh file: each combination as it was placed"
-        yield Stage("recode and suppress", note, (_text(self.engine, recoding.select()),))
+        return Stage("search", note, tuple(_text(self.engine, statement) for statement in statements))
+
+    def _full_recoding(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Recoding:
+        """By a generalization of all rows."""
+        release = self.policy.release
+        return Recoding(
+            self.source.relation,
+            released_columns(self.policy, self.source),
+            attributes,
+            tuple("*" for _ in attributes),
+            _example(self.policy, space.heights),
+            self.work("suppressed"),
+            mask=release is not None and release.suppressed == "mask" and not self.policy.noisy,
+        )
+
+    def _noise(self, steps: Steps, recoding: ByClass, sets: FrequencySets, space: ClassSpace) -> AnyRecoding:
+        """With noise on it."""
+        asked = sets.ground.sensitive
+        arguments = self.policy, self.source, self.columns, recoding, asked, space.requirements, self.work
+        return noise_statements(steps, *arguments)
 
     def _steps(self) -> Steps:
         return Steps(self.engine, [])
@@ -171,7 +203,7 @@ class _Stages:
         return Stage(name, note, tuple(steps.shown or ()))
 
     def _hierarchies(self, steps: Steps, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]) -> None:
-        for i, (name, type_) in enumerate(zip(self.policy.quasi, self.types, strict=True)):
+        for i, (name, type_) in enumerate(zip(self.policy.generalized, self.types, strict=True)):
             self._hierarchy(steps, name, values[i], type_, self.work(f"hierarchy_{i}"))
         for s, name in enumerate(self.columns.sensitive_names):
             if name in self.trees:
@@ -194,11 +226,11 @@ class _Stages:
         population: Scan | None,
         values: Sequence[exp.Table],
         sensitive: Mapping[str, Pairs],
-    ) -> tuple[tuple[Coded, ...], ClassSpace]:
+    ) -> tuple[tuple[Coded, ...], FrequencySets]:
         columns, work = self.columns, self.work
         attributes = tuple(
             self._coded(steps, name, column, values[i], work(f"hierarchy_{i}"), work(f"coded_{i}"))
-            for i, (name, column) in enumerate(zip(self.policy.quasi, columns.quasi, strict=True))
+            for i, (name, column) in enumerate(zip(self.policy.generalized, columns.generalized, strict=True))
         )
         trees = {
             name: self._coded(
@@ -215,12 +247,12 @@ class _Stages:
         domains = {
             name: Domain(EXAMPLE_VALUES, trees[name].height if name in trees else 0) for name in columns.sensitive_names
         }
-        requirements = requirements_of(self.policy.privacy, self.policy.quasi, domains)
+        requirements = requirements_of(self.policy.privacy, self.policy.generalized, domains)
         ground = counted_from(steps, own, population, self.types, attributes, sensitive, trees, requirements, 0, work)
         heights = tuple(attribute.height for attribute in attributes)
         space = class_space(own, population, heights, requirements, unknown=False)
         bottom = lattice_of(self.policy, heights, forbidden_levels(steps, self.policy, attributes)).bottom
-        return attributes, FrequencySets(steps, work, ground, space, bottom).at(heights)
+        return attributes, FrequencySets(steps, work, ground, space, bottom)
 
     def _coded(
         self, steps: Steps, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
@@ -244,32 +276,6 @@ def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
     return Stage("search", note, (_text(engine, query),))
 
 
-def _release(
-    engine: Engine,
-    policy: Policy,
-    source: Source,
-    space: ClassSpace,
-    attributes: tuple[Coded, ...],
-    work: Namer,
-) -> Stage:
-    example = _example(policy, space.heights)
-    suppressed = work("suppressed")
-    recoding = Recoding(
-        source.relation,
-        released_columns(policy, source),
-        attributes,
-        tuple("*" for _ in attributes),
-        example,
-        suppressed,
-        mask=policy.release is not None and policy.release.suppressed == "mask",
-    )
-    statements = (create_table(suppressed, suppressed_classes(space, example)), recode(recoding))
-    note = (
-        "one pass over the source, in random order, to a fresh file (here: at level 1, or the lowest that is allowed)"
-    )
-    return Stage("recode and suppress", note, tuple(_text(engine, statement) for statement in statements))
-
-
 def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, ...]) -> Stage:
     """The audit: in the release file alone; and where it needs the source, by the engine that reads it."""
     engine, work, steps = run.engine, run.work, Steps(run.engine, [])
@@ -280,11 +286,12 @@ def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, 
     if columns.person is not None:
         persons = work("audited")
         released = (*released_columns(policy, run.source), Column(columns.person))
-        steps.make(persons, recode(Recoding(run.source.relation, released, attributes, tops, example), shuffled=False))
+        recoding = Recoding(run.source.relation, released, attributes, tops, example)
+        steps.make(persons, recoding.select(shuffled=False))
     population_person = None
     if run.population is not None:
         names, population_person = population_columns(policy, run.population.source)
-        types = [run.source.columns[column] for column in columns.quasi]
+        types = [run.source.columns[column] for column in columns.generalized]
         query = generalized_population(
             run.population.source.relation, names, attributes, tops, example, types, population_person
         )
@@ -301,9 +308,9 @@ def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, 
     def audited(by: Engine) -> Audited:
         counted_persons = columns.person is not None
         sensitive = policy.with_role("sensitive")
-        return Audited(by, subject, columns.quasi, sensitive, 0, counted_persons, None, private)
+        return Audited(by, subject, columns.generalized, sensitive, 0, counted_persons, None, private)
 
-    queries: list[exp.Expr] = [k_anonymity_of(relation, columns.quasi), digest_of(relation)]
+    queries: list[exp.Expr] = [k_anonymity_of(relation, columns.generalized), digest_of(relation)]
     queries += requirement_queries(policy.privacy, audited)
     texts = dict.fromkeys(_text(engine, query) for query in queries)
     note = "in the fresh file, which then takes the place of the old one; what needs the source, by the source's engine"

@@ -84,7 +84,7 @@ class Prepared:
     @property
     def types(self) -> list[str]:
         """The types of the quasi-identifiers in the source."""
-        return [self.source.columns[column] for column in self.columns.quasi]
+        return [self.source.columns[column] for column in self.columns.generalized]
 
 
 def prepare(
@@ -115,20 +115,20 @@ def prepare(
     """
     columns = match_columns(policy, source)
     steps = Steps(engine)
-    types = [source.columns[column] for column in columns.quasi]
+    types = [source.columns[column] for column in columns.generalized]
     own = scan_source(steps, source, columns, work, population is not None)
     reader = steps if population is None else Steps(population.engine)
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
     values = attribute_values(steps, own, theirs, types, work)
     sensitive = {name: sensitive_pairs(steps, own, s, work) for s, name in enumerate(columns.sensitive_names)}
     facts = _facts(engine, policy, values, sensitive)
-    rows = facts[policy.quasi[0]].rows
+    rows = facts[policy.generalized[0]].rows
     if not rows:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
     attributes = tuple(
-        _coded(engine, columns.quasi[i], hierarchies[i], facts[name], work(f"coded_{i}"))
-        for i, name in enumerate(policy.quasi)
+        _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"))
+        for i, name in enumerate(policy.generalized)
     )
     coded = {
         name: _coded(engine, columns.by_attribute[name], tree, facts[name], work(f"sensitive_coded_{s}"))
@@ -136,7 +136,7 @@ def prepare(
         if (tree := trees.get(name)) is not None
     }
     domains = {name: Domain(facts[name].count, coded[name].height if name in coded else 0) for name in sensitive}
-    requirements = requirements_of(policy.privacy, policy.quasi, domains)
+    requirements = requirements_of(policy.privacy, policy.generalized, domains)
     measure = MEASURES[policy.search.measure]
     figures = [engine.rows(cd.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]
     marginals = _marginals(rows, hierarchies, figures, measure.needs_entropy)
@@ -187,8 +187,8 @@ def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, pop
     beside, is scanned once for its distinct combinations.
     """
     if source.in_place and columns.person is None and not population:
-        return in_place(source.relation, columns.quasi, columns.sensitive)
-    return scan(steps, source.relation, columns.quasi, columns.sensitive, columns.person, work)
+        return in_place(source.relation, columns.generalized, columns.sensitive)
+    return scan(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
 
 
 def scan_population(steps: Steps, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
@@ -279,15 +279,15 @@ def _hierarchies(
             problems.extend(level_problems(Steps(engine), name, spec, hierarchy))
             built[name] = hierarchy
 
-    for i, name in enumerate(policy.quasi):
+    for i, name in enumerate(policy.generalized):
         build(name, work(f"hierarchy_{i}"))
     for s, name in enumerate(columns.sensitive_names):
         if any(one.attribute == name and one.distance == "hierarchical" for one in policy.privacy.t_closeness):
             build(name, work(f"sensitive_hierarchy_{s}"))
     if problems:
         raise HierarchyError(problems)
-    return tuple(built[name] for name in policy.quasi), {
-        name: built[name] for name in built if name not in policy.quasi
+    return tuple(built[name] for name in policy.generalized), {
+        name: built[name] for name in built if name not in policy.generalized
     }
 
 
@@ -305,7 +305,7 @@ def _facts(
     engine: Engine, policy: Policy, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]
 ) -> dict[str, _Values]:
     """What has to be known of the values of attributes, by name."""
-    tables = {**dict(zip(policy.quasi, values, strict=True)), **{name: one.values for name, one in sensitive.items()}}
+    tables = dict(zip(policy.generalized, values, strict=True)) | {name: one.values for name, one in sensitive.items()}
     rows = engine.rows(cd.facts(list(tables.values())))
     return {name: _Values(tables[name], *row[1:]) for name, row in zip(tables, rows, strict=True)}
 

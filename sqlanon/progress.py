@@ -8,7 +8,12 @@ from contextlib import contextmanager
 
 Shown = Callable[[str, int, int, "float | None"], None]
 
-_WORDS = {"scan": "reading the source", "search": "searching", "write": "writing and auditing the release"}
+_WORDS = {
+    "scan": "reading the source",
+    "search": "searching",
+    "noise": "drawing noise",
+    "write": "writing and auditing the release",
+}
 
 
 @contextmanager
@@ -22,7 +27,8 @@ def shown_progress() -> Iterator[Shown]:
     with Console(stderr=True).status("starting") as status:
 
         def show(stage: str, open_: int, checked: int, best: float | None) -> None:
-            status.update(_WORDS[stage] + (_searched(open_, checked, best) if stage == "search" else ""))
+            told = {"search": _searched(open_, checked, best), "noise": f": {checked:,} of {open_ + checked:,} records"}
+            status.update(_WORDS[stage] + told.get(stage, ""))
 
         yield show
 

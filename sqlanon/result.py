@@ -1,4 +1,4 @@
-"""What the verbs give back: a `Result`, and the `Release` that it publishes."""
+"""What `anonymize` gives back: a `Result`, which can be published."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,18 +16,17 @@ from sqlglot import Dialect
 
 from sqlanon import catalog
 from sqlanon.anonymization import Found
-from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
+from sqlanon.published import Release
 from sqlanon.queries.names import star
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
 from sqlanon.release.requirements import needs_source
-from sqlanon.release.verify import Verification, verification_sql, verify_file
 from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
@@ -36,48 +34,12 @@ from sqlanon.workspace import Run
 if TYPE_CHECKING:
     import duckdb
 
+    from sqlanon.noise import Noised
+    from sqlanon.queries.recode import AnyRecoding
+
 
 FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """A published release.
-
-    Attributes
-    ----------
-    path:
-        Its file, absolute.
-    table:
-        Its table in a DuckDB file.
-    manifest:
-        What it claims.
-    limits:
-        What `verify` may take of the machine.
-    """
-
-    path: Path
-    table: str
-    manifest: Manifest
-    limits: Limits = NO_LIMITS
-
-    def verify(self) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
-
-        Raises
-        ------
-        ReleaseError
-            It is gone, or is no release any more.
-        """
-        return verify_file(self.path, limits=self.limits)
-
-    def verify_sql(self) -> list[str]:
-        """The statements behind `verify`, to be run in the release file with any DuckDB client."""
-        return verification_sql(self.manifest)
-
-    def __repr__(self) -> str:
-        return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"
 
 
 class Result:
@@ -105,10 +67,20 @@ class Result:
         All k-minimal generalizations, with a strategy that looks for them; else None.
     satisfying:
         All generalizations that meet the policy, with strategy ``incognito``; else None.
+    epsilon:
+        Of a record, for all its attributes with noise together; None without noise, as are the next four.
+    noise:
+        By attribute with noise: ``epsilon``; ``expected_relative_error`` and ``expected_error`` (in its own units, of
+        a date in days), in closed form; ``observed_relative_error`` and ``observed_error``, of what was drawn; and
+        ``zero_rows``, which have no relative error. Of all records that got noise.
+    linking_risk, linking_risk_strict:
+        The share of the released records whose own original is the nearest of its class; strictly: the only nearest.
+    confidence:
+        With ``[privacy] confidence``: ``beta``, and ``suppressed_rows``, which are among the suppressed rows.
     warnings:
         What the data holder should know before sharing.
     seconds:
-        Time by stage: ``load``, ``search``; ``publish`` once that is done.
+        Time by stage: ``load``, ``search``, ``noise`` if there is any; ``publish`` once that is done.
     """
 
     def __init__(
@@ -116,15 +88,18 @@ class Result:
         run: Run,
         prepared: Prepared,
         found: Found,
+        noised: Noised | None,
         warnings: tuple[str, ...],
         seconds: dict[str, float],
     ) -> None:
-        chosen, outcome = found.chosen, found.outcome
+        chosen, outcome = found.chosen if noised is None else noised.chosen, found.outcome
         shown = measure_of(prepared).shown
         named = prepared.lattice.named
         self._run = run
         self._prepared = prepared
         self._chosen = chosen
+        self._noised = noised
+        self._recoding: AnyRecoding = chosen.recoding if noised is None else noised.recoding
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
@@ -144,6 +119,11 @@ class Result:
         minimal, satisfying = (None, None) if outcome is None else (outcome.minimal, outcome.satisfying)
         self.k_minimal = None if minimal is None else [named(levels) for levels in minimal]
         self.satisfying = None if satisfying is None else [named(levels) for levels in satisfying]
+        self.epsilon = self.policy.epsilon
+        self.noise = None if noised is None else {name: dict(one) for name, one in noised.attributes.items()}
+        self.linking_risk = None if noised is None else noised.linking.risk
+        self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
+        self.confidence = None if noised is None else noised.confidence
         self.warnings = warnings
         self.seconds = seconds
 
@@ -172,9 +152,21 @@ class Result:
         """
         return self._run.engine.relation(star(self._run.work("lattice")))
 
+    @property
+    def noisy(self) -> duckdb.DuckDBPyRelation | None:
+        """Each record that got noise, for the holder's eyes: a relation; None without noise. It is private.
+
+        Columns: ``record``, ``class``, and for each attribute with noise, in the policy's order, ``x_0`` (its value as
+        a number, of a date the days since 1970-01-01), ``y_0`` (as it is released), ``x_1``, ...; ``released``: whether
+        the record is, or was suppressed after noise was drawn.
+        """
+        if self._noised is None:
+            return None
+        return self._run.engine.relation(self._noised.recoding.shown())
+
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result."""
-        query = self._chosen.recoding.select()
+        query = self._recoding.select()
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     def publish(self, path: str | Path | None = None, table: str | None = None) -> Release:
@@ -198,8 +190,9 @@ class Result:
         target = self._target(path)
         name = table or self._table_name()
         content = Content(
-            self._chosen.recoding.select(),
+            self._recoding.select(),
             self._columns(),
+            [column.name for column in self._recoding.columns if column.quasi is not None],
             self.released_rows,
             self.classes,
             self.smallest_class,
@@ -217,7 +210,7 @@ class Result:
 
     def _audit(self) -> Callable[[str], Sequence[Check]] | None:
         """What is checked with the source, where a release alone does not show that it meets the policy."""
-        run, recoding = self._run, self._chosen.recoding
+        run, recoding = self._run, self._recoding
         needed = needs_source(self.policy.privacy, self.policy.source.person is not None)
         if not needed:
             return None
@@ -245,16 +238,16 @@ class Result:
 
     def _columns(self) -> tuple[ReleasedColumn, ...]:
         roles = {name.lower(): attribute.role for name, attribute in self.policy.attributes.items()}
-        source, recoding = self._prepared.source, self._chosen.recoding
+        source, recoding = self._prepared.source, self._recoding
         columns = []
         for column in recoding.columns:
-            type_ = "VARCHAR" if recoding.is_labelled(column) else source.columns[column.name]
+            type_ = recoding.released_type(column, source.columns[column.name])
             columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
         return tuple(columns)
 
     def _repeating(self) -> list[str]:
         """The columns of text that has few values."""
-        recoding = self._chosen.recoding
+        recoding = self._recoding
         counts = self._run.engine.rows(recoding.label_counts())[0]
         names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
         few = {names[i] for i, count in enumerate(counts) if count <= FEW}
@@ -281,6 +274,7 @@ class Result:
                 optimal=self.optimal,
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
+                **({} if self._noised is None else self._noised.claimed(self.policy)),
             )
 
         return manifest
@@ -344,6 +338,20 @@ class Result:
                 if (value := getattr(self, name)) is not None
             },
             **({} if self.satisfying is None else {"satisfying": len(self.satisfying)}),
+            **self._noise_to_dict(),
+        }
+
+    def _noise_to_dict(self) -> dict[str, Any]:
+        if self._noised is None:
+            return {}
+        linking = self._noised.linking
+        return {
+            "epsilon": self.epsilon,
+            "noise": self.noise,
+            "linking_risk": self.linking_risk,
+            "linking_risk_strict": self.linking_risk_strict,
+            **({} if linking.all_records else {"linking_rows": linking.records}),
+            **({} if self.confidence is None else {"confidence": self.confidence}),
         }
 
     def __repr__(self) -> str:

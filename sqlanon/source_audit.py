@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlglot import exp
@@ -17,11 +17,10 @@ from sqlanon.engines.base import Engine
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import combinations_of
 from sqlanon.queries.coding import Levels
-from sqlanon.queries.local.recode import AnyRecoding
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import Namer, col, create_table, create_temporary_view, drop_table, drop_view, select, table
 from sqlanon.queries.population import generalized_population
-from sqlanon.queries.recode import Column, Recoding
+from sqlanon.queries.recode import AnyRecoding, Column, Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import Audited, Private, requirement_checks
@@ -88,7 +87,7 @@ class SourceAudit:
         try:
             if person is not None:
                 audited = table(f"sqlanon_audited_{mark}", "main", "temp")
-                with_persons = replace(self.recoding, columns=(*self.recoding.columns, Column(person)))
+                with_persons = self.recoding.with_column(Column(person))
                 self.engine.execute(create_temporary_view(audited, with_persons.select(shuffled=False)))
                 made.append(audited)
             if self.population is not None:

@@ -29,6 +29,11 @@ class Steps:
             self.shown.append(statement.sql(self.engine.dialect, pretty=True))
         return target.copy()
 
+    def show(self, statement: exp.Expr) -> None:
+        """Show a statement for what is not done by one; where statements are run, there is nothing to do."""
+        if self.shown is not None:
+            self.shown.append(statement.sql(self.engine.dialect, pretty=True))
+
     def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
         """Drop what was made, but for some: memory is for what is still needed."""
         for target in self.made:

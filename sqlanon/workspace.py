@@ -194,7 +194,7 @@ class Workspace:
             engine = self._reader(section.database)
         place = Place(f"{self._name}_{schema}_population", work("population_copy") if read else None)
         try:
-            wanted = _lower(*policy.quasi, section.person)
+            wanted = _lower(*policy.generalized, section.person)
             return Population(engine, bind_source(engine, section, place, None, as_text, wanted), place)
         except SourceError as error:  # it speaks of a source
             raise SourceError(re.sub(r"^(the )?source\b", r"\1population", str(error))) from error

@@ -874,7 +874,8 @@ def test_the_json_schema_refuses_what_the_policy_refuses(
 
 
 def test_the_json_schema_explains_every_key(schema: Schema) -> None:
-    assert set(schema.whole["$defs"]["PrivacySection"]["properties"]) == set(EVERY_REQUIREMENT.requirements)
+    of_noise = {"epsilon", "confidence"}
+    assert set(schema.whole["$defs"]["PrivacySection"]["properties"]) == {*EVERY_REQUIREMENT.requirements, *of_noise}
     names = ("PrivacySection", "PopulationSection", "Shield", "LDiversity", "TCloseness", "DeltaPresence")
     for name in (*names, "DeltaDisclosure", "BetaLikeness", "AlphaK", "PopulationUniqueness"):
         part = schema.whole["$defs"][name]

@@ -27,3 +27,11 @@ class Engine(Protocol):
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text (in the engine's own spelling) of the columns, in order; reads no rows."""
         ...
+
+
+class ArrowEngine(Engine, Protocol):
+    """A database that takes in Arrow."""
+
+    def copy_arrow(self, target: exp.Table, arrow: Any) -> None:
+        """Make a table of an Arrow table or stream; of a stream, as it comes."""
+        ...

@@ -13,7 +13,7 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.queries.names import ident, text
+from sqlanon.queries.names import create_table, ident, star, table, text
 
 
 class DuckDBEngine:
@@ -106,6 +106,15 @@ class DuckDBEngine:
     def relation(self, query: exp.Query) -> duckdb.DuckDBPyRelation:
         """A lazy relation over a query."""
         return self.connection.sql(self.sql(query))
+
+    def copy_arrow(self, target: exp.Table, arrow: Any) -> None:
+        """Make a table of an Arrow table or stream; of a stream, as it comes."""
+        name = f"sqlanon_arrow_{id(arrow)}"
+        self.connection.register(name, arrow)
+        try:
+            self.execute(create_table(target, star(table(name))))
+        finally:
+            self.connection.unregister(name)
 
     def script(self, statements: str) -> None:
         """Run a file of our own SQL."""

@@ -19,7 +19,7 @@ EXAMPLE_LEAVES = 1000
 def example_trees(policy: Policy, attributes: tuple[Coded, ...], work: Namer) -> tuple[Tree, ...]:
     """The quasi-identifiers' hierarchies."""
     trees = []
-    for i, (name, attribute) in enumerate(zip(policy.quasi, attributes, strict=True)):
+    for i, (name, attribute) in enumerate(zip(policy.generalized, attributes, strict=True)):
         spec, height = policy.attributes[name], attribute.height
         floor = min(spec.min_level, height)
         ceiling = height if spec.max_level is None else spec.max_level

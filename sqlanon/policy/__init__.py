@@ -3,6 +3,7 @@
 from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.names import table_parts
+from sqlanon.policy.noise import Noise
 from sqlanon.policy.privacy import (
     AlphaK,
     BetaLikeness,
@@ -61,6 +62,7 @@ __all__ = [
     "Leaf",
     "MaskRule",
     "Measure",
+    "Noise",
     "Policy",
     "PopulationSection",
     "PopulationUniqueness",

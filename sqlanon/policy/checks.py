@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.errors import Problem
+from sqlanon.policy.noise_checks import noise_check
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.privacy_checks import privacy_check
 from sqlanon.policy.problems import join
@@ -47,6 +48,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     if search or "search" not in written:
         yield from _identification(attributes, search or SearchSection())
     yield from privacy_check(written, attributes, names)
+    yield from noise_check(parts, names)
     yield from _files(parts, attributes)
 
 
@@ -66,6 +68,12 @@ def _quasi(attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
             "attributes",
             "no attribute is quasi, so there is nothing to generalize: "
             'give role = "quasi" to what others may know of a person (age, sex, zip, ...)',
+        )
+    elif not any(attribute.role == "quasi" and attribute.noise is None for attribute in attributes.values()):
+        yield Problem(
+            "attributes",
+            "every quasi attribute has noise, which hides a record inside its class, and nothing makes classes: "
+            "give one of them a hierarchy",
         )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.reading import parse_toml, read_tree
 from sqlanon.policy.redact import redact
@@ -87,6 +89,27 @@ class Policy(Section):
     def quasi(self) -> tuple[str, ...]:
         """The quasi-identifiers, as the policy orders them."""
         return self.with_role("quasi")
+
+    @property
+    def generalized(self) -> tuple[str, ...]:
+        """The quasi-identifiers with a hierarchy: those that make the classes."""
+        return tuple(name for name in self.quasi if self.attributes[name].noise is None)
+
+    @property
+    def noisy(self) -> tuple[str, ...]:
+        """The quasi-identifiers with noise inside their classes."""
+        return tuple(name for name in self.quasi if self.attributes[name].noise is not None)
+
+    @property
+    def epsilons(self) -> dict[str, float]:
+        """The ε of each attribute with noise."""
+        asked = {name: noise for name in self.quasi if (noise := self.attributes[name].noise) is not None}
+        return shared_out(asked, self.privacy.epsilon)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The ε of a record: of all attributes with noise together; None where there are none."""
+        return math.fsum(self.epsilons.values()) if self.noisy else None
 
     @property
     def requirements(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from sqlanon.policy.noise import Epsilon
 from sqlanon.policy.values import Flaw, Flaws, Name, Number, Section, Switch, Whole, as_list, as_real, one_or_more
 
 Estimator: TypeAlias = Literal["dankar", "pitman", "zayatz", "snb"]
@@ -219,7 +220,7 @@ class PrivacySection(Section):
     k-map: L. Sweeney, "Computational disclosure control" (2001), the definition of k-map protection.
     Average risk and sample uniqueness: K. El Emam, "Guide to the De-Identification of Personal Health Information"
     (2013), its measures of average risk and of uniqueness.
-    The others name their sources themselves.
+    The others name their sources themselves. What asks for noise is in ``sqlanon.policy.noise``.
     """
 
     k: Annotated[Whole, Field(ge=1)] | None = Field(
@@ -259,10 +260,18 @@ class PrivacySection(Section):
         default=(), description="no sensitive value above a share of a class"
     )
 
+    epsilon: Epsilon | None = Field(
+        default=None, description="the budget of a record for noise on attributes, shared out among them"
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = Field(
+        default=None,
+        description="suppress records whose noisy values are near those of fewer than k records, so surely",
+    )
+
     @property
     def requirements(self) -> dict[str, Any]:
-        """The requirements that are asked for, with their parameters, by name."""
-        return self.model_dump(exclude_none=True)
+        """The requirements that are asked for of classes, with their parameters, by name."""
+        return self.model_dump(exclude_none=True, exclude={"epsilon", "confidence"})
 
     @model_validator(mode="after")
     def _sound(self) -> PrivacySection:

@@ -140,6 +140,7 @@ _WORDS: Mapping[str, _Say] = {
     "model_attributes_type": _be("a table"),
     "greater_than": _be("more than {gt}"),
     "greater_than_equal": _be("at least {ge}"),
+    "less_than": _be("less than {lt}"),
     "less_than_equal": _be("at most {le}"),
     "string_too_short": lambda value, context: "must not be empty",
     "too_short": lambda value, context: "must not be empty: give at least one",

@@ -33,7 +33,10 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
     shown: dict[str, Any] = {"role": attribute.role}
     if attribute.hierarchy is not None:
         shown["hierarchy"] = [rule.redacted() for rule in attribute.hierarchy]
-    if attribute.role == "quasi":
+    if attribute.noise is not None:
+        shown["noise"] = attribute.noise.model_dump(mode="json")
+        shown["on_unknown"] = attribute.on_unknown
+    elif attribute.role == "quasi":
         shown |= {
             "weight": attribute.weight,
             "on_unknown": attribute.on_unknown,

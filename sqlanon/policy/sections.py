@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
 
+from sqlanon.policy.noise import Noise
 from sqlanon.policy.rules import Hierarchy
 from sqlanon.policy.values import (
     Exact,
@@ -68,16 +69,22 @@ LOCAL: frozenset[Strategy] = frozenset({"mu-argus", "iab", "mondrian", "k-simila
 SUMMARISED: tuple[Strategy, ...] = ("mondrian", "k-similar")
 
 
+_OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identification")
+"""What says how an attribute is generalized."""
+
+
 class Attribute(Section):
-    """A column of the private table: its role, and for a quasi-identifier how it may be generalized."""
+    """A column of the private table: its role, and for a quasi-identifier how it is generalized, or made noisy."""
 
     role: Role = Field(description="one of identifying, quasi, sensitive, insensitive")
     hierarchy: Hierarchy | None = Field(default=None, description="one rule, or a list of rules that compose")
+    noise: Noise | None = Field(default=None, description="in place of a hierarchy, for numbers and dates")
     weight: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
         default=1.0, description="how much the attribute counts in the measure"
     )
     on_unknown: Literal["error", "suppress"] = Field(
-        default="error", description="what becomes of values that are missing in the hierarchy"
+        default="error",
+        description="what becomes of values that are missing in the hierarchy, or that no noise can be added to",
     )
     min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="generalize at least so far")
     max_level: Annotated[Whole, Field(ge=0)] | None = Field(default=None, description="generalize at most so far")
@@ -95,26 +102,44 @@ class Attribute(Section):
         return self
 
     def _flaws(self) -> Iterator[Flaw]:
-        if self.role == "quasi" and self.hierarchy is None:
-            yield (), 'a quasi attribute needs a hierarchy; the shortest is hierarchy = "suppress"'
+        if self.role == "quasi" and self.hierarchy is None and self.noise is None:
+            yield (), 'a quasi attribute needs a hierarchy, or noise; the shortest is hierarchy = "suppress"'
         if self.max_level is not None and self.min_level > self.max_level:
             yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
         if self.role == "quasi":
+            if self.noise is not None:
+                yield from self._beside_noise()
             return
         if self.hierarchy is not None and self.role != "sensitive":
             yield (
                 ("hierarchy",),
                 f"an attribute that is {self.role} is not generalized: leave this out, or make it quasi",
             )
-        for name in ("weight", "on_unknown", "min_level", "max_level", "forbidden", "identification"):
-            if getattr(self, name) != type(self).model_fields[name].default:
+        for name in ("noise", "on_unknown", *_OF_HIERARCHIES):
+            if self._is_set(name):
                 yield (name,), f"is for quasi attributes, and this one is {self.role}: leave it out"
+
+    def _beside_noise(self) -> Iterator[Flaw]:
+        """What generalizes has no meaning where values are not generalized."""
+        if self.hierarchy is not None:
+            yield ("noise",), "stands beside a hierarchy: an attribute is generalized or made noisy; leave one out"
+            return
+        for name in _OF_HIERARCHIES:
+            if self._is_set(name):
+                yield (name,), "is for attributes with a hierarchy, and this one has noise: leave it out"
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     @model_serializer(mode="wrap")
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        idle = {"forbidden": not self.forbidden, "identification": self.identification == "identifying"}
+        idle = {
+            "forbidden": not self.forbidden,
+            "identification": self.identification == "identifying",
+            "noise": self.noise is None,
+        }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -44,9 +45,54 @@ class Column:
     quasi: int | None = None
 
 
+class AnyRecoding(Protocol):
+    """How a release is made from the source: by one generalization of all rows, below the full domain, with noise."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is released."""
+        ...
+
+    def released_type(self, column: Column, own: str) -> str:
+        """The type of a column in the release; in the source it has its own."""
+        ...
+
+    def label_counts(self) -> exp.Select:
+        """One row: how many labels each attribute has in the release."""
+        ...
+
+    def select(self, shuffled: bool = True) -> exp.Select:
+        """The statement that makes the release, rows in random order unless it is for checks."""
+        ...
+
+    def with_column(self, column: Column) -> AnyRecoding:
+        """The same, with one more column of the source: for checks."""
+        ...
+
+
+class ByClass(AnyRecoding, Protocol):
+    """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
+
+    def with_column(self, column: Column) -> ByClass:
+        """The same, with one more column of the source: for checks."""
+        ...
+
+    def class_keys(self) -> dict[int, str]:
+        """By attribute the column of `rows` that tells classes apart; what is the same in all rows is left out."""
+        ...
+
+    def rows(self) -> exp.Select:
+        """The rows of the release in the order of the source, with codes for labels and ``value_j`` for the rest."""
+        ...
+
+    def labelled(self, rows: exp.Expr) -> exp.Select:
+        """The release, of `rows`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Recoding:
-    """How a release is made from the source.
+    """How a release is made from the source, by one generalization of all rows.
 
     Attributes
     ----------
@@ -68,13 +114,42 @@ class Recoding:
     suppressed: exp.Table | None = None
     mask: bool = False
 
-    def is_labelled(self, column: Column) -> bool:
-        """Whether a column of the release is text that the source does not have."""
-        return column.quasi is not None and (self.levels[column.quasi] > 0 or self.mask)
+    def released_type(self, column: Column, own: str) -> str:
+        """Level 0 keeps its type; any label, or a mask, makes the column VARCHAR."""
+        return "VARCHAR" if column.quasi is not None and (self.levels[column.quasi] > 0 or self.mask) else own
+
+    def with_column(self, column: Column) -> Recoding:
+        """The same, with one more column of the source."""
+        return replace(self, columns=(*self.columns, column))
+
+    def class_keys(self) -> dict[int, str]:
+        """By attribute below its top, its code."""
+        return {i: f"code_{i}" for i, _ in _coded(self)}
+
+    def rows(self) -> exp.Select:
+        """The rows of the release, with codes for labels, in the order of the source.
+
+        Makes ``code_i`` for each attribute ``i`` below its top, ``value_j`` for each other column ``j`` that varies,
+        and with a mask ``masked``.
+        """
+        return _coded_rows(self)
+
+    def labelled(self, rows: exp.Expr) -> exp.Select:
+        """The release, of `rows`: labels are looked up by their codes."""
+        query = exp.Select().from_(aliased(rows, "r"))
+        for i, level in _coded(self):
+            on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
+            query = query.join(subquery(_labels(self.attributes[i], level), f"l{i}"), on=on, copy=False)
+        output = [named(_value(self, j), column.name) for j, column in enumerate(self.columns)]
+        return query.select(*output, copy=False)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release; see `recode`."""
-        return recode(self, shuffled)
+        """The statement that makes the release, rows in random order (unless not ``shuffled``, for checks).
+
+        It reads the source once. What is sorted are codes, small integers, and the columns that are released as they
+        are; the labels are looked up behind the sort.
+        """
+        return self.labelled(in_order(self.rows(), shuffled))
 
     def label_counts(self) -> exp.Select:
         """One row: how many labels each attribute has in the release; 1 at its top."""
@@ -134,27 +209,13 @@ def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table,
     return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
 
 
-def recode(recoding: Recoding, shuffled: bool = True) -> exp.Select:
-    """The statement that makes the release, rows in random order (unless not ``shuffled``, for checks).
-
-    It reads the source once. What is sorted are codes, small integers, and the columns that are released as they are;
-    the labels are looked up behind the sort. Level 0 keeps its type; any label, or a mask, makes the attribute VARCHAR.
-    """
-    rows = _coded_rows(recoding)
-    query = exp.Select().from_(subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r"))
-    for i, level in _coded(recoding):
-        on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
-        query = query.join(subquery(_labels(recoding.attributes[i], level), f"l{i}"), on=on, copy=False)
-    output = [named(_value(recoding, j), column.name) for j, column in enumerate(recoding.columns)]
-    return query.select(*output, copy=False)
+def in_order(rows: exp.Select, shuffled: bool) -> exp.Subquery:
+    """Rows, in random order if they are to be shuffled."""
+    return subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r")
 
 
 def _coded_rows(recoding: Recoding) -> exp.Select:
-    """The rows of the release, with codes for labels, in the order of the source.
-
-    Makes ``code_i`` for each attribute ``i`` below its top, ``value_j`` for each other column ``j`` that varies, and
-    with a mask ``masked``.
-    """
+    """See `Recoding.rows`."""
     query = exp.Select().from_(aliased(recoding.source, "s"))
     coded = _coded(recoding)
     for i, attribute in enumerate(recoding.attributes):

@@ -18,6 +18,9 @@ DIGESTS: Mapping[str, str] = {DIGEST: "digest", "sum-md5-lower64": "digest_of_ro
 """The macros of the algorithms: of this version's, and of older ones'."""
 
 
+_AS_JSON = ("policy", "columns", "generalization", "noise", "confidence")
+
+
 @dataclass(frozen=True)
 class ReleasedColumn:
     """A column of a release: its name, its type and its role."""
@@ -33,7 +36,9 @@ class Manifest:
 
     ``rows`` counts the source's rows; ``classes`` and ``smallest_class`` are the release's. ``generalization`` has a
     level for each quasi-identifier, or None where its values are released at several. ``guarantee`` says of what the
-    requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time.
+    requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time. ``epsilon``
+    and what follows are of noise, and None without: the ε of a record, and by attribute; the share of records that are
+    linked to their own values (to a hundredth); what was suppressed for the confidence that was asked for.
     """
 
     table_name: str
@@ -54,29 +59,37 @@ class Manifest:
     optimal: bool
     digest: str
     guarantee: str = GUARANTEES[0]
+    epsilon: float | None = None
+    noise: Mapping[str, Mapping[str, Any]] | None = None
+    linking_risk: float | None = None
+    confidence: Mapping[str, Any] | None = None
     digest_algorithm: str = DIGEST
     format: int = FORMAT
 
     @property
     def quasi(self) -> list[str]:
-        """The quasi-identifiers among the columns."""
-        return [column.name for column in self.columns if column.role == "quasi"]
+        """The quasi-identifiers among the columns that make the classes: those without noise."""
+        noisy = {name.lower() for name in self.noise or ()}
+        return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
 
     def row(self) -> dict[str, Any]:
         """Value by column, as the table holds them."""
         fields = asdict(self)
-        for name in ("policy", "columns", "generalization"):
-            fields[name] = json.dumps(fields[name], ensure_ascii=False)
+        for name in _AS_JSON:
+            fields[name] = None if fields[name] is None else json.dumps(fields[name], ensure_ascii=False)
         return fields
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Manifest:
         """Read what `row` wrote."""
         fields = dict(row)
-        for name in ("policy", "columns", "generalization"):
-            fields[name] = json.loads(fields[name])
+        for name in _AS_JSON:
+            if fields.get(name) is not None:
+                fields[name] = json.loads(fields[name])
         if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
             raise ValueError("the policy or the generalization is no JSON object")
+        if not isinstance(fields.get("noise") or {}, dict):
+            raise ValueError("the noise is no JSON object")
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])

@@ -58,6 +58,8 @@ class Content:
         The recode statement.
     columns:
         Its columns, in order, with types and roles.
+    quasi:
+        Those that make the classes.
     rows, classes, smallest_class:
         How many rows it must give, in how many classes, and the rows of the smallest.
     masked_rows:
@@ -73,6 +75,7 @@ class Content:
 
     query: exp.Select
     columns: tuple[ReleasedColumn, ...]
+    quasi: Sequence[str]
     rows: int
     classes: int
     smallest_class: int
@@ -230,8 +233,7 @@ def _audit(
             engine.script(macros())
             rows, asked = table(table_name, "main", ATTACHED), Once(engine)
             engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
-            quasi = [column.name for column in content.columns if column.role == "quasi"]
-            smallest, classes, count, _ = asked.rows(k_anonymity_of(SUBJECT.name, quasi))[0]
+            smallest, classes, count, _ = asked.rows(k_anonymity_of(SUBJECT.name, content.quasi))[0]
             digest = asked.rows(digest_of(SUBJECT.name))[0][1]
             manifest = content.manifest(count, classes, smallest or 0, digest)
             target = _write_manifest(engine, manifest, rows, staged, is_parquet)

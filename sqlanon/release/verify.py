@@ -151,7 +151,8 @@ def _consistent(manifest: Manifest) -> Check:
     """The manifest agrees with itself: else its own words say what to look at, and what not."""
     policy = manifest.policy
     roles = {name.lower(): spec.get("role") for name, spec in policy.get("attributes", {}).items()}
-    quasi = {name.lower() for name, role in roles.items() if role == "quasi"}
+    noisy = {name.lower() for name, spec in policy.get("attributes", {}).items() if "noise" in spec}
+    quasi = {name.lower() for name, role in roles.items() if role == "quasi"} - noisy
     kept = manifest.rows - manifest.suppressed_rows
     masks = (policy.get("release") or {}).get("suppressed") == "mask" or policy.get("suppressed") == "mask"
     wrong = [
@@ -161,6 +162,7 @@ def _consistent(manifest: Manifest) -> Check:
             ("requirements", bool(policy.get("privacy"))),
             ("roles", all(roles.get(column.name.lower()) == column.role for column in manifest.columns)),
             ("quasi-identifiers", {name.lower() for name in manifest.quasi} == quasi),
+            ("noise", {name.lower() for name in manifest.noise or ()} == noisy),
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),

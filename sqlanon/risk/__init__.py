@@ -1,7 +1,8 @@
 """Risk: what the data holder should fear."""
 
 from sqlanon.risk.assessment import assess, risk_statements
+from sqlanon.risk.noise import assess_noise
 from sqlanon.risk.prosecutor import Risk
 from sqlanon.risk.requirements import RequirementRisk
 
-__all__ = ["RequirementRisk", "Risk", "assess", "risk_statements"]
+__all__ = ["RequirementRisk", "Risk", "assess", "assess_noise", "risk_statements"]

@@ -25,7 +25,9 @@ from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.names import subquery
+from sqlanon.queries.uncoded import distribution, frequency
 from sqlanon.risk import queries as rq
+from sqlanon.risk.noise import noise_risk_statement
 from sqlanon.risk.prosecutor import Risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.steps import Steps
@@ -52,6 +54,8 @@ def risk_statements(run: Run, policy: Policy) -> str:
     """The statements behind `assess`, in their order; no row is read."""
     shown: list[str] = []
     _Assessment(run, policy, Steps(run.engine, shown)).risk()
+    if policy.noisy:
+        noise_risk_statement(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
 
 
@@ -97,7 +101,7 @@ class _Assessment:
         if population is None:
             return None
         names, person = population_columns(self.policy, population.source)
-        types = [self.run.source.columns[column] for column in self.columns.quasi]
+        types = [self.run.source.columns[column] for column in self.columns.generalized]
         query = fq.raw_frequency(population.source.relation, names, (), person)
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
         reader = Steps(population.engine, self.steps.shown)
@@ -111,22 +115,22 @@ class _Assessment:
         asked = self.policy.privacy
         several = columns.sensitive or self.persons or asked.k_anonymity or asked.population_uniqueness
         if not several:
-            return subquery(rq.every_row(source, columns.quasi), "rows")
-        query = fq.raw_frequency(source, columns.quasi, columns.sensitive, columns.person)
+            return subquery(rq.every_row(source, columns.generalized), "rows")
+        query = fq.raw_frequency(source, columns.generalized, columns.sensitive, columns.person)
         return self.steps.make(self.work("raw"), query)
 
     def _space(self) -> ClassSpace:
         """What classes are made from, and the requirements on them."""
         if isinstance(self.rows, exp.Table) and self.columns.sensitive:
             return self._numbered(self.rows)
-        quasi = range(len(self.columns.quasi))
+        quasi = range(len(self.columns.generalized))
         return self._plain(self.rows, quasi, self.population, self._requirements())
 
     def _plain(
         self, rows: exp.Expr, quasi: Sequence[int], population: exp.Expr | None, requirements: Requirements
     ) -> ClassSpace:
         return ClassSpace(
-            rq.frequency(rows, quasi, self.persons, population),
+            frequency(rows, quasi, self.persons, population),
             (1,) * len(quasi),
             requirements,
             persons=self.persons,
@@ -135,7 +139,7 @@ class _Assessment:
 
     def _numbered(self, raw: exp.Table) -> ClassSpace:
         """Classes by number, with the counts of sensitive values beside them."""
-        steps, work, quasi, population = self.steps, self.work, len(self.columns.quasi), self.population
+        steps, work, quasi, population = self.steps, self.work, len(self.columns.generalized), self.population
         numbers = steps.make(work("class_numbers"), rq.class_numbers(raw, quasi, population))
         kept = [f"s{s}" for s in range(len(self.columns.sensitive))] + [fq.PERSON] * self.persons + [ROWS]
         rows = steps.make(work("numbered"), rq.with_numbers(raw, numbers, quasi, kept))
@@ -154,7 +158,7 @@ class _Assessment:
 
     def _requirements(self, domains: Mapping[str, Domain] | None = None) -> Requirements:
         """The policy's requirements."""
-        return requirements_of(self.policy.privacy, self.policy.quasi, domains)
+        return requirements_of(self.policy.privacy, self.policy.generalized, domains)
 
     def _values(self, raw: exp.Table) -> tuple[dict[str, exp.Table], dict[str, Domain]]:
         """The values of each sensitive attribute in the whole source, with their shares."""
@@ -214,7 +218,7 @@ class _Assessment:
         domain = None
         if one.kind == "values":
             domain = self.steps.make(self.work(f"domain_{index}"), ds.domain(values[one.attribute]))
-        return SensitiveTable(rq.distribution(pairs, values[one.attribute], len(inner)), len(inner), domain)
+        return SensitiveTable(distribution(pairs, values[one.attribute], 1, len(inner)), len(inner), domain)
 
     def _of_shields(self, requirements: Requirements) -> list[RequirementRisk]:
         """Each shield by itself: k-anonymity over its own quasi-identifiers."""

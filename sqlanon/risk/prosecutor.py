@@ -6,6 +6,7 @@ a row is 1 / the size of its equivalence class.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,6 +33,10 @@ class Risk:
         Distinct persons (all rows without one are one), and the fewest in a class; None where rows are counted.
     requirements:
         Each requirement of the policy, ordered as `Requirements.names`.
+    noise:
+        By attribute with noise, for several ε: ``epsilon`` (the attribute's own), ``expected_relative_error`` and
+        ``expected_error``, in the classes of the version that the policy's search finds. None without noise, and where
+        nothing meets the policy.
     """
 
     rows: int
@@ -45,10 +50,13 @@ class Risk:
     persons: int | None = None
     smallest_class_persons: int | None = None
     requirements: tuple[RequirementRisk, ...] = ()
+    noise: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; figures of persons are there where persons are counted."""
         found = asdict(self)
         if self.persons is None:
             del found["persons"], found["smallest_class_persons"]
+        if self.noise is None:
+            del found["noise"]
         return found | {"requirements": [one.to_dict() for one in self.requirements]}

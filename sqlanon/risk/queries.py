@@ -17,9 +17,8 @@ from sqlglot import exp
 
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
 from sqlanon.queries.classes import ClassSpace, classes
-from sqlanon.queries.coding import ROWS, code_name
-from sqlanon.queries.distribution import SHARE, VALUE
-from sqlanon.queries.frequency import PERSON, PERSONS, POPULATION, quasi_columns
+from sqlanon.queries.coding import ROWS
+from sqlanon.queries.frequency import POPULATION, quasi_columns
 from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, total, where
 
 NUMBER = "number"
@@ -58,54 +57,6 @@ def with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequen
     on = all_of(same(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
     output: list[exp.Expr] = [named(col(NUMBER, "c"), "q0"), *(col(name, "r") for name in columns)]
     return select(output, aliased(rows, "r")).join(aliased(numbers, "c"), on=on, copy=False)
-
-
-def frequency(
-    rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
-) -> exp.Subquery:
-    """The frequency set of the level 0, over some of the quasi-identifiers.
-
-    Parameters
-    ----------
-    rows:
-        ``q0, q1, ...``, ``n``, and with persons ``person``.
-    attributes:
-        The numbers of the quasi-identifiers.
-    persons:
-        Whether persons are counted.
-    population:
-        Made by `population_counts`.
-    """
-    keys: list[exp.Expr] = [col(f"q{i}") for i in attributes]
-    source = rows.copy()
-    if persons:
-        members = [*keys, col(PERSON)]
-        each = [*(key.copy() for key in members), named(total(col(ROWS)), ROWS)]
-        source = subquery(select(each, source, members), "members")
-    coded: list[exp.Expr] = [named(key.copy(), code_name(i, 0)) for i, key in enumerate(keys)]
-    own = select([*coded, col(ROWS), *([named(number(1), PERSONS)] if persons else [])], source)
-    if population is None:
-        return subquery(own, "frequency")
-    own.select(named(number(0), POPULATION), copy=False)
-    none = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
-    theirs = select([*(part.copy() for part in coded), *none, col(POPULATION)], population.copy())
-    return subquery(exp.union(own, theirs, distinct=False, copy=False), "frequency")
-
-
-def distribution(pairs: exp.Query, values: exp.Table, inner: int) -> exp.Subquery:
-    """The counts of a sensitive attribute's values by class number.
-
-    Parameters
-    ----------
-    pairs, values:
-        Made by `queries.distribution.value_pairs`; by `sensitive_values` or `nodes` there.
-    inner:
-        How many other sensitive attributes count as quasi-identifiers.
-    """
-    output: list[exp.Expr] = [named(col("q0", "r"), code_name(0, 0)), *(col(f"o{i}", "r") for i in range(inner))]
-    output += [col(VALUE, "s"), col(SHARE, "s"), col(ROWS, "r")]
-    on = same(col("value", "r"), col("value", "s"))
-    return subquery(select(output, subquery(pairs, "r")).join(aliased(values, "s"), on=on, copy=False), "values")
 
 
 def figures(space: ClassSpace) -> exp.Select:

@@ -22,7 +22,6 @@ from sqlanon.errors import SourceError
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.queries.names import (
     col,
-    create_table,
     create_temporary_view,
     drop_view,
     ident,
@@ -222,11 +221,8 @@ def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table
             f"a {type(arrow).__name__} is no source: give a path, a duckdb connection, an Arrow table or stream"
         )
     refuse_ambiguous(arrow.schema.names, "the Arrow source")
-    name = f"sqlanon_arrow_{id(arrow)}"
     with readable():
-        engine.connection.register(name, arrow)
-        engine.execute(create_table(target, star(table(name))))
-        engine.connection.unregister(name)
+        engine.copy_arrow(target, arrow)
     return target
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from sqlanon.queries.coding import KNOWN, Coded
 from sqlanon.queries.local.nodes import Tree
 from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, text
-from sqlanon.queries.recode import MASKED, Column, Recoding, at_random
+from sqlanon.queries.recode import MASKED, Column, in_order
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,20 @@ class LocalRecoding:
     types: tuple[str | None, ...]
     mask: bool = False
 
-    def is_labelled(self, column: Column) -> bool:
-        """Whether a column of the release is text that the source does not have."""
-        if column.quasi is None:
-            return False
-        return self.mask or (column.quasi not in self.ground and self.types[column.quasi] is None)
+    def released_type(self, column: Column, own: str) -> str:
+        """What has labels is VARCHAR, unless all of them are values of the column."""
+        if column.quasi is None or (not self.mask and (column.quasi in self.ground or self.types[column.quasi])):
+            return own
+        return "VARCHAR"
+
+    def with_column(self, column: Column) -> LocalRecoding:
+        """The same, with one more column of the source."""
+        return replace(self, columns=(*self.columns, column))
+
+    def class_keys(self) -> dict[int, str]:
+        """By attribute its code, or its value where that is the source's own."""
+        values = {column.quasi: f"value_{j}" for j, column in enumerate(self.columns) if column.quasi in self.ground}
+        return {i: values.get(i, f"code_{i}") for i in range(len(self.attributes))}
 
     def label_counts(self) -> exp.Select:
         """One row: how many labels each attribute has in the release."""
@@ -64,9 +72,12 @@ class LocalRecoding:
         )
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release; see `recode`."""
-        rows = self._coded_rows()
-        query = exp.Select().from_(subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r"))
+        """The statement that makes the release, rows in random order (unless not ``shuffled``, for checks)."""
+        return self.labelled(in_order(self.rows(), shuffled))
+
+    def labelled(self, rows: exp.Expr) -> exp.Select:
+        """The release, of `rows`: labels are looked up by their codes."""
+        query = exp.Select().from_(aliased(rows, "r"))
         for i in self._by_label():
             label = exp.Select(expressions=[col("code"), col("label")], distinct=exp.Distinct())
             labels = subquery(label.from_(self.labels[i].copy(), copy=False), f"l{i}")
@@ -79,7 +90,7 @@ class LocalRecoding:
         """The attributes whose values are looked up by their code."""
         return [i for i in range(len(self.attributes)) if i not in self.ground]
 
-    def _coded_rows(self) -> exp.Select:
+    def rows(self) -> exp.Select:
         """The rows of the release: ``code_i`` for attributes that have labels, ``value_j`` for the other columns."""
         query = exp.Select().from_(aliased(self.source, "s"))
         keys: list[exp.Expr] = []
@@ -118,10 +129,6 @@ class LocalRecoding:
             top = text(self.tops[quasi] or "")
             return exp.Case(ifs=[exp.If(this=col(MASKED, "r"), true=top)], default=cast(value, "VARCHAR"))
         return cast(value, type_) if type_ is not None and quasi not in self.ground else value
-
-
-AnyRecoding: TypeAlias = Recoding | LocalRecoding
-"""How a release is made from the source: by one generalization of all rows, or below the full domain."""
 
 
 def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Sequence[int]) -> exp.Select:

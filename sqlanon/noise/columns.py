@@ -1,0 +1,82 @@
+"""What of a source gets noise, and whether it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+
+from sqlanon.columns import match_columns, released_columns
+from sqlanon.engines.base import Engine
+from sqlanon.errors import SourceError
+from sqlanon.policy import Policy
+from sqlanon.queries.noise import NoisyColumn, can_be_noisy, unusable_counts
+from sqlanon.sources import Source
+
+EPOCH = date(1970, 1, 1)
+
+
+def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
+    """The columns that get noise, in the policy's order.
+
+    Raises
+    ------
+    SourceError
+        No noise can be added to the type of a column, or the policy's bounds or granularity are not for its type; with
+        all such columns.
+    """
+    if not policy.noisy:
+        return ()
+    columns = match_columns(policy, source)
+    places = {column.name: place for place, column in enumerate(released_columns(policy, source))}
+    epsilons, found, wrong = policy.epsilons, [], []
+    for name, column in zip(policy.noisy, columns.noisy, strict=True):
+        noise, type_ = policy.attributes[name].noise, source.columns[column]
+        assert noise is not None
+        if not can_be_noisy(type_):
+            wrong.append(f"attribute {name!r} is {type_}: noise is for numbers and dates; cast it with query = ...")
+            continue
+        one = NoisyColumn(column, type_, places[column], epsilons[name], noise.round, _bounds(noise.bounds))
+        if noise.bounds is not None and isinstance(noise.bounds[0], date) != (type_ == "DATE"):
+            kind = "dates" if type_ == "DATE" else "numbers"
+            wrong.append(f"attribute {name!r} is {type_}: give its bounds as {kind}")
+        plain = NoisyColumn(column, type_, 0, 1.0).unit
+        if noise.round is not None and plain is not None and noise.round % plain:
+            wrong.append(f"attribute {name!r} is {type_}: round, {noise.round}, must be a multiple of {plain}")
+        found.append(one)
+    if wrong:
+        raise SourceError("; ".join(wrong))
+    return tuple(found)
+
+
+def _bounds(bounds: tuple[Decimal | date, Decimal | date] | None) -> tuple[float, float] | None:
+    if bounds is None:
+        return None
+    low, high = (float((one - EPOCH).days if isinstance(one, date) else one) for one in bounds)
+    return low, high
+
+
+def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
+    """`noisy_columns`, of whose values noise can be added to all, unless the policy has the other rows suppressed.
+
+    Raises
+    ------
+    SourceError
+        As of `noisy_columns`; or names the columns, and how many rows have other values.
+    """
+    columns = noisy_columns(policy, source)
+    if columns:
+        counts = engine.rows(unusable_counts(source.relation, columns))[0]
+        if wrong := _told(dict(zip(policy.noisy, counts, strict=True)), policy):
+            raise SourceError("; ".join(wrong))
+    return columns
+
+
+def _told(counts: Mapping[str, int], policy: Policy) -> list[str]:
+    return [
+        f"attribute {name!r} has {count:,} rows without a value that noise can be added to (NULL, NaN, infinite, or "
+        'beyond 1e100): a reader could tell them from the rest of their class; set on_unknown = "suppress", or leave '
+        "them out with query = ..."
+        for name, count in counts.items()
+        if count and policy.attributes[name].on_unknown == "error"
+    ]

@@ -1,0 +1,286 @@
+"""The stage of noise: from what was chosen to what is released, drawn once.
+
+recoding ──> records ──> classes ──> noisy ──> links, near ──> survivors, judged ──> released
+(rows with    (with a     (range,     (what     (the risk,      (where rows are       (the recoding
+ classes)      number)     grid)       is drawn) confidence)     suppressed last)      again)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.anonymization import Chosen
+from sqlanon.engines.base import ArrowEngine
+from sqlanon.errors import InfeasibleError
+from sqlanon.full_domain import allowed_rows
+from sqlanon.noise.laplace import drawn
+from sqlanon.noise.recoding import NoisyRecoding
+from sqlanon.policy import Policy
+from sqlanon.preparation import Prepared
+from sqlanon.privacy.presence import DeltaPresence, KMap
+from sqlanon.queries import linking, noise
+from sqlanon.queries.names import Namer, drop_table
+from sqlanon.queries.noise import NoisyColumn
+from sqlanon.queries.recode import ByClass, Column
+from sqlanon.queries.survivors import judged_survivors, kept_figures, kept_records, survivors
+from sqlanon.steps import Steps
+
+PAIRS = 2_000_000_000
+"""With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.
+Where there are more, evenly chosen records are looked at."""
+
+Told = Callable[[int, int], None]
+"""Told the records that wait for noise, and those that have it."""
+
+
+@dataclass(frozen=True)
+class Linking:
+    """The linking attack on what is released.
+
+    Attributes
+    ----------
+    records:
+        The released records that were looked at.
+    linked, strictly:
+        Those that no original of the class is nearer to than their own; and those whose own is the only nearest.
+    all_records:
+        Whether all released records were looked at.
+    """
+
+    records: int
+    linked: int
+    strictly: int
+    all_records: bool
+
+    @property
+    def risk(self) -> float:
+        """The share that is linked."""
+        return self.linked / self.records if self.records else 0.0
+
+    @property
+    def strict_risk(self) -> float:
+        """The share that is linked to one record alone."""
+        return self.strictly / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True)
+class Noised:
+    """What noise made of what was chosen.
+
+    Attributes
+    ----------
+    chosen:
+        Its figures, without the rows that are suppressed after noise was drawn.
+    recoding:
+        How the release is made.
+    attributes:
+        By attribute ``epsilon``, ``expected_relative_error``, ``observed_relative_error`` (None where all values are 0,
+        and for dates), ``expected_error``, ``observed_error`` and ``zero_rows``.
+    linking:
+        The linking attack.
+    confidence:
+        ``beta`` and ``suppressed_rows``, the rows that were suppressed for it; None where it is not asked for.
+    rows:
+        The records with noise, made by `queries.noise.noisy`.
+    """
+
+    chosen: Chosen
+    recoding: NoisyRecoding
+    attributes: Mapping[str, Mapping[str, Any]]
+    linking: Linking
+    confidence: Mapping[str, Any] | None
+    rows: exp.Table
+
+    def claimed(self, policy: Policy) -> dict[str, Any]:
+        """What the manifest shows, by its columns: nothing that depends on a single person.
+
+        The errors of a table may be those of one outlier; the linking risk is rounded to a hundredth.
+        """
+        return {
+            "epsilon": policy.epsilon,
+            "noise": {
+                name: {**policy.redacted()["attributes"][name]["noise"], "epsilon": one["epsilon"]}
+                for name, one in self.attributes.items()
+            },
+            "linking_risk": round(self.linking.risk, 2),
+            "confidence": self.confidence,
+        }
+
+
+def noise_classes(
+    steps: Steps, recoding: ByClass, columns: tuple[NoisyColumn, ...], work: Namer
+) -> tuple[exp.Table, exp.Table]:
+    """The records of a recoding, and their classes with what noise needs to be told of them.
+
+    Makes ``noise_records`` and ``noise_classes``.
+    """
+    made = steps.make(work("noise_records"), noise.records(recoding.rows(), columns))
+    return made, steps.make(work("noise_classes"), noise.classes(made, recoding.class_keys(), columns))
+
+
+def add_noise(
+    engine: ArrowEngine,
+    prepared: Prepared,
+    chosen: Chosen,
+    columns: tuple[NoisyColumn, ...],
+    work: Namer,
+    progress: Told,
+) -> Noised:
+    """Draw noise for what was chosen.
+
+    Makes ``noise_classes``, ``noise_rows``, and where they are needed ``noise_near``, ``noise_survivors``,
+    ``noise_judged`` and ``noise_kept`` in the work schema.
+
+    Raises
+    ------
+    InfeasibleError
+        With what is suppressed after noise was drawn, more rows are left out than may be.
+    """
+    steps, policy = Steps(engine), prepared.policy
+    person = prepared.columns.person
+    plain = chosen.recoding if person is None else chosen.recoding.with_column(Column(person))
+    records, classes = noise_classes(steps, plain, columns, work)
+    names = tuple(plain.rows().named_selects)
+    count = steps.count(records)
+    noise_ = _drawn(engine, count, columns, work, progress)
+    rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), noise_, columns))
+    for done_with in (records, noise_):
+        engine.execute(drop_table(done_with))
+    unknown = prepared.marginals.rows - chosen.figures.suppressed_rows - count
+    kept, beta, confidence = None, policy.privacy.confidence, None
+    if unknown or beta is not None:
+        chosen, kept = _suppressed_last(steps, prepared, chosen, columns, rows, classes, plain, work)
+        left = prepared.marginals.rows - chosen.figures.suppressed_rows
+        confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - left}
+    return Noised(
+        chosen,
+        NoisyRecoding(chosen.recoding, rows, kept, columns, names),
+        _errors(steps, prepared, columns, rows, classes),
+        _linking(steps, columns, rows, classes, kept, work),
+        confidence,
+        rows,
+    )
+
+
+def _drawn(
+    engine: ArrowEngine, records: int, columns: tuple[NoisyColumn, ...], work: Namer, progress: Told
+) -> exp.Table:
+    done = 0
+
+    def tell(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(records - done, done)
+
+    target = work("noise_drawn")
+    progress(records, 0)
+    engine.copy_arrow(target.copy(), drawn(records, [one.epsilon for one in columns], tell))
+    return target
+
+
+def _suppressed_last(
+    steps: Steps,
+    prepared: Prepared,
+    chosen: Chosen,
+    columns: tuple[NoisyColumn, ...],
+    rows: exp.Table,
+    classes: exp.Table,
+    recoding: ByClass,
+    work: Namer,
+) -> tuple[Chosen, exp.Table]:
+    """Leave out records that are near to too few, and then every class that does not meet the policy any more.
+
+    Also of those whose rows were left out because no noise can be added to their values.
+    """
+    policy, attributes = prepared.policy, len(prepared.attributes)
+    near = None
+    if policy.privacy.confidence is not None:
+        near = steps.make(work("noise_near"), linking.near(rows, classes, columns, policy.privacy.confidence))
+    places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
+    sensitive = [places[column] for column in prepared.columns.sensitive]
+    person = places.get(prepared.columns.person or "")
+    keys = list(recoding.class_keys())
+    query = survivors(rows, classes, keys, attributes, sensitive, person, near, policy.privacy.k or 1)
+    left = steps.make(work("noise_survivors"), query)
+    asked = prepared.requirements
+    # How many of the population a class matches does not change; what counts them all is refused by the policy.
+    own = tuple(one for one in asked.classes if not isinstance(one, (KMap, DeltaPresence)))
+    judged = steps.make(
+        work("noise_judged"),
+        judged_survivors(
+            left,
+            attributes,
+            prepared.columns.sensitive_names,
+            prepared.sets.ground.sensitive,
+            person is not None,
+            replace(asked, classes=own),
+        ),
+    )
+    kept = steps.make(work("noise_kept"), kept_records(left, judged, attributes))
+    found = steps.figures(kept_figures(judged))
+    suppressed, allowed = prepared.marginals.rows - found["rows"], allowed_rows(prepared)
+    broken = [one.name for one in asked.table if not one.holds(found["classes"], found["count"], found["singles"])]
+    if suppressed > allowed or not found["classes"] or broken:
+        why = (
+            f"with confidence {policy.privacy.confidence:g} " if near is not None else "with the values without noise "
+        )
+        why += f"{suppressed:,} of {prepared.marginals.rows:,} rows would have to be suppressed; the suppression limit "
+        why += f"allows {allowed:,}"
+        why += f"; and {', '.join(broken)} would not be met" if broken else ""
+        why += (
+            ": use a smaller epsilon, which lets more records be near, or a higher suppression_limit"
+            if near is not None
+            else ""
+        )
+        named = {name: level for name, level in chosen.generalization.items() if level is not None}
+        raise InfeasibleError(why, named, suppressed, allowed)
+    figures = replace(chosen.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
+    return replace(chosen, figures=figures, smallest_class=found["smallest"]), kept
+
+
+def _errors(
+    steps: Steps, prepared: Prepared, columns: tuple[NoisyColumn, ...], rows: exp.Table, classes: exp.Table
+) -> dict[str, dict[str, Any]]:
+    """By attribute, what was expected of noise, and what was observed: over all records that got it."""
+    expected = steps.figures(noise.expected_errors(classes, columns))
+    observed = steps.figures(noise.observed_errors(rows, columns))
+    found = {}
+    for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
+        found[name] = {
+            "epsilon": one.epsilon,
+            **of_epsilon(one, j, expected, one.epsilon),
+            "observed_relative_error": None if one.is_date else observed[f"observed_relative_{j}"],
+            "observed_error": observed[f"observed_{j}"],
+            "zero_rows": expected[f"zeros_{j}"],
+        }
+    return found
+
+
+def of_epsilon(column: NoisyColumn, j: int, expected: Mapping[str, Any], epsilon: float) -> dict[str, float | None]:
+    """The errors that are to be expected with some ε; a date has no relative one, for its zero means nothing."""
+    relative, absolute = expected[f"expected_relative_{j}"], expected[f"expected_{j}"]
+    return {
+        "expected_relative_error": None if column.is_date or relative is None else relative / epsilon,
+        "expected_error": None if absolute is None else absolute / epsilon,
+    }
+
+
+def _linking(
+    steps: Steps,
+    columns: tuple[NoisyColumn, ...],
+    rows: exp.Table,
+    classes: exp.Table,
+    kept: exp.Table | None,
+    work: Namer,
+) -> Linking:
+    every = 1
+    if len(columns) > 1:
+        every = int(steps.ask(linking.pairs(classes), [(0,)])[0][0] // PAIRS) + 1
+    links = steps.make(work("noise_links"), linking.links(rows, classes, columns, every))
+    records, linked, strictly = steps.ask(linking.risk(links, kept), [(0, 0, 0)])[0]
+    steps.engine.execute(drop_table(links))
+    return Linking(records, linked, strictly, every == 1)

@@ -1,0 +1,80 @@
+"""Noise on a quasi-identifier in place of generalization, and how the budget of a record is shared out.
+
+Source: N. Holohan, S. Antonatos, S. Braghin, P. Mac Aonghusa, "(k,ε)-Anonymity: k-anonymity with ε-differential
+privacy" (2017): the quasi-identifiers are split, k-quasis are generalized and ε-quasis get noise inside their class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
+
+from sqlanon.policy.values import Bound, Exact, Flaw, Flaws, Section, as_real
+
+Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
+
+ROUNDING = 1e-9
+"""Budgets that were added up may differ so much, relatively, from the sum that is asked for."""
+
+
+class Noise(Section):
+    """Laplace noise of scale Δ/ε, Δ the range of the attribute in its class, for numbers and dates (as days).
+
+    Attributes
+    ----------
+    epsilon:
+        Of this attribute; without it, a share of ``[privacy] epsilon``.
+    bounds:
+        The least and the greatest value that is released. By default none: the range of a class would show its
+        extremes.
+    round:
+        The released values are multiples of it. By default whole numbers and days, the digits of a DECIMAL, and for
+        others a power of two.
+
+    >>> Noise(epsilon=1.0, round=0.5).epsilon
+    1.0
+    """
+
+    epsilon: Epsilon | None = Field(default=None, description="the attribute's share of the record's budget")
+    bounds: Annotated[tuple[Bound, Bound], Field()] | None = Field(
+        default=None, description="the least and the greatest value that may be released"
+    )
+    round: Annotated[Exact, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = Field(
+        default=None, description="released values are multiples of it"
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Noise:
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
+        return self
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.bounds is not None:
+            low, high = self.bounds
+            if isinstance(low, date) != isinstance(high, date):
+                yield ("bounds",), "are a number and a date: give two of a kind"
+            elif not low < high:  # type: ignore[operator]  # of one kind
+                yield ("bounds",), f"the first, {low}, must be less than the second, {high}"
+
+    @model_serializer(mode="wrap")
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is not asked for: what is written can be read."""
+        fields: dict[str, Any] = handler(self)
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def shared_out(noisy: Mapping[str, Noise], record: float | None) -> dict[str, float]:
+    """Each attribute's own ε: what it asks for, or an equal share of what the others leave of the record's.
+
+    >>> shared_out({"height": Noise(), "weight": Noise(epsilon=0.5), "bmi": Noise()}, 1.5)
+    {'height': 0.5, 'weight': 0.5, 'bmi': 0.5}
+    """
+    own = {name: noise.epsilon for name, noise in noisy.items() if noise.epsilon is not None}
+    others = len(noisy) - len(own)
+    rest = (Decimal(str(record or 0)) - sum(Decimal(str(value)) for value in own.values())) / max(others, 1)
+    return {name: own.get(name, float(rest)) for name in noisy}

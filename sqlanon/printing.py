@@ -1,0 +1,91 @@
+"""What the command line prints: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
+
+    from sqlanon.risk import RequirementRisk
+
+
+def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
+    """What breaks each requirement, in a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    def figure(one: RequirementRisk) -> str:
+        if one.limit is not None:
+            return "no estimate" if one.figure is None else f"{one.figure:.4g}"
+        return f"{one.population_classes:,} population classes without a row" if one.population_classes else ""
+
+    headers = ["requirement", "holds", "classes that break it", "rows in them"]
+    table = Table(*headers, *(["figure"] if any(map(figure, requirements)) else []))
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for one in requirements:
+        counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
+        cells = ["yes" if one.holds else "no", *counts, figure(one)]
+        # A name is text, whatever brackets are in it.
+        table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
+    _print_table(table)
+
+
+def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """What strategies found, in a table."""
+    from rich.table import Table
+
+    formats = {
+        f"score ({measure})": ("score", ",.6g"),
+        "loss": ("loss", ".4f"),
+        "classes": ("classes", ",d"),
+        "suppressed rows": ("suppressed_rows", ",d"),
+        "checks": ("checked", ",d"),
+        "seconds": ("seconds", ".2f"),
+    }
+    table = Table("strategy", *formats)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in found:
+        cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
+        cells[0] += " (optimal)" if one["optimal"] else ""
+        table.add_row(one["strategy"], *cells)
+    _print_table(table)
+
+
+def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """The errors that noise would make, in a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("noise on", "ε", "expected relative error", "expected error")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, errors in noise.items():
+        for one in errors:
+            relative, error = one["expected_relative_error"], one["expected_error"]
+            cells = ["" if relative is None else f"{relative:.2%}", "" if error is None else f"{error:.4g}"]
+            table.add_row(Text(name), f"{one['epsilon']:g}", *cells)
+    _print_table(table)
+
+
+def _print_table(table: Table) -> None:
+    """As wide as it has to be where no terminal says otherwise."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else 1000)
+    with console.capture() as shown:
+        console.print(table)
+    typer.echo(shown.get(), nl=False)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON."""
+    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,231 @@
+"""Linking noisy records to the originals of their class: is a record's own value the nearest, and how many are near.
+
+Over what `queries.noise` makes: ``record``, ``class``, ``x_j`` and ``y_j``, and the classes with their ranges.
+
+Source: (k,ε)-Anonymity (see `sqlanon.policy.noise`): the linking attack, the linking range, β-confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    greatest,
+    ident,
+    named,
+    number,
+    select,
+    subquery,
+    where,
+)
+from sqlanon.queries.noise import NoisyColumn
+
+EVERYTHING = 1e300
+"""The half-width of a range that holds all values: where there is no noise."""
+
+
+def links(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int = 1) -> exp.Select:
+    """Which records are linked to their own values: ``record``, ``linked`` and ``strictly``.
+
+    Linked: no original of the class is strictly nearer than its own. Strictly: its own is nearer than all others.
+
+    Parameters
+    ----------
+    noisy, classes, columns:
+        Made by `queries.noise.noisy` and `classes`, and what has noise.
+    every:
+        Of several attributes, one record of so many is looked at.
+    """
+    return _nearest_of_one(noisy) if len(columns) == 1 else _nearest_of_several(noisy, classes, columns, every)
+
+
+def _nearest_of_one(noisy: exp.Table) -> exp.Select:
+    """One attribute: in the order of originals and noisy values, the nearest original is one of two neighbours."""
+    nothing = exp.null()
+    originals = select(
+        [
+            named(nothing, "record"),
+            col("class"),
+            named(col("x_0"), "place"),
+            named(col("x_0"), "original"),
+            named(nothing.copy(), "own"),
+            named(nothing.copy(), "others"),
+        ],
+        noisy.copy(),
+    )
+    equals = exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col("class"), col("x_0")])
+    shown = select(
+        [
+            col("record"),
+            col("class"),
+            named(col("y_0"), "place"),
+            named(nothing.copy(), "original"),
+            named(col("x_0"), "own"),
+            named(equals, "others"),
+        ],
+        noisy.copy(),
+    )
+    both = exp.union(originals, shown, distinct=False, copy=False)
+    neighbours = [
+        named(_running(exp.Max(this=col("original")), descending=False), "below"),
+        named(_running(exp.Min(this=col("original")), descending=True), "above"),
+    ]
+    placed = select([exp.Column(this=exp.Star(), table=ident("b")), *neighbours], subquery(both, "b"))
+    below = exp.Paren(this=exp.Sub(this=col("place"), expression=col("below")))
+    above = exp.Paren(this=exp.Sub(this=col("above"), expression=col("place")))
+    own = exp.Abs(this=exp.Sub(this=col("place"), expression=col("own")))
+    nearest = anonymous("LEAST", below, above)  # there is one at least, and NULL is passed over
+    linked = exp.LTE(this=own, expression=nearest)
+    two = all_of(
+        [exp.EQ(this=below.copy(), expression=above.copy()), exp.NEQ(this=col("below"), expression=col("above"))]
+    )
+    alone = all_of(
+        [
+            linked.copy(),
+            exp.EQ(this=col("others"), expression=number(1)),
+            exp.Not(this=exp.Coalesce(this=exp.Paren(this=two), expressions=[exp.false()])),
+        ]
+    )
+    query = select([col("record"), named(linked, "linked"), named(alone, "strictly")], subquery(placed, "p"))
+    return query.where(exp.Not(this=exp.Is(this=col("record"), expression=exp.null())), copy=False)
+
+
+def _running(aggregate: exp.Expr, descending: bool) -> exp.Window:
+    """An aggregate over all in the class that come before, and what is in the same place."""
+    order = exp.Order(expressions=[exp.Ordered(this=col("place"), desc=descending)])
+    spec = exp.WindowSpec(kind="RANGE", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+    return exp.Window(this=aggregate, partition_by=[col("class")], order=order, spec=spec)
+
+
+def _nearest_of_several(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int) -> exp.Select:
+    """Several attributes: the distance is the largest of theirs, each by its scale; all pairs of a class count."""
+    own, other = _distance(columns, "r"), _distance(columns, "o")
+    nearest = exp.Min(this=other)
+    query = select([col("record", "r"), named(own, "own"), named(nearest, "nearest")], aliased(noisy, "r"))
+    query = query.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
+    apart = exp.NEQ(this=col("record", "r"), expression=col("record", "o"))
+    query = query.join(aliased(noisy, "o"), on=all_of([_same_class("o"), apart]), join_type="left", copy=False)
+    if every > 1:
+        chosen = exp.EQ(this=exp.Mod(this=col("record", "r"), expression=number(every)), expression=number(0))
+        query = query.where(chosen, copy=False)
+    query = query.group_by(col("record", "r"), own.copy(), copy=False)
+    farther = exp.Coalesce(this=col("nearest"), expressions=[number(EVERYTHING)])
+    return select(
+        [
+            col("record"),
+            named(exp.LTE(this=col("own"), expression=farther), "linked"),
+            named(exp.LT(this=col("own"), expression=farther.copy()), "strictly"),
+        ],
+        subquery(query, "p"),
+    )
+
+
+def _distance(columns: Sequence[NoisyColumn], alias: str) -> exp.Expr:
+    """How far a noisy record is from an original: the largest of the attributes' distances, each by its scale.
+
+    An attribute without noise is the same in all of the class: it tells nothing.
+    """
+    parts = []
+    for j, one in enumerate(columns):
+        scale = exp.Div(this=col(f"delta_{j}", "c"), expression=number(one.epsilon))
+        off = exp.Abs(this=exp.Sub(this=col(f"y_{j}", "r"), expression=col(f"x_{j}", alias)))
+        none = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
+        parts.append(exp.If(this=none, true=number(0.0), false=exp.Div(this=off, expression=exp.Paren(this=scale))))
+    return greatest(*parts) if len(parts) > 1 else parts[0]
+
+
+def _same_class(alias: str) -> exp.Expr:
+    return exp.EQ(this=col("class", "r"), expression=col("class", alias))
+
+
+def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], confidence: float) -> exp.Select:
+    """How many originals of its class are in the linking range of each record: ``record`` and ``near``.
+
+    The range holds the record's own value so surely: half as wide as −b ln(1 − β) for one attribute, b = Δ/ε the
+    scale of its noise; for m of them β^(1/m) takes the place of β in each.
+    """
+    widths = []
+    for j, one in enumerate(columns):
+        factor = -math.log1p(-(confidence ** (1 / len(columns)))) / one.epsilon
+        width = exp.Mul(this=col(f"delta_{j}", "c"), expression=number(factor))
+        none = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
+        widths.append(exp.If(this=none, true=number(EVERYTHING), false=width))
+    return _in_range_of_one(noisy, classes, widths[0]) if len(columns) == 1 else _in_box(noisy, classes, widths)
+
+
+def _in_range_of_one(noisy: exp.Table, classes: exp.Table, width: exp.Expr) -> exp.Select:
+    """One attribute: originals up to the upper end of the range, less those before its lower end."""
+    originals = select(
+        [
+            named(exp.null(), "record"),
+            col("class"),
+            named(col("x_0"), "place"),
+            named(number(1), "turn"),
+            named(number(1), "original"),
+        ],
+        noisy.copy(),
+    )
+    ends: list[exp.Query] = [originals]
+    for turn, sign in ((0, exp.Sub), (2, exp.Add)):
+        end = sign(this=col("y_0", "r"), expression=width.copy())
+        columns: list[exp.Expr] = [
+            col("record", "r"),
+            col("class", "r"),
+            named(end, "place"),
+            named(number(turn), "turn"),
+            named(number(0), "original"),
+        ]
+        query = select(columns, aliased(noisy, "r"))
+        ends.append(query.join(aliased(classes, "c"), on=_same_class("c"), copy=False))
+    order = exp.Order(expressions=[exp.Ordered(this=col("place")), exp.Ordered(this=col("turn"))])
+    spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+    so_far = exp.Window(this=exp.Sum(this=col("original")), partition_by=[col("class")], order=order, spec=spec)
+    counted = select(
+        [col("record"), col("turn"), named(so_far, "so_far")],
+        subquery(exp.union(*ends, distinct=False, copy=False), "e"),
+    )
+    signed = exp.If(
+        this=exp.EQ(this=col("turn"), expression=number(2)), true=col("so_far"), false=exp.Neg(this=col("so_far"))
+    )
+    query = select(
+        [col("record"), named(cast(exp.Sum(this=signed), "BIGINT"), "near")], subquery(counted, "c"), [col("record")]
+    )
+    return query.where(exp.Not(this=exp.Is(this=col("record"), expression=exp.null())), copy=False)
+
+
+def _in_box(noisy: exp.Table, classes: exp.Table, widths: Sequence[exp.Expr]) -> exp.Select:
+    """Several attributes: originals that are in the range of each; all pairs of a class are looked at."""
+    inside = all_of(
+        exp.LTE(this=exp.Abs(this=exp.Sub(this=col(f"y_{j}", "r"), expression=col(f"x_{j}", "o"))), expression=width)
+        for j, width in enumerate(widths)
+    )
+    query = select([col("record", "r"), named(where(exp.Count(this=exp.Star()), inside), "near")], aliased(noisy, "r"))
+    query = query.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
+    query = query.join(aliased(noisy, "o"), on=_same_class("o"), copy=False)
+    return query.group_by(col("record", "r"), copy=False)
+
+
+def pairs(classes: exp.Table) -> exp.Select:
+    """One row: how many pairs of records there are within classes."""
+    squared = exp.Pow(this=cast(col("size"), "DOUBLE"), expression=number(2))
+    return select([exp.Coalesce(this=exp.Sum(this=squared), expressions=[number(0)])], classes.copy())
+
+
+def risk(links: exp.Table, kept: exp.Table | None) -> exp.Select:
+    """One row, of the records that are released: how many were looked at, are linked, and are strictly."""
+    count = exp.Count(this=exp.Star())
+    query = select(
+        [count, where(count.copy(), col("linked", "l")), where(count.copy(), col("strictly", "l"))], aliased(links, "l")
+    )
+    if kept is not None:
+        on = exp.EQ(this=col("record", "l"), expression=col("record", "k"))
+        query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
+    return query

@@ -1,0 +1,323 @@
+"""Noise inside classes: what each class needs of it, and the rows with what was drawn.
+
+Names of columns, all ours. Of a record: ``record`` (its number), the columns of the recoding's rows, and for each
+attribute ``j`` with noise ``x_j`` (its value as a number; of a date the days since 1970-01-01). Of a class: ``class``
+(its number), the keys of the recoding, ``key_i`` for each attribute ``i`` that tells classes apart (a rank in place of
+the key: never NULL), ``size``, and for each ``j`` ``low_j``, ``delta_j`` (the range), ``grid_j``, ``step_j``,
+``inverses_j`` (the sum of 1 / |x|) and ``zeros_j`` (rows without one). Of what was drawn: ``record`` and ``n_j``. With
+noise: ``y_j``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlglot import exp
+
+from sqlanon.queries.coding import rank_of
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    greatest,
+    ident,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    where,
+)
+
+STEPS = 1024
+"""The range of a class has so many steps of its grid."""
+
+LARGEST = 1e100
+"""Greater magnitudes are no measurements, and their ranges would overflow."""
+
+_TINIEST = 1e-290
+_DATE = "DATE"
+_WHOLE = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), "INTEGER"),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), "BIGINT"),
+    **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"), "DECIMAL(38,0)"),
+}
+_FLOATING = ("FLOAT", "DOUBLE")
+_LIMITS = {"INTEGER": (-(2.0**31), 2.0**31 - 1), "BIGINT": (-(2.0**62), 2.0**62), "DATE": (-719162.0, 2932896.0)}
+"""What a type holds, as far as noise may go: dates from year 1 to 9999, which all readers know."""
+
+
+@dataclass(frozen=True)
+class NoisyColumn:
+    """A column that gets noise.
+
+    Attributes
+    ----------
+    name, type:
+        In the source.
+    place:
+        Its number among the released columns: the recoding's rows have it as ``value_place``.
+    epsilon:
+        Its ε.
+    round:
+        The policy's granularity.
+    bounds:
+        The policy's bounds, as numbers (days).
+    """
+
+    name: str
+    type: str
+    place: int
+    epsilon: float
+    round: Decimal | None = None
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def is_date(self) -> bool:
+        """Whether its values are dates."""
+        return self.type == _DATE
+
+    @property
+    def digits(self) -> int | None:
+        """The digits behind the point that its type has; None where they are not fixed."""
+        found = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", self.type)
+        return int(found[1]) if found else None if self.type in _FLOATING else 0
+
+    @property
+    def unit(self) -> Decimal | None:
+        """Released values are multiples of it; None where they are multiples of a power of two."""
+        if self.round is not None:
+            return self.round
+        return None if self.digits is None else Decimal(1).scaleb(-self.digits)
+
+    @property
+    def released_type(self) -> str:
+        """Its type in the release, in which values with noise have room."""
+        found = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", self.type)
+        if found:
+            return f"DECIMAL({min(38, max(18, int(found[1]) + 6))},{found[2]})"
+        return _WHOLE.get(self.type, _DATE if self.type == _DATE else "DOUBLE")
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The least and the greatest value that is released: what its type holds, and the policy's bounds."""
+        found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.released_type)
+        held = _LIMITS.get(self.released_type)
+        if found:
+            room = 10.0 ** (int(found[1]) - int(found[2]) - 1)
+            held = (-room, room)
+        if self.bounds is None or held is None:
+            return self.bounds or held
+        return max(self.bounds[0], held[0]), min(self.bounds[1], held[1])
+
+
+def can_be_noisy(type_: str) -> bool:
+    """Whether noise can be added to values of a type: numbers and dates."""
+    return type_ in (*_WHOLE, *_FLOATING, _DATE) or type_.startswith("DECIMAL(")
+
+
+def as_number(value: exp.Expr, type_: str) -> exp.Expr:
+    """A value as a DOUBLE; of a date the days since 1970-01-01."""
+    if type_ == _DATE:
+        epoch = cast(exp.Literal.string("1970-01-01"), _DATE)
+        value = exp.Paren(this=exp.Sub(this=value, expression=epoch))
+    return cast(value, "DOUBLE")
+
+
+def usable(value: exp.Expr, type_: str) -> exp.Expr:
+    """Whether noise can be added to a value: it is there, and a number that is not too large."""
+    there = exp.Not(this=exp.Is(this=value, expression=exp.null()))
+    if type_ == _DATE:
+        return all_of([there, anonymous("ISFINITE", value.copy())])
+    small = exp.LTE(this=exp.Abs(this=cast(value.copy(), "DOUBLE")), expression=number(LARGEST))
+    return all_of([there, small])  # NaN is greater than any number, here
+
+
+def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
+    """One row: for each column the rows whose value no noise can be added to."""
+    missing = [exp.Not(this=exp.Paren(this=usable(col(one.name), one.type))) for one in columns]
+    return select([where(exp.Count(this=exp.Star()), one) for one in missing], source.copy())
+
+
+def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
+    """The rows of a recoding that noise can be added to, each with its number."""
+    values = [(col(f"value_{one.place}", "r"), one.type) for one in columns]
+    everything = exp.Column(this=exp.Star(), table=ident("r"))
+    numbers = [named(as_number(value, type_), f"x_{j}") for j, (value, type_) in enumerate(values)]
+    query = select([everything, *numbers], subquery(rows, "r"))
+    query = query.where(all_of(usable(value.copy(), type_) for value, type_ in values), copy=False)
+    record = named(exp.Window(this=exp.RowNumber()), "record")
+    return select([record, exp.Column(this=exp.Star(), table=ident("u"))], subquery(query, "u"))
+
+
+def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[NoisyColumn]) -> exp.Select:
+    """What noise needs of each class; the grid is `STEPS` parts of the range."""
+    own: list[exp.Expr] = [col(key) for key in keys.values()]
+    figures: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "size")]
+    for j, one in enumerate(columns):
+        x, value = col(f"x_{j}"), col(f"value_{one.place}")
+        least, most = exp.Min(this=x), exp.Max(this=x.copy())
+        # Values may differ where as DOUBLE they are equal: no range is 0 for that.
+        ulp = exp.Mul(this=exp.Abs(this=most.copy()), expression=number(2.0**-52))
+        wide = greatest(exp.Sub(this=most, expression=least.copy()), ulp, number(_TINIEST))
+        differ = exp.GT(this=exp.Max(this=value), expression=exp.Min(this=value.copy()))
+        inverse = exp.Div(this=number(1.0), expression=exp.Abs(this=x.copy()))
+        zero = exp.EQ(this=x.copy(), expression=number(0.0))
+        other = exp.NEQ(this=x.copy(), expression=number(0.0))
+        figures += [
+            named(least, f"low_{j}"),
+            named(exp.If(this=differ, true=wide, false=number(0.0)), f"delta_{j}"),
+            named(where(exp.Sum(this=inverse), other), f"inverses_{j}"),
+            named(where(exp.Count(this=exp.Star()), zero), f"zeros_{j}"),
+        ]
+    grouped = select([*own, *figures], records.copy(), [key.copy() for key in own])
+    with_grid: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident("g"))]
+    for j, one in enumerate(columns):
+        grid = exp.Div(this=col(f"delta_{j}", "g"), expression=number(float(STEPS)))
+        with_grid += [named(grid, f"grid_{j}"), named(_step(one, j), f"step_{j}")]
+    # The number of a class is its place among them by their keys, so that it is the same on every run.
+    ranks = [named(rank_of([col(key, "g")]), f"key_{i}") for i, key in keys.items()]
+    order = exp.Order(expressions=[exp.Ordered(this=col(key, "g")) for key in keys.values()])
+    number_ = exp.Window(this=exp.RowNumber(), order=order if keys else None)
+    return select([named(number_, "class"), *ranks, *with_grid], subquery(grouped, "g"))
+
+
+def _step(column: NoisyColumn, j: int) -> exp.Expr:
+    """What released values of a class are multiples of: a power of two times the unit, at least a step of the grid.
+
+    The grid shows the range of the class; coarser multiples of a unit that all classes share show its magnitude alone.
+    Where there is no noise it is the policy's granularity, if any (else NULL: values stay).
+    """
+    unit = float(column.unit or 1)
+    ratio = exp.Div(this=col(f"delta_{j}", "g"), expression=number(STEPS * unit))
+    power: exp.Expr = exp.Ceil(this=anonymous("LOG2", ratio))
+    if column.unit is not None:
+        power = greatest(power, number(0))
+    step = exp.Mul(this=number(unit), expression=exp.Pow(this=number(2.0), expression=power))
+    still = number(unit) if column.round is not None else exp.null()
+    none = exp.EQ(this=col(f"delta_{j}", "g"), expression=number(0.0))
+    return exp.If(this=none, true=still, false=step)
+
+
+def noisy(
+    records: exp.Table, classes: exp.Table, keys: Mapping[int, str], drawn: exp.Table, columns: Sequence[NoisyColumn]
+) -> exp.Select:
+    """The records with the number of their class, and what was drawn added to their values."""
+    own: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident("r")), col("class", "c")]
+    own += [named(_with_noise(one, j), f"y_{j}") for j, one in enumerate(columns)]
+    query = select(own, aliased(records, "r"))
+    on = all_of(same(col(key, "r"), col(key, "c")) for key in keys.values())
+    query = query.join(aliased(classes, "c"), on=on, copy=False)
+    on_record = exp.EQ(this=col("record", "r"), expression=col("record", "d"))
+    return query.join(aliased(drawn, "d"), on=on_record, copy=False)
+
+
+def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
+    """Name and type of the columns of what is drawn."""
+    return [("record", "BIGINT"), *((f"n_{j}", "BIGINT") for j in range(len(columns)))]
+
+
+def _with_noise(column: NoisyColumn, j: int) -> exp.Expr:
+    """``low + (z + n) grid``, rounded; z = 0 .. `STEPS` is where on the grid of its class a value is."""
+    low, grid, step = col(f"low_{j}", "c"), col(f"grid_{j}", "c"), col(f"step_{j}", "c")
+    offset = exp.Paren(this=exp.Sub(this=col(f"x_{j}", "r"), expression=low))
+    place = exp.Round(this=exp.Div(this=offset, expression=grid))
+    # Whatever rounding does, no two values of a class are more than its range apart: that is what ε is of.
+    on_grid = anonymous("LEAST", greatest(place, number(0.0)), number(float(STEPS)))
+    moved = exp.Paren(this=exp.Add(this=on_grid, expression=cast(col(f"n_{j}", "d"), "DOUBLE")))
+    value: exp.Expr = exp.Add(this=low.copy(), expression=exp.Mul(this=moved, expression=grid.copy()))
+    none = exp.EQ(this=grid.copy(), expression=number(0.0))
+    value = exp.Paren(this=exp.If(this=none, true=exp.Add(this=low.copy(), expression=number(0.0)), false=value))
+    rounded: exp.Expr = exp.Mul(this=exp.Round(this=exp.Div(this=value, expression=step)), expression=step.copy())
+    if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
+        rounded = exp.Round(this=rounded, decimals=number(places))  # 0.1 times a whole number is not always as written
+    shown: exp.Expr = exp.Coalesce(this=rounded, expressions=[value.copy()])
+    if column.limits is not None:
+        low_limit, high_limit = (number(limit) for limit in column.limits)
+        shown = anonymous("LEAST", greatest(shown, low_limit), high_limit)
+    return shown
+
+
+def released(
+    noisy: exp.Table, kept: exp.Table | None, columns: Sequence[NoisyColumn], rows: Sequence[str]
+) -> exp.Select:
+    """The rows of a recoding again, with noise.
+
+    Parameters
+    ----------
+    noisy:
+        Made by `noisy`.
+    kept:
+        The ``record`` of those that are released; None: all.
+    columns:
+        What has noise.
+    rows:
+        The columns of the recoding's rows.
+    """
+    by_name = {f"value_{one.place}": (j, one) for j, one in enumerate(columns)}
+    output: list[exp.Expr] = []
+    for name in rows:
+        if name not in by_name:
+            output.append(named(col(name, "n"), name))
+            continue
+        j, one = by_name[name]
+        output.append(named(_typed(col(f"y_{j}", "n"), one), name))
+    query = select(output, aliased(noisy, "n"))
+    if kept is not None:
+        on = exp.EQ(this=col("record", "n"), expression=col("record", "k"))
+        query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
+    return query
+
+
+def _typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    if column.type != _DATE:
+        return cast(value, column.released_type)
+    epoch = cast(exp.Literal.string("1970-01-01"), _DATE)
+    return cast(exp.Paren(this=exp.Add(this=epoch, expression=cast(value, "INTEGER"))), _DATE)
+
+
+def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
+    """One row, before anything is drawn: for each attribute with ε = 1 ``expected_j`` (the mean over rows of the range
+    of their class), ``expected_relative_j`` (of the range over the magnitude of the value; rows of 0 have none) and
+    ``zeros_j``, the rows of 0.
+
+    Source: (k,ε)-Anonymity, the expected relative error of a class: (Δ/ε) / H, H the harmonic mean of its values.
+    """
+    figures: list[exp.Expr] = []
+    size = col("size")
+    for j, _ in enumerate(columns):
+        delta, zeros = col(f"delta_{j}"), col(f"zeros_{j}")
+        others = exp.Paren(this=exp.Sub(this=exp.Sum(this=size.copy()), expression=exp.Sum(this=zeros)))
+        relative = exp.Sum(this=exp.Mul(this=delta, expression=col(f"inverses_{j}")))
+        figures += [
+            named(
+                _mean(exp.Sum(this=exp.Mul(this=size.copy(), expression=delta.copy())), exp.Sum(this=size.copy())),
+                f"expected_{j}",
+            ),
+            named(_mean(relative, others), f"expected_relative_{j}"),
+            named(cast(exp.Sum(this=zeros.copy()), "BIGINT"), f"zeros_{j}"),
+        ]
+    return select(figures, classes.copy())
+
+
+def observed_errors(noisy: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
+    """One row, of the noise that was drawn: ``observed_j`` and ``observed_relative_j``."""
+    figures: list[exp.Expr] = []
+    for j, _ in enumerate(columns):
+        x = col(f"x_{j}")
+        off = exp.Abs(this=exp.Sub(this=col(f"y_{j}"), expression=x))
+        magnitude = exp.Nullif(this=exp.Abs(this=x.copy()), expression=number(0.0))
+        figures += [
+            named(exp.Avg(this=off), f"observed_{j}"),
+            named(exp.Avg(this=exp.Div(this=off.copy(), expression=magnitude)), f"observed_relative_{j}"),
+        ]
+    return select(figures, noisy.copy())
+
+
+def _mean(total: exp.Expr, count: exp.Expr) -> exp.Expr:
+    return exp.Div(this=total, expression=exp.Nullif(this=count, expression=number(0)))
