@@ -135,7 +135,8 @@ class Database:
             started = time.perf_counter()
             noised = noise(prepared, found.chosen, lambda open_, done: tell("noise", open_, done, None))
             seconds["noise"] = time.perf_counter() - started
-        result = Result(run, prepared, found, noised, warnings + found.chosen.warnings, seconds)
+        chosen = found.chosen if noised is None else noised.chosen
+        result = Result(run, prepared, found, noised, warnings + chosen.warnings, seconds)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result

@@ -22,11 +22,13 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.sections import Strategy
 from sqlanon.queries.macros import FIGURES
+from sqlanon.queries.noise import NoisyColumn, can_be_noisy
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+NOISE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
@@ -46,7 +48,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb")
-    first, privacy = blocks("toml")
+    first, privacy, _ = blocks("toml")
     second = re.sub(r"^\[privacy\]\n.*?(?=^\[search\])", lambda _: privacy, first, flags=re.MULTILINE | re.DOTALL)
     (folder / FOLDER / "first.toml").write_text(first, encoding="utf-8")
     (folder / FOLDER / "second.toml").write_text(second.replace("first.duckdb", "second.duckdb"), encoding="utf-8")
@@ -223,3 +225,24 @@ def test_every_strategy_is_told_of() -> None:
     for name in get_args(Strategy):
         for page in (README, STRATEGIES):
             assert re.search(rf"`{name}`", page), name
+
+
+# --- docs/noise.md
+
+
+@pytest.mark.parametrize("number", range(len(blocks("toml", NOISE))))
+def test_the_policies_of_noise(number: int, hospital: Path, tmp_path: Path) -> None:
+    check_example(number, NOISE, hospital, tmp_path)
+
+
+def test_the_policy_with_noise_of_the_readme(hospital: Path, tmp_path: Path) -> None:
+    check_example(2, README, hospital, tmp_path)
+
+
+def test_every_type_with_noise_is_told_of() -> None:
+    told = dict(re.findall(r"^\| ([A-Z, ]+) \| ([A-Z]+)", NOISE, re.MULTILINE))
+    for types, released in told.items():
+        for name in types.split(", "):
+            assert NoisyColumn("x", name, 0, 1.0).released_type.startswith(released), name
+            assert can_be_noisy(name), name
+    assert {name for types in told for name in types.split(", ")} >= {"INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "DATE"}

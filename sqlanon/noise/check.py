@@ -85,7 +85,7 @@ class NoiseCheck:
         query = nc.as_records(self.recoded, quasi, columns)
         query = query.where(all_of(usable(col(one.name), one.type) for one in columns), copy=False)
         records = steps.make(self.work("checked_records"), query)
-        keys = dict(enumerate(quasi))
+        keys = {i: f"code_{i}" for i in range(len(quasi))}
         made = steps.make(self.work("checked_classes"), classes(records, keys, columns))
         compared = steps.make(self.work("checked_noise"), nc.compared(self.released, records, made, quasi, columns))
         names, found = dict(zip(columns, prepared.policy.noisy, strict=True)), []
@@ -102,8 +102,9 @@ class NoiseCheck:
     def _size(self, steps: Steps, compared: exp.Table, j: int, column: NoisyColumn, name: str, is_cut: bool) -> Check:
         """Whether noise is of the size that its ε gives it."""
         title = f"against the source: size of the noise of {name}"
-        if self.is_late or is_cut:
-            why = "records were suppressed by their noise" if self.is_late else "bounds cut it off"
+        by_noise = self.prepared.policy.privacy.confidence is not None
+        if by_noise or is_cut:
+            why = "records were suppressed by their noise" if by_noise else "bounds cut it off"
             return Check(title, None, f"not verifiable: {why}")
         figures = steps.figures(nc.sizes(compared, j, column.epsilon))
         count = figures["classes"]

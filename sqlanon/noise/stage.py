@@ -156,10 +156,11 @@ def add_noise(
         chosen, kept = _suppressed_last(steps, prepared, chosen, columns, rows, classes, plain, work)
         left = prepared.marginals.rows - chosen.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - left}
+    expected = steps.figures(noise.expected_errors(classes, columns))
     return Noised(
-        chosen,
+        replace(chosen, warnings=(*chosen.warnings, *_still(policy, expected))),
         NoisyRecoding(chosen.recoding, rows, kept, columns, names),
-        _errors(steps, prepared, columns, rows, classes),
+        _errors(steps, policy, columns, rows, expected),
         _linking(steps, columns, rows, classes, kept, work),
         confidence,
         rows,
@@ -242,22 +243,31 @@ def _suppressed_last(
     return replace(chosen, figures=figures, smallest_class=found["smallest"]), kept
 
 
+def _still(policy: Policy, expected: Mapping[str, Any]) -> list[str]:
+    """Warnings of values that no noise is added to."""
+    counts = {name: expected[f"still_{j}"] or 0 for j, name in enumerate(policy.noisy)}
+    return [
+        f"{count:,} rows are in classes where all have the same {name!r}: it is released as it is"
+        for name, count in counts.items()
+        if count
+    ]
+
+
 def _errors(
-    steps: Steps, prepared: Prepared, columns: tuple[NoisyColumn, ...], rows: exp.Table, classes: exp.Table
+    steps: Steps, policy: Policy, columns: tuple[NoisyColumn, ...], rows: exp.Table, expected: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """By attribute, what was expected of noise, and what was observed: over all records that got it."""
-    expected = steps.figures(noise.expected_errors(classes, columns))
     observed = steps.figures(noise.observed_errors(rows, columns))
-    found = {}
-    for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
-        found[name] = {
+    return {
+        name: {
             "epsilon": one.epsilon,
             **of_epsilon(one, j, expected, one.epsilon),
             "observed_relative_error": None if one.is_date else observed[f"observed_relative_{j}"],
             "observed_error": observed[f"observed_{j}"],
             "zero_rows": expected[f"zeros_{j}"],
         }
-    return found
+        for j, (name, one) in enumerate(zip(policy.noisy, columns, strict=True))
+    }
 
 
 def of_epsilon(column: NoisyColumn, j: int, expected: Mapping[str, Any], epsilon: float) -> dict[str, float | None]:

@@ -31,6 +31,7 @@ from sqlanon.queries.names import (
     same,
     select,
     subquery,
+    total,
     where,
 )
 
@@ -284,7 +285,7 @@ def _typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
 def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row, before anything is drawn: for each attribute with ε = 1 ``expected_j`` (the mean over rows of the range
     of their class), ``expected_relative_j`` (of the range over the magnitude of the value; rows of 0 have none) and
-    ``zeros_j``, the rows of 0.
+    ``zeros_j``, the rows of 0; and ``still_j``, the rows of classes whose values are all equal.
 
     Source: (k,ε)-Anonymity, the expected relative error of a class: (Δ/ε) / H, H the harmonic mean of its values.
     """
@@ -301,6 +302,7 @@ def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.S
             ),
             named(_mean(relative, others), f"expected_relative_{j}"),
             named(cast(exp.Sum(this=zeros.copy()), "BIGINT"), f"zeros_{j}"),
+            named(total(size.copy(), exp.EQ(this=delta.copy(), expression=number(0.0))), f"still_{j}"),
         ]
     return select(figures, classes.copy())
 

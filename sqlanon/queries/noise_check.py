@@ -41,8 +41,8 @@ def rows_too_many(released: exp.Expr, recoded: exp.Expr, names: Sequence[str]) -
 
 
 def as_records(recoded: exp.Expr, quasi: Sequence[str], columns: Sequence[NoisyColumn]) -> exp.Select:
-    """The recoded source under the names of `queries.noise.records`."""
-    output: list[exp.Expr] = [col(name) for name in quasi]
+    """The recoded source under the names of `queries.noise.records`; with labels in ``code_i``."""
+    output: list[exp.Expr] = [named(col(name), f"code_{i}") for i, name in enumerate(quasi)]
     for j, one in enumerate(columns):
         value = col(one.name)
         output += [named(value, f"value_{one.place}"), named(as_number(value.copy(), one.type), f"x_{j}")]
@@ -86,13 +86,14 @@ def compared(
         output += [col(f"off_{j}", "t"), col(f"cut_{j}", "t"), named(difference, f"sum_{j}")]
         output += [col(f"delta_{j}", "c"), col(f"step_{j}", "c")]
 
-    def by_class(expressions: list[exp.Expr], relation: exp.Expr) -> exp.Subquery:
-        on = all_of(same(col(name, "r"), col(name, "c")) for name in quasi)
+    def by_class(expressions: list[exp.Expr], relation: exp.Expr, names: Sequence[str]) -> exp.Subquery:
+        on = all_of(same(col(name, "r"), col(f"code_{i}", "c")) for i, name in enumerate(names))
         query = select(expressions, aliased(relation, "r")).join(aliased(classes, "c"), on=on, copy=False)
         return subquery(query.group_by(col("class", "c"), copy=False))
 
-    query = select(output, aliased(by_class(theirs, released), "t"))
-    for alias, relation in (("o", by_class(ours, records)), ("c", classes)):
+    codes = [f"code_{i}" for i in range(len(quasi))]
+    query = select(output, aliased(by_class(theirs, released, quasi), "t"))
+    for alias, relation in (("o", by_class(ours, records, codes)), ("c", classes)):
         on = exp.EQ(this=col("class", "t"), expression=col("class", alias))
         query = query.join(aliased(relation, alias), on=on, copy=False)
     return query
