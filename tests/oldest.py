@@ -27,5 +27,5 @@ def oldest(requirement: Requirement) -> str:
 
 if __name__ == "__main__":
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    for text in project["dependencies"]:
+    for text in (*project["dependencies"], *project["optional-dependencies"]["dp"]):
         print(oldest(Requirement(text)))
