@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import get_args
 
 from sqlglot import exp
 
@@ -16,18 +15,15 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.full_domain import allowed_rows, checker, measure_of
 from sqlanon.policy import Policy
-from sqlanon.policy.sections import LOCAL, SUMMARISED, Strategy
+from sqlanon.policy.strategies import TRAITS, Traits
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.quality import MEASURES
 from sqlanon.queries.names import cast, col, ident, named, select
 from sqlanon.sources import readable
 from sqlanon.workspace import Run
 
-STRATEGIES: tuple[str, ...] = get_args(Strategy)
+STRATEGIES: tuple[str, ...] = tuple(TRAITS)
 """The names of all strategies."""
-
-UNBOUNDED = frozenset({"iab"})
-"""Strategies that may go on for days: nothing bounds what they look at but a limit of the policy."""
 
 COLUMNS: Mapping[str, str] = {
     "strategy": "VARCHAR",
@@ -89,7 +85,8 @@ def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, P
     policy:
         Its own strategy counts for nothing.
     strategies:
-        Their names; None: all that can do what the policy asks. (Those of `UNBOUNDED` only where it limits a search.)
+        Their names; None: all that can do what the policy asks. (Those that may go on for days only where
+        it limits a search.)
 
     Raises
     ------
@@ -98,7 +95,7 @@ def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, P
     """
     if strategies is None:
         limited = policy.search.time_limit is not None or policy.search.max_checks is not None
-        able = {name: _with(policy, name) for name in STRATEGIES if limited or name not in UNBOUNDED}
+        able = {name: _with(policy, name) for name, traits in TRAITS.items() if limited or traits.ends}
         return {name: found for name, found in able.items() if isinstance(found, Policy)}
     if not strategies:
         raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
@@ -109,12 +106,10 @@ def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
     tree = policy.model_dump(exclude_none=True)
     search = tree["search"]
     search["strategy"] = strategy
-    if strategy not in SUMMARISED:
-        search.pop("summary", None)
-    if strategy != "mondrian":
-        search.pop("cuts", None)
-    if strategy in LOCAL:
-        search.pop("suppression", None)
+    traits = next((its for name, its in TRAITS.items() if name == strategy), Traits())
+    for name, known in {"summary": traits.summarises, "cuts": traits.cuts, "suppression": not traits.local}.items():
+        if not known:
+            search.pop(name, None)
     try:
         return Policy(**{**tree, "search": search})
     except PolicyError as error:

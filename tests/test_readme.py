@@ -20,7 +20,7 @@ from sqlanon import Policy, connect
 from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.reading import parse_toml
-from sqlanon.policy.sections import Strategy
+from sqlanon.policy.strategies import Strategy
 from sqlanon.queries.macros import FIGURES
 from sqlanon.queries.noise import NoisyColumn, can_be_noisy
 

@@ -16,7 +16,6 @@ from sqlanon.policy.problems import join
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import (
     AGGREGATED,
-    LOCAL,
     Attribute,
     CatalogSection,
     PopulationSection,
@@ -82,7 +81,7 @@ def _strategy(search: SearchSection, privacy: PrivacySection | None) -> Iterator
     if privacy is None or not search.is_local:
         return
     asked = set(privacy.requirements)
-    local = 'suppression = "cells"' if search.strategy not in LOCAL else f"strategy {search.strategy}"
+    local = 'suppression = "cells"' if not search.traits.local else f"strategy {search.strategy}"
     wide = "use a strategy of the full domain, such as optimal"
     of_population = {"k_map", "delta_presence"}
     of_table = {"average_risk", "sample_uniqueness", "population_uniqueness"}
@@ -90,7 +89,7 @@ def _strategy(search: SearchSection, privacy: PrivacySection | None) -> Iterator
         yield Problem(join("privacy", name), f"{local} does not look at a population: {wide}")
     for name in sorted(asked & of_table):
         yield Problem(join("privacy", name), f"{local} decides class by class, and this is of the whole table: {wide}")
-    only = {"mu-argus": {"k"}, "iab": {"k", "k_anonymity"}}.get(search.strategy)
+    only = search.traits.knows
     if only is not None:
         for name in sorted(asked - only - of_population - of_table):
             yield Problem(join("privacy", name), f"{local} knows {' and '.join(sorted(only))} only: {wide}")
@@ -99,7 +98,7 @@ def _strategy(search: SearchSection, privacy: PrivacySection | None) -> Iterator
 def _identification(attributes: Mapping[str, Attribute], search: SearchSection) -> Iterator[Problem]:
     """Only one strategy asks how identifying an attribute is; with another it would be ignored."""
     for name, attribute in attributes.items():
-        if attribute.identification != "identifying" and search.strategy != "mu-argus":
+        if attribute.identification != "identifying" and not search.traits.of_combinations:
             yield Problem(
                 join(join("attributes", name), "identification"),
                 f"is for strategy mu-argus, and this one is {search.strategy}: leave it out",

@@ -37,9 +37,9 @@ def noise_check(parts: Mapping[str, Any], names: Sequence[str]) -> Iterator[Prob
     if noisy:
         yield from _budget(noisy, privacy)
         yield from _classes(noisy, privacy)
-        search = parts.get("search", SearchSection())
-        if search.strategy == "mu-argus":
-            message = "mu-argus makes no classes of k rows, which noise needs: use optimal, or another strategy"
+        search: SearchSection = parts.get("search", SearchSection())
+        if search.traits.of_combinations:
+            message = f"{search.strategy} makes no classes of k rows, which noise needs: use optimal, for example"
             yield Problem("search.strategy", message)
         yield from _suppressed_last(attributes, privacy, parts.get("source", SourceSection()))
 

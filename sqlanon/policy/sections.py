@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model
 
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.rules import Hierarchy
+from sqlanon.policy.strategies import TRAITS, Strategy, Traits
 from sqlanon.policy.values import (
     Exact,
     FilePath,
@@ -37,22 +38,6 @@ Measure: TypeAlias = Literal[
     "suppression",
     "entropy",
 ]
-Strategy: TypeAlias = Literal[
-    "optimal",
-    "k_minimal",
-    "samarati",
-    "samarati-binary",
-    "incognito",
-    "ola",
-    "flash",
-    "datafly",
-    "mu-argus",
-    "iab",
-    "mondrian",
-    "k-similar",
-    "subtree",
-    "local",
-]
 Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]
 Identification: TypeAlias = Literal["identifying", "more", "most"]
 
@@ -61,13 +46,6 @@ AGGREGATED: frozenset[Measure] = frozenset({"loss", "precision"})
 
 # The measures that need one level for all rows.
 OF_LEVELS: frozenset[Measure] = frozenset({"height", "relative_height", "entropy"})
-
-# The strategies that recode below the full domain: each row, or each value, has a level of its own.
-LOCAL: frozenset[Strategy] = frozenset({"mu-argus", "iab", "mondrian", "k-similar", "subtree", "local"})
-
-# Those that may release what no hierarchy has: ranges, medians, sets.
-SUMMARISED: tuple[Strategy, ...] = ("mondrian", "k-similar")
-
 
 _OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identification")
 """What says how an attribute is generalized."""
@@ -249,11 +227,12 @@ class SearchSection(Section):
     def _flaws(self) -> Iterator[Flaw]:
         if "aggregate" in self.model_fields_set and self.measure not in AGGREGATED:
             yield ("aggregate",), f"the measure {self.measure} has none: leave it out, or use loss or precision"
-        for name, strategies in {"summary": SUMMARISED, "cuts": ("mondrian",)}.items():
-            if name in self.model_fields_set and self.strategy not in strategies:
-                told = " and ".join(strategies)
+        for name, can in {"summary": self.traits.summarises, "cuts": self.traits.cuts}.items():
+            if name in self.model_fields_set and not can:
+                able = [one for one, its in TRAITS.items() if (its.summarises if name == "summary" else its.cuts)]
+                told = " and ".join(able)
                 yield (name,), f"is for strategy {told}, and this one is {self.strategy}: leave it out"
-        if self.strategy in LOCAL:
+        if self.traits.local:
             if self.suppression == "cells":
                 message = f"strategy {self.strategy} recodes below the full domain already: leave it out"
                 yield ("suppression",), message
@@ -262,9 +241,14 @@ class SearchSection(Section):
                 yield ("measure",), f"{told}: use loss, or a strategy of the full domain"
 
     @property
+    def traits(self) -> Traits:
+        """What the strategy is to the rest."""
+        return TRAITS[self.strategy]
+
+    @property
     def is_local(self) -> bool:
         """Whether it recodes below the full domain."""
-        return self.strategy in LOCAL or self.suppression == "cells"
+        return self.traits.local or self.suppression == "cells"
 
     @model_serializer(mode="wrap")
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -274,8 +258,8 @@ class SearchSection(Section):
         idle = {
             "aggregate": self.measure not in AGGREGATED,
             "suppression": self.suppression == "rows",
-            "summary": self.strategy not in SUMMARISED,
-            "cuts": self.strategy != "mondrian",
+            "summary": not self.traits.summarises,
+            "cuts": not self.traits.cuts,
         }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from itertools import combinations, product
 from typing import Any
 
+from sqlanon.policy.strategies import TRAITS
+
 CLASSES = ("most", "more", "identifying")
 """The classes, the most identifying first."""
 
@@ -31,7 +33,7 @@ GUARANTEES = ("quasi-identifiers", "combinations")
 
 def guarantee_of(strategy: str) -> str:
     """What a strategy guarantees."""
-    return GUARANTEES[strategy == "mu-argus"]
+    return GUARANTEES[any(name == strategy and traits.of_combinations for name, traits in TRAITS.items())]
 
 
 def combinations_of(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
