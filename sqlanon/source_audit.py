@@ -18,7 +18,17 @@ from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import combinations_of
 from sqlanon.queries.coding import Levels
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import Namer, col, create_table, create_temporary_view, drop_table, drop_view, select, table
+from sqlanon.queries.names import (
+    Namer,
+    col,
+    create_table,
+    create_temporary_view,
+    drop_table,
+    drop_view,
+    select,
+    table,
+    union_all,
+)
 from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import AnyRecoding, Column, Recoding
 from sqlanon.release.check import Check
@@ -133,7 +143,7 @@ class SourceAudit:
 
         if not recoding.mask or recoding.levels == heights:
             return at(recoding.levels)
-        return exp.union(at(recoding.levels), at(heights), distinct=False, copy=False)
+        return union_all(at(recoding.levels), at(heights))
 
     def _same_rows(self, relation: str, audited: exp.Table) -> Check:
         """Whether the rows with persons are those of the release."""

@@ -20,7 +20,6 @@ from sqlanon.hierarchies.parts import (
     Part,
     choose,
     is_known,
-    is_null,
     keys_name,
     keys_query,
     keys_table,
@@ -29,7 +28,20 @@ from sqlanon.hierarchies.parts import (
 from sqlanon.hierarchies.rules import resolve
 from sqlanon.hierarchies.validate import Check, Summary, checks, first_findings, summary, totals, usual_checks
 from sqlanon.policy.rules import MaskRule, Rule
-from sqlanon.queries.names import aliased, col, create_table, drop_table, ident, named, select, subquery, text
+from sqlanon.queries.names import (
+    aliased,
+    all_columns,
+    col,
+    create_table,
+    drop_table,
+    ident,
+    is_null,
+    named,
+    select,
+    subquery,
+    text,
+    union_all,
+)
 
 
 @dataclass(frozen=True)
@@ -204,7 +216,7 @@ def _joined(part: Listed, query: exp.Select, index: int) -> Labelled:
     """Look the values up among a part's keys."""
     names = [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
     key = f"p{index}_key"
-    everything = exp.Column(this=exp.Star(), table=ident("v"))
+    everything = all_columns("v")
     columns: list[exp.Expr] = [everything, named(col("key", "k"), key)]
     columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
     equal = exp.EQ(this=col(VALUE, "v"), expression=col("key", "k"))
@@ -225,7 +237,7 @@ def _listed_query(part: Listed, draft: Draft) -> exp.Select:
     top = text(TOP) if part.top else subquery(_listed_top(part, 0))
     nulls = [*(to_type(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
     null_row = select(_level_columns(col(VALUE), nulls), draft.values.copy()).where(is_null(col(VALUE)), copy=False)
-    return select([exp.Star()], subquery(exp.union(listed, null_row, distinct=False, copy=False), "h"))
+    return select([exp.Star()], subquery(union_all(listed, null_row), "h"))
 
 
 def _listed_top(part: Listed, index: int) -> exp.Select:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from sqlanon.queries.names import col, ident, named, native_type, number, select, subquery
+from sqlanon.queries.names import col, ident, is_null, named, native_type, number, select, subquery
 
 TOP = "*"
 VALUE = "value"
@@ -81,11 +81,6 @@ def to_type(expression: exp.Expr, type_: str, attempt: bool = False) -> exp.Cast
 def choose(cases: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None) -> exp.Case:
     """``CASE WHEN condition THEN value ... [ELSE default] END``."""
     return exp.Case(ifs=[exp.If(this=when, true=then) for when, then in cases], default=default)
-
-
-def is_null(expression: exp.Expr) -> exp.Is:
-    """``expression IS NULL``."""
-    return exp.Is(this=expression, expression=exp.null())
 
 
 def is_known(expression: exp.Expr) -> exp.Not:

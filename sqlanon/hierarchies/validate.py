@@ -20,13 +20,12 @@ from sqlanon.hierarchies.parts import (
     Part,
     choose,
     is_known,
-    is_null,
     keys_name,
     keys_query,
     keys_table,
     to_type,
 )
-from sqlanon.queries.names import aliased, col, ident, named, number, select, subquery, text
+from sqlanon.queries.names import aliased, col, ident, is_null, named, number, select, subquery, text, union_all
 
 _SHOWN = 5
 _Texts: TypeAlias = tuple[exp.Expr | None, exp.Expr | None, exp.Expr | None]
@@ -130,7 +129,7 @@ def totals(found: Sequence[Check], draft: Draft) -> exp.Select:
     queries = [
         select([named(number(index), "check")], subquery(check.query(), "f")) for index, check in enumerate(found)
     ]
-    whole = exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
+    whole = union_all(*queries) if len(queries) > 1 else queries[0]
     return _with_keys(select([col("check"), _rows()], subquery(whole, "c"), [col("check")]), draft)
 
 

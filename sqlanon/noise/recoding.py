@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.queries.names import aliased, col, named, select
+from sqlanon.queries.names import aliased, col, is_there, named, select
 from sqlanon.queries.noise import NoisyColumn, released
 from sqlanon.queries.recode import ByClass, Column, in_order
 
@@ -63,7 +63,7 @@ class NoisyRecoding:
         query = select(output, aliased(self.noisy, "n"))
         if self.kept is None:
             return query.select(named(exp.true(), "released"), copy=False)
-        there = exp.Not(this=exp.Is(this=col("record", "k"), expression=exp.null()))
+        there = is_there(col("record", "k"))
         on = exp.EQ(this=col("record", "n"), expression=col("record", "k"))
         query = query.join(aliased(self.kept, "k"), on=on, join_type="left", copy=False)
         return query.select(named(there, "released"), copy=False)

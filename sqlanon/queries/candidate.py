@@ -21,6 +21,7 @@ from sqlanon.queries.names import (
     subquery,
     table,
     total,
+    union_all,
     where,
 )
 
@@ -104,7 +105,7 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> ex
     somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
     failing = failing.where(exp.Not(this=col(KEPT)), somebody, copy=False)
     counts = [select([named(total(col(CLASS_SIZE)), ROWS)], table("failing"), [code.copy()]) for code in codes]
-    values = counts[0] if len(counts) == 1 else exp.union(*counts, distinct=False, copy=False)
+    values = union_all(*counts)
     share = exp.Div(this=number(float(suppressed)), expression=col(ROWS))
     bits = exp.Mul(this=col(ROWS), expression=exp.Anonymous(this="LOG2", expressions=[share]))
     query = select([exp.Sum(this=bits)], exp.Subquery(this=values, alias=exp.TableAlias(this=ident("v"))))

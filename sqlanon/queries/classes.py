@@ -13,7 +13,20 @@ from sqlanon.privacy.l_diversity import JointDiversity
 from sqlanon.queries.coding import KNOWN, ROWS, Levels, below_top, code_name
 from sqlanon.queries.distribution import counts_by_value
 from sqlanon.queries.frequency import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
-from sqlanon.queries.names import all_of, cast, col, greatest, ident, named, number, select, subquery, total, where
+from sqlanon.queries.names import (
+    all_columns,
+    all_of,
+    cast,
+    col,
+    greatest,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    where,
+)
 from sqlanon.queries.shields import MOVERS, SETTLED, after_shields
 
 KEPT = "kept"
@@ -111,7 +124,7 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), l
         mover = POPULATION_MOVER if space.population_moving else None
         aggregates.append(named(counted(POPULATION, mover), CLASS_POPULATION))
     if shields and space.moving:
-        there = exp.Not(this=exp.Is(this=col(MOVER), expression=exp.null()))
+        there = is_there(col(MOVER))
         ids = exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)]))
         none = cast(exp.Array(expressions=[]), "INTEGER[]")
         lists = exp.Coalesce(this=where(ids, there), expressions=[none])
@@ -180,7 +193,7 @@ def _worked_out(
     if not derived:
         return query
     figures = subquery(query, "figures")
-    all_of_them = exp.Column(this=exp.Star(), table=ident("figures"))
+    all_of_them = all_columns("figures")
     result = select([all_of_them, *(named(value, name) for name, value in derived.items())], figures)
     if domain is not None and any(one.needs_domain for one in requirements):
         result = result.join(domain.copy(), join_type="cross", copy=False)

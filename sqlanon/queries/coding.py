@@ -17,6 +17,7 @@ from sqlanon.queries.names import (
     all_of,
     cast,
     col,
+    is_null,
     named,
     native_type,
     number,
@@ -24,6 +25,7 @@ from sqlanon.queries.names import (
     select,
     subquery,
     total,
+    union_all,
     where,
 )
 
@@ -69,14 +71,14 @@ def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
 
 def facts(values: Sequence[exp.Table]) -> exp.Query:
     """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
-    null = exp.Is(this=col("value"), expression=exp.null())
+    null = is_null(col("value"))
     has_null = exp.GT(this=where(exp.Count(this=exp.Star()), null), expression=number(0))
     rows = exp.Coalesce(this=total(col("rows")), expressions=[number(0)])
     each = [
         select([named(number(i), "i"), exp.Count(this=exp.Star()), has_null.copy(), rows.copy()], one.copy())
         for i, one in enumerate(values)
     ]
-    query: exp.Query = each[0] if len(each) == 1 else exp.union(*each, distinct=False, copy=False)
+    query: exp.Query = union_all(*each)
     return query.order_by(col("i"), copy=False)
 
 
@@ -100,7 +102,7 @@ def values_of_both(values: exp.Table, population: exp.Expr, attribute: int, type
     """An attribute's values in the source, and those that only the population has, with 0 rows there."""
     value = cast(col(f"q{attribute}"), type_)
     theirs = select([named(value, "value"), named(number(0), "rows")], population.copy())
-    both = exp.union(exp.select("value", "rows").from_(values.copy()), theirs, distinct=False, copy=False)
+    both = union_all(exp.select("value", "rows").from_(values.copy()), theirs)
     return select([col("value"), named(total(col("rows")), "rows")], subquery(both, "b"), [col("value")])
 
 
@@ -197,7 +199,7 @@ def labels_among(hierarchy: exp.Table, height: int, labels: Sequence[str]) -> ex
     """Those of some labels that a hierarchy has, at any level; its ground values by their text."""
     released = [named(cast(col(f"level_{level}"), "VARCHAR"), "label") for level in range(height + 1)]
     each = [select([one], hierarchy.copy()) for one in released]
-    every: exp.Query = each[0] if len(each) == 1 else exp.union(*each, distinct=False, copy=False)
+    every: exp.Query = union_all(*each)
     found = select([col("label")], subquery(every, "e"), [col("label")])
     return found.where(_is_one(col("label"), labels), copy=False)
 

@@ -35,6 +35,7 @@ from sqlanon.queries.names import (
     select,
     subquery,
     total,
+    union_all,
     where,
 )
 
@@ -143,7 +144,7 @@ def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
         ]
         on = same(col("value", "s"), col("value", "c"))
         levels.append(select(output, aliased(values, "s")).join(aliased(coded, "c"), on=on, copy=False))
-    every: exp.Query = levels[0] if len(levels) == 1 else exp.union(*levels, distinct=False, copy=False)
+    every: exp.Query = union_all(*levels)
     share = exp.Window(this=exp.Sum(this=col(SHARE)), partition_by=[col("level"), col("code")])
     columns: list[exp.Expr] = [
         col("value"),

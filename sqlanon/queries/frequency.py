@@ -16,7 +16,22 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlanon.queries.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
-from sqlanon.queries.names import aliased, all_of, cast, col, ident, named, number, same, select, subquery, total, where
+from sqlanon.queries.names import (
+    aliased,
+    all_columns,
+    all_of,
+    cast,
+    col,
+    is_null,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    total,
+    union_all,
+    where,
+)
 
 PERSON = "person"
 PERSONS = "persons"
@@ -76,7 +91,7 @@ def with_movers(relation: exp.Expr, alias: str, moving: exp.Table) -> exp.Select
 
 def settled() -> exp.Expr:
     """Whether a row's person is in one combination only."""
-    return exp.Is(this=col(MOVER, "m"), expression=exp.null())
+    return is_null(col(MOVER, "m"))
 
 
 def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
@@ -104,7 +119,7 @@ def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> ex
 
 def beside_population(
     own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
-) -> exp.Union:
+) -> exp.Query:
     """The combinations of the source and those of the population in one: each has no rows of the other.
 
     Parameters
@@ -124,7 +139,7 @@ def beside_population(
     theirs: list[exp.Expr] = [named(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)]
     theirs += [named(exp.null() if name == MOVER else number(0), name) for name in columns]
     theirs += [named(col(PERSONS), POPULATION), *([named(col(MOVER), POPULATION_MOVER)] if moving else [])]
-    return exp.union(ours, select(theirs, population.copy()), distinct=False, copy=False)
+    return union_all(ours, select(theirs, population.copy()))
 
 
 def coded_rows(
@@ -198,7 +213,7 @@ def grouped(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, 
 
 def with_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
     """Rows with codes at some levels, to rows with the codes at the levels above too."""
-    output: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident("g"))]
+    output: list[exp.Expr] = [all_columns("g")]
     wide = exp.Select().from_(subquery(query, "g"), copy=False)
     for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
         if level < attribute.height - 1:

@@ -14,16 +14,18 @@ from sqlglot import exp
 
 from sqlanon.queries.names import (
     aliased,
+    all_columns,
     all_of,
     anonymous,
     cast,
     col,
     greatest,
-    ident,
+    is_there,
     named,
     number,
     select,
     subquery,
+    union_all,
     where,
 )
 from sqlanon.queries.noise import NoisyColumn
@@ -73,12 +75,12 @@ def _nearest_of_one(noisy: exp.Table) -> exp.Select:
         ],
         noisy.copy(),
     )
-    both = exp.union(originals, shown, distinct=False, copy=False)
+    both = union_all(originals, shown)
     neighbours = [
         named(_running(exp.Max(this=col("original")), descending=False), "below"),
         named(_running(exp.Min(this=col("original")), descending=True), "above"),
     ]
-    placed = select([exp.Column(this=exp.Star(), table=ident("b")), *neighbours], subquery(both, "b"))
+    placed = select([all_columns("b"), *neighbours], subquery(both, "b"))
     below = exp.Paren(this=exp.Sub(this=col("place"), expression=col("below")))
     above = exp.Paren(this=exp.Sub(this=col("above"), expression=col("place")))
     own = exp.Abs(this=exp.Sub(this=col("place"), expression=col("own")))
@@ -95,7 +97,7 @@ def _nearest_of_one(noisy: exp.Table) -> exp.Select:
         ]
     )
     query = select([col("record"), named(linked, "linked"), named(alone, "strictly")], subquery(placed, "p"))
-    return query.where(exp.Not(this=exp.Is(this=col("record"), expression=exp.null())), copy=False)
+    return query.where(is_there(col("record")), copy=False)
 
 
 def _running(aggregate: exp.Expr, descending: bool) -> exp.Window:
@@ -190,7 +192,7 @@ def _in_range_of_one(noisy: exp.Table, classes: exp.Table, width: exp.Expr) -> e
     so_far = exp.Window(this=exp.Sum(this=col("original")), partition_by=[col("class")], order=order, spec=spec)
     counted = select(
         [col("record"), col("turn"), named(so_far, "so_far")],
-        subquery(exp.union(*ends, distinct=False, copy=False), "e"),
+        subquery(union_all(*ends), "e"),
     )
     signed = exp.If(
         this=exp.EQ(this=col("turn"), expression=number(2)), true=col("so_far"), false=exp.Neg(this=col("so_far"))
@@ -198,7 +200,7 @@ def _in_range_of_one(noisy: exp.Table, classes: exp.Table, width: exp.Expr) -> e
     query = select(
         [col("record"), named(cast(exp.Sum(this=signed), "BIGINT"), "near")], subquery(counted, "c"), [col("record")]
     )
-    return query.where(exp.Not(this=exp.Is(this=col("record"), expression=exp.null())), copy=False)
+    return query.where(is_there(col("record")), copy=False)
 
 
 def _in_box(noisy: exp.Table, classes: exp.Table, widths: Sequence[exp.Expr]) -> exp.Select:

@@ -94,6 +94,16 @@ def same(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
     return exp.NullSafeEQ(this=left, expression=right) if nullable else exp.EQ(this=left, expression=right)
 
 
+def is_null(value: exp.Expr) -> exp.Is:
+    """Whether a value is NULL."""
+    return exp.Is(this=value, expression=exp.null())
+
+
+def is_there(value: exp.Expr) -> exp.Not:
+    """Whether a value is not NULL."""
+    return exp.Not(this=is_null(value))
+
+
 def where(aggregate: exp.Expr, condition: exp.Expr) -> exp.Filter:
     """An aggregate over the rows that meet a condition."""
     return exp.Filter(this=aggregate, expression=exp.Where(this=condition))
@@ -130,6 +140,16 @@ def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] 
     if group:
         query.set("group", exp.Group(expressions=group))
     return query
+
+
+def all_columns(alias: str) -> exp.Column:
+    """``alias.*``."""
+    return exp.Column(this=exp.Star(), table=ident(alias))
+
+
+def union_all(*queries: exp.Query) -> exp.Query:
+    """The rows of one or more queries, without copies of these."""
+    return exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
 
 
 def subquery(query: exp.Query, alias: str | None = None) -> exp.Subquery:

@@ -20,12 +20,13 @@ from sqlglot import exp
 from sqlanon.queries.coding import rank_of
 from sqlanon.queries.names import (
     aliased,
+    all_columns,
     all_of,
     anonymous,
     cast,
     col,
     greatest,
-    ident,
+    is_there,
     named,
     number,
     same,
@@ -132,7 +133,7 @@ def as_number(value: exp.Expr, type_: str) -> exp.Expr:
 
 def usable(value: exp.Expr, type_: str) -> exp.Expr:
     """Whether noise can be added to a value: it is there, and a number that is not too large."""
-    there = exp.Not(this=exp.Is(this=value, expression=exp.null()))
+    there = is_there(value)
     if type_ == _DATE:
         return all_of([there, anonymous("ISFINITE", value.copy())])
     small = exp.LTE(this=exp.Abs(this=cast(value.copy(), "DOUBLE")), expression=number(LARGEST))
@@ -148,12 +149,12 @@ def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Se
 def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
     """The rows of a recoding that noise can be added to, each with its number."""
     values = [(col(f"value_{one.place}", "r"), one.type) for one in columns]
-    everything = exp.Column(this=exp.Star(), table=ident("r"))
+    everything = all_columns("r")
     numbers = [named(as_number(value, type_), f"x_{j}") for j, (value, type_) in enumerate(values)]
     query = select([everything, *numbers], subquery(rows, "r"))
     query = query.where(all_of(usable(value.copy(), type_) for value, type_ in values), copy=False)
     record = named(exp.Window(this=exp.RowNumber()), "record")
-    return select([record, exp.Column(this=exp.Star(), table=ident("u"))], subquery(query, "u"))
+    return select([record, all_columns("u")], subquery(query, "u"))
 
 
 def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[NoisyColumn]) -> exp.Select:
@@ -177,7 +178,7 @@ def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[Noisy
             named(where(exp.Count(this=exp.Star()), zero), f"zeros_{j}"),
         ]
     grouped = select([*own, *figures], records.copy(), [key.copy() for key in own])
-    with_grid: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident("g"))]
+    with_grid: list[exp.Expr] = [all_columns("g")]
     for j, one in enumerate(columns):
         grid = exp.Div(this=col(f"delta_{j}", "g"), expression=number(float(STEPS)))
         with_grid += [named(grid, f"grid_{j}"), named(_step(one, j), f"step_{j}")]
@@ -209,7 +210,7 @@ def noisy(
     records: exp.Table, classes: exp.Table, keys: Mapping[int, str], drawn: exp.Table, columns: Sequence[NoisyColumn]
 ) -> exp.Select:
     """The records with the number of their class, and what was drawn added to their values."""
-    own: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident("r")), col("class", "c")]
+    own: list[exp.Expr] = [all_columns("r"), col("class", "c")]
     own += [named(_with_noise(one, j), f"y_{j}") for j, one in enumerate(columns)]
     query = select(own, aliased(records, "r"))
     on = all_of(same(col(key, "r"), col(key, "c")) for key in keys.values())

@@ -17,6 +17,7 @@ from sqlanon.queries.names import (
     cast,
     col,
     greatest,
+    is_null,
     named,
     number,
     same,
@@ -63,7 +64,7 @@ def compared(
         y = as_number(col(one.name, "r"), one.type)
         steps = exp.Div(this=y, expression=step)
         off_grid = exp.Abs(this=exp.Sub(this=steps, expression=exp.Round(this=steps.copy())))
-        stays = exp.Is(this=step.copy(), expression=exp.null())
+        stays = is_null(step.copy())
         unlike = exp.NEQ(this=y.copy(), expression=low.copy())
         wrong: exp.Expr = exp.If(this=stays, true=unlike, false=exp.GT(this=off_grid, expression=_tolerance(steps)))
         cut: exp.Expr = exp.false()
@@ -73,7 +74,7 @@ def compared(
             cut = exp.Paren(this=exp.or_(*at_ends, copy=False))
             beyond = [exp.LT(this=y.copy(), expression=least), exp.GT(this=y.copy(), expression=most)]
             wrong = exp.or_(*beyond, all_of([exp.Not(this=cut.copy()), wrong]), copy=False)
-        missing = exp.Is(this=y.copy(), expression=exp.null())
+        missing = is_null(y.copy())
         wrong = exp.or_(missing, wrong, copy=False)
         theirs += [
             named(where(exp.Count(this=exp.Star()), wrong), f"off_{j}"),

@@ -13,11 +13,12 @@ from sqlanon.queries.classes import KEPT, ClassSpace, judged
 from sqlanon.queries.coding import KNOWN, Coded, Levels, below_top, code_name
 from sqlanon.queries.names import (
     aliased,
+    all_columns,
     all_of,
     anonymous,
     cast,
     col,
-    ident,
+    is_there,
     named,
     number,
     same,
@@ -205,7 +206,7 @@ def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table,
     keys = [exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below]
     if space.unknown:
         keys.append(exp.EQ(this=col(KNOWN, "f"), expression=col(KNOWN, "x")))
-    part = select([exp.Column(this=exp.Star(), table=ident("f"))], aliased(relation, "f"))
+    part = select([all_columns("f")], aliased(relation, "f"))
     return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
 
 
@@ -237,7 +238,7 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
     if recoding.mask:
         masked: list[exp.Expr] = [exp.Not(this=one.copy()) for one in known]
         if recoding.suppressed is not None:
-            masked.append(exp.Not(this=exp.Is(this=col(KNOWN, "x"), expression=exp.null())))
+            masked.append(is_there(col(KNOWN, "x")))
         output.append(named(exp.or_(*masked, copy=False), MASKED))
     # Where all is at the top, the rows still have to be counted.
     return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)

@@ -12,7 +12,20 @@ from sqlglot import exp
 
 from sqlanon.privacy.base import CLASS_COUNT
 from sqlanon.privacy.k_anonymity import Shield
-from sqlanon.queries.names import all_of, anonymous, cast, col, ident, named, number, select, subquery, table
+from sqlanon.queries.names import (
+    all_of,
+    anonymous,
+    cast,
+    col,
+    ident,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    union_all,
+)
 
 MOVERS = "movers"
 SETTLED = "settled"
@@ -53,7 +66,7 @@ def after_shields(judged: exp.Query, keys: Sequence[str], shields: Sequence[Shie
         select(
             [
                 exp.Column(this=exp.Star(except_=[ident("kept")]), table=ident("a")),
-                named(exp.Not(this=exp.Is(this=col("fine", "s"), expression=exp.null())), "kept"),
+                named(is_there(col("fine", "s")), "kept"),
             ],
             exp.Table(this=ident("alone"), alias=exp.TableAlias(this=ident("a"))),
         )
@@ -66,7 +79,7 @@ def after_shields(judged: exp.Query, keys: Sequence[str], shields: Sequence[Shie
         .with_(ident("alone"), as_=judged, materialized=True, copy=False)
         .with_(
             ident("rounds"),
-            as_=exp.union(first, next_, distinct=False, copy=False),
+            as_=union_all(first, next_),
             recursive=True,
             copy=False,
         )

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.queries.coding import ROWS, code_name
 from sqlanon.queries.distribution import SHARE, VALUE
 from sqlanon.queries.frequency import PERSON, PERSONS, POPULATION
-from sqlanon.queries.names import aliased, col, named, number, same, select, subquery, total
+from sqlanon.queries.names import aliased, col, named, number, same, select, subquery, total, union_all
 
 
 def frequency(
@@ -44,7 +44,7 @@ def frequency(
     own.select(named(number(0), POPULATION), copy=False)
     none = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
     theirs = select([*(part.copy() for part in coded), *none, col(POPULATION)], population.copy())
-    return subquery(exp.union(own, theirs, distinct=False, copy=False), "frequency")
+    return subquery(union_all(own, theirs), "frequency")
 
 
 def distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.names import col, select, where
+from sqlanon.queries.names import col, is_there, select, where
 
 NEARLY = 0.9
 """A column with this many distinct values per row is nearly unique."""
@@ -17,7 +17,7 @@ def distinct_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     figures: list[exp.Expr] = []
     for name in columns:
         # NULL hashes to something: it is left out of both.
-        there = exp.Not(this=exp.Is(this=col(name), expression=exp.null()))
+        there = is_there(col(name))
         distinct = exp.ApproxDistinct(this=exp.Anonymous(this="HASH", expressions=[col(name)]))
         figures += [where(distinct, there), exp.Count(this=col(name))]
     return select(figures, source.copy())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import col, select, text
+from sqlanon.queries.names import col, is_there, select, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import ATTACHED
 
@@ -36,7 +36,7 @@ def found_objects(engine: DuckDBEngine) -> set[str]:
     """What an open release file has: objects, comments, defaults. Macros are another matter."""
     parts = [_names(kind, function, name) for kind, function, name in _OBJECTS]
     for kind, function, name, note in _NOTES:
-        there = exp.Not(this=exp.Is(this=col(note), expression=exp.null()))
+        there = is_there(col(note))
         parts.append(_names(kind, function, name).where(there, copy=False))
     found = {name for (name,) in engine.rows(exp.union(*parts, distinct=True))}
     return {name for name in found if name != "schema main.main"}

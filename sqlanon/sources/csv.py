@@ -26,6 +26,7 @@ from sqlanon.queries.names import (
     create_table,
     drop_table,
     ident,
+    is_there,
     literal_path,
     named,
     select,
@@ -156,7 +157,7 @@ def _is_checked(layout: Layout, name: str) -> bool:
 
 def _plain_only(name: str, type_: str) -> exp.Expr:
     plain = anonymous("regexp_full_match", col(name), text(_PLAIN[type_]))
-    strange = exp.Not(this=exp.Is(this=col(name), expression=exp.null()))
+    strange = is_there(col(name))
     cases = [exp.If(this=plain, true=cast(col(name), type_)), exp.If(this=strange, true=anonymous("error", text("")))]
     return named(exp.Case(ifs=cases), name)
 

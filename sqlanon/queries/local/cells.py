@@ -22,11 +22,13 @@ from sqlanon.queries.names import (
     anonymous,
     cast,
     col,
+    is_there,
     named,
     number,
     select,
     star,
     subquery,
+    union_all,
 )
 
 CLASS, PATTERN, WEIGHT, BUCKET = "class", "pattern", "weight", "bucket"
@@ -150,7 +152,7 @@ def together(tried: exp.Expr, fixed: Sequence[exp.Expr], attributes: int) -> exp
     """What is tried and what has its place: ``combination``, ``n``, ``node_i``."""
     columns = [col(COMBINATION), col(ROWS), *nodes_of(attributes)]
     parts = [select([column.copy() for column in columns], one.copy()) for one in (tried, *fixed)]
-    query: exp.Query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    query: exp.Query = union_all(*parts)
     return subquery(query, "t")
 
 
@@ -204,7 +206,7 @@ def single_best(possible: exp.Table, attributes: int) -> exp.Select:
 
 def both(before: exp.Table, accepted: exp.Table) -> exp.Query:
     """Two choices in one."""
-    return exp.union(star(before.copy()), star(accepted.copy()), distinct=False, copy=False)
+    return union_all(star(before.copy()), star(accepted.copy()))
 
 
 def released(
@@ -223,6 +225,6 @@ def released(
         blank = exp.NEQ(this=col(released_name(i), "d"), expression=col(released_name(i), "r"))
         node = exp.If(this=blank, true=number(tree.root), false=col(node_name(i, level), "c"))
         output.append(named(cast(node, "INTEGER"), released_name(i)))
-    there = exp.Not(this=exp.Is(this=col(CLASS, "d"), expression=exp.null()))
+    there = is_there(col(CLASS, "d"))
     either = exp.Or(this=col(KEPT, "r"), expression=there)
     return query.select(*output, copy=False).where(either, copy=False)

@@ -30,6 +30,7 @@ from sqlanon.queries.names import (
     subquery,
     table,
     total,
+    union_all,
     where,
 )
 
@@ -202,7 +203,7 @@ def _is_small_share(rows: exp.Expr) -> exp.Expr:
 
 def union(branches: Sequence[exp.Query]) -> exp.Query:
     """All rows of some queries, at least one."""
-    return branches[0] if len(branches) == 1 else exp.union(*branches, distinct=False, copy=False)
+    return union_all(*branches)
 
 
 def total_over(keys: Sequence[str], order: Sequence[exp.Expr] = ()) -> exp.Cast:

@@ -15,7 +15,20 @@ from sqlanon.privacy.base import CLASS_SIZE
 from sqlanon.queries.classes import KEPT
 from sqlanon.queries.coding import ROWS, Levels
 from sqlanon.queries.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
-from sqlanon.queries.names import aliased, all_of, cast, col, named, number, select, subquery, total
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    is_null,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    union_all,
+)
 
 CELL = "cell"
 PRICE = "price"
@@ -76,7 +89,7 @@ def _signed(node: exp.Expr, of: str) -> exp.Expr:
 
 def rest_of(grouped: exp.Table) -> exp.Select:
     """The combinations of a step that no group has."""
-    return exp.select("*").from_(grouped.copy()).where(exp.Is(this=col(CELL), expression=exp.null()), copy=False)
+    return exp.select("*").from_(grouped.copy()).where(is_null(col(CELL)), copy=False)
 
 
 def offered(rest: exp.Table, levels: Levels) -> exp.Select:
@@ -84,7 +97,7 @@ def offered(rest: exp.Table, levels: Levels) -> exp.Select:
     keys = [node_name(i, level) for i, level in enumerate(levels)]
     query = select([col(COMBINATION), col(ROWS), *(col(key) for key in keys)], rest.copy())
     allowed = [exp.GTE(this=col(key), expression=number(0)) for key in keys]
-    return query.where(exp.Is(this=col(CELL), expression=exp.null()), *allowed, copy=False)
+    return query.where(is_null(col(CELL)), *allowed, copy=False)
 
 
 def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
@@ -98,7 +111,7 @@ def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
         )
         for i, one in enumerate(judged)
     ]
-    return parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    return union_all(*parts)
 
 
 def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence[Tree]) -> exp.Select:
@@ -114,9 +127,9 @@ def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence
 
 def members(grouped: Sequence[exp.Table]) -> exp.Query:
     """The combinations that have a group: ``combination`` and ``cell``."""
-    there = exp.Not(this=exp.Is(this=col(CELL), expression=exp.null()))
+    there = is_there(col(CELL))
     parts = [select([col(COMBINATION), col(CELL)], one.copy()).where(there.copy(), copy=False) for one in grouped]
-    return parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    return union_all(*parts)
 
 
 def tightened(of: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
@@ -139,7 +152,7 @@ def tightened(of: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: L
         nodes, cost = [], exp.Case()
         for level in each:
             nodes.append(col(node_name(i, level)))
-            there = exp.Not(this=exp.Is(this=col(node_name(i, level)), expression=exp.null()))
+            there = is_there(col(node_name(i, level)))
             cost = cost.when(there, col(price_name(i, level)), copy=False)
         first = exp.Coalesce(this=nodes[0], expressions=nodes[1:]) if nodes[1:] else nodes[0]
         outer.append(named(first, released_name(i)))

@@ -17,17 +17,20 @@ from sqlanon.queries.frequency import coded_rows
 from sqlanon.queries.local.nodes import COMBINATION, NODE, Tree, in_combinations, node_name, released_name
 from sqlanon.queries.names import (
     aliased,
+    all_columns,
     all_of,
     anonymous,
     cast,
     col,
     ident,
+    is_there,
     named,
     number,
     select,
     subquery,
     table,
     total,
+    union_all,
     where,
 )
 from sqlanon.queries.recode import Column
@@ -46,21 +49,21 @@ def next_nodes(trees: Sequence[Tree]) -> exp.Query:
     What may not be released is climbed past.
     """
     parts = [_next_nodes(i, tree.nodes) for i, tree in enumerate(trees)]
-    return parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    return union_all(*parts)
 
 
 def _next_nodes(attribute: int, nodes: exp.Table) -> exp.Select:
     climbing = table("climbing")
-    there = exp.Not(this=exp.Is(this=col("parent"), expression=exp.null()))
+    there = is_there(col("parent"))
     first = select([col(NODE), named(col("parent"), "next")], nodes.copy()).where(there, copy=False)
     past = exp.Not(this=col("released", "u"))
     on = exp.EQ(this=col(NODE, "u"), expression=col("next", "c"))
     above = select([col(NODE, "c"), col("parent", "u")], aliased(climbing, "c"))
     above = above.join(aliased(nodes, "u"), on=on, copy=False)
-    above = above.where(past, exp.Not(this=exp.Is(this=col("parent", "u"), expression=exp.null())), copy=False)
+    above = above.where(past, is_there(col("parent", "u")), copy=False)
     found = select([named(number(attribute), "attribute"), col(NODE, "c"), col("next", "c")], aliased(climbing, "c"))
     found = found.join(aliased(nodes, "u"), on=on.copy(), copy=False).where(col("released", "u"), copy=False)
-    both = exp.union(first, above, distinct=False, copy=False)
+    both = union_all(first, above)
     # In a subquery, for each attribute has its own.
     query = found.with_(ident("climbing"), as_=both, recursive=True, copy=False)
     return select([exp.Star()], subquery(query, "found"))
@@ -90,8 +93,8 @@ def first_maps(trees: Sequence[Tree], steps: exp.Table) -> exp.Query:
             aliased(steps, "s"), on=mine, join_type="left", copy=False
         )
         ground = exp.EQ(this=col("level", "v"), expression=number(tree.floor))
-        parts.append(query.where(ground, exp.Not(this=exp.Is(this=node.copy(), expression=exp.null())), copy=False))
-    return parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+        parts.append(query.where(ground, is_there(node.copy()), copy=False))
+    return union_all(*parts)
 
 
 def others(
@@ -188,9 +191,9 @@ def flagged(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[str]]]) -
         alias = f"g{number_}"
         on = all_of(exp.EQ(this=col(key, "p"), expression=col(key, alias)) for key in keys)
         query = query.join(subquery(groups, alias), on=on, join_type="left", copy=False)
-        is_small.append(exp.Not(this=exp.Is(this=col(keys[0], alias), expression=exp.null())))
+        is_small.append(is_there(col(keys[0], alias)))
     violates = named(exp.or_(*is_small, copy=False), VIOLATES)
-    return query.select(exp.Column(this=exp.Star(), table=ident("p")), violates, copy=False)
+    return query.select(all_columns("p"), violates, copy=False)
 
 
 def tuples(rows: exp.Table, other: exp.Table | None, attributes: int) -> exp.Select:
@@ -236,7 +239,7 @@ def hits(rows: exp.Table, steps: exp.Table, target: exp.Table, attributes: int) 
         query = select([col(STATE, "p"), col("attribute", "s"), col("next", "s")], aliased(rows, "p"))
         query = query.join(aliased(steps, "s"), on=on, copy=False)
         parts.append(query.where(col(VIOLATES, "p"), copy=False).distinct(copy=False))
-    query_: exp.Query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    query_: exp.Query = union_all(*parts)
     return exp.Insert(this=target.copy(), expression=query_)
 
 

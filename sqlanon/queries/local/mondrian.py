@@ -15,7 +15,19 @@ from sqlglot import exp
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.local.cuts import ATTRIBUTE, GAIN, INSIDE, PART, over, union, with_columns
 from sqlanon.queries.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
-from sqlanon.queries.names import aliased, all_of, cast, col, ident, named, number, select, subquery
+from sqlanon.queries.names import (
+    aliased,
+    all_columns,
+    all_of,
+    cast,
+    col,
+    is_null,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+)
 
 SIDES = (PART, ATTRIBUTE, INSIDE, GAIN)
 """The columns that tell the sides of all cuts apart, and their gains."""
@@ -57,7 +69,7 @@ def first_parts(combinations: exp.Table, trees: Sequence[Tree], bounded: Mapping
     for i, table in bounded.items():
         on = exp.EQ(this=col(node_name(i, trees[i].floor), "c"), expression=col(NODE, f"a{i}"))
         query = query.join(aliased(table, f"a{i}"), on=on, copy=False)
-        query = query.where(exp.Not(this=exp.Is(this=col("highest", f"a{i}"), expression=exp.null())), copy=False)
+        query = query.where(is_there(col("highest", f"a{i}")), copy=False)
     order: list[exp.Expr] = [exp.Ordered(this=col("highest", f"a{i}")) for i in bounded]
     rank: exp.Expr = number(0)
     if order:
@@ -99,7 +111,7 @@ def cut_values(trees: Sequence[Tree]) -> exp.Query:
         output: list[exp.Expr] = [
             named(number(i), ATTRIBUTE),
             *(col(name) for name in (NODE, "low", "high", "leaves")),
-            named(exp.Is(this=col("label"), expression=exp.null()), "void"),
+            named(is_null(col("label")), "void"),
             named(cast(number(tree.leaves - 1), "DOUBLE"), "top"),
             named(cast(number(tree.weight / max(tree.leaves - 1, 1)), "DOUBLE"), "scale"),
             named(exp.true() if tree.ordered else exp.false(), "ordered"),
@@ -200,7 +212,7 @@ def greatest_part(parts: exp.Table) -> exp.Select:
 def members(combinations: exp.Table, classes: exp.Table) -> exp.Select:
     """The combinations, with their ``part``."""
     on = exp.EQ(this=col(COMBINATION, "c"), expression=col(COMBINATION, "p"))
-    query = select([exp.Column(this=exp.Star(), table=ident("c")), col(PART, "p")], aliased(combinations, "c"))
+    query = select([all_columns("c"), col(PART, "p")], aliased(combinations, "c"))
     return query.join(aliased(classes, "p"), on=on, copy=False)
 
 

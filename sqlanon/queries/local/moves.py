@@ -10,7 +10,7 @@ from sqlanon.queries.classes import KEPT
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.local.groups import CELL, PRICE, common_price, summed
 from sqlanon.queries.local.nodes import COMBINATION, Tree
-from sqlanon.queries.names import aliased, all_of, cast, col, named, number, select, subquery
+from sqlanon.queries.names import aliased, all_of, cast, col, is_there, named, number, select, subquery
 
 
 def taken_in(loose: exp.Table, classes: exp.Table, prices: exp.Table, trees: Sequence[Tree]) -> exp.Select:
@@ -40,7 +40,7 @@ def taken_in(loose: exp.Table, classes: exp.Table, prices: exp.Table, trees: Seq
     best = exp.ArgMin(this=col(CELL), expression=exp.Tuple(expressions=[more, col(CELL)]))
     output: list[exp.Expr] = [col(COMBINATION), named(best, CELL), named(exp.Min(this=more.copy()), "more")]
     chosen = select(output, subquery(query, "x"), [col(COMBINATION)])
-    return chosen.where(exp.Not(this=exp.Is(this=col("after"), expression=exp.null())), copy=False)
+    return chosen.where(is_there(col("after")), copy=False)
 
 
 def threshold(classes: exp.Table, rows: int) -> exp.Select:

@@ -13,7 +13,22 @@ from sqlglot import exp
 from sqlanon.queries.classes import KEPT
 from sqlanon.queries.coding import ROWS, Levels
 from sqlanon.queries.local.nodes import COMBINATION, Tree, node_name, released_name
-from sqlanon.queries.names import aliased, all_of, cast, col, greatest, ident, named, number, select, subquery, total
+from sqlanon.queries.names import (
+    aliased,
+    all_columns,
+    all_of,
+    cast,
+    col,
+    greatest,
+    is_null,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    union_all,
+)
 
 
 def count_name(attribute: int) -> str:
@@ -57,7 +72,7 @@ def unsafe(
         query = select([col(COMBINATION, "p"), col(ROWS, "p"), *counts], aliased(placed, "p"))
         on = all_of(exp.EQ(this=col(key, "p"), expression=col(key, "f")) for key in keys)
         parts.append(query.join(subquery(failing, "f"), on=on, copy=False))
-    every: exp.Query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    every: exp.Query = union_all(*parts)
     sums: list[exp.Expr] = [named(total(col(count_name(i))), count_name(i)) for i in range(len(trees))]
     keys_ = [col(COMBINATION), col(ROWS)]
     return select([*keys_, *sums], subquery(every, "e"), [key.copy() for key in keys_])
@@ -104,13 +119,13 @@ def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: S
     query = select(output, aliased(placed, "p"))
     same = exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, "u"))
     query = query.join(subquery(cells, "u"), on=same, join_type="left", copy=False)
-    is_safe = exp.Is(this=col(COMBINATION, "u"), expression=exp.null())
-    has_cell = exp.Not(this=exp.Is(this=col("cell", "u"), expression=exp.null()))
+    is_safe = is_null(col(COMBINATION, "u"))
+    has_cell = is_there(col("cell", "u"))
     return query.where(exp.Or(this=is_safe, expression=has_cell), copy=False)
 
 
 def kept(placed: exp.Table, judged: exp.Query, keys: Sequence[str]) -> exp.Select:
     """The rows whose group meets the policy."""
-    query = select([exp.Column(this=exp.Star(), table=ident("p"))], aliased(placed, "p"))
+    query = select([all_columns("p")], aliased(placed, "p"))
     on = all_of(exp.EQ(this=col(key, "p"), expression=col(key, "j")) for key in keys)
     return query.join(subquery(judged, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)

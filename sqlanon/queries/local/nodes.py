@@ -18,6 +18,7 @@ from sqlanon.queries.names import (
     all_of,
     cast,
     col,
+    is_there,
     named,
     number,
     same,
@@ -25,6 +26,7 @@ from sqlanon.queries.names import (
     subquery,
     text,
     total,
+    union_all,
 )
 
 COMBINATION = "combination"
@@ -207,7 +209,7 @@ def nodes(
         ],
         coded.table.copy(),
     ).where(col(KNOWN), copy=False)
-    every: exp.Query = exp.union(*parts, root, distinct=False, copy=False) if parts else root
+    every: exp.Query = union_all(*parts, root) if parts else root
     allowed = [exp.LTE(this=col("level"), expression=number(ceiling)), may_be_shown(col("label"), forbidden)]
     return select([exp.Star(), named(all_of(allowed), "released")], subquery(every, "e"))
 
@@ -261,7 +263,7 @@ def _of_level(coded: Coded, places: exp.Select, level: int, floor: int, offsets:
 def are_numbers(values: exp.Table) -> exp.Select:
     """Whether all ground values of a hierarchy are numbers, written as text or not; and there are any."""
     value = cast(col("level_0"), "VARCHAR")
-    there = exp.Not(this=exp.Is(this=col("level_0"), expression=exp.null()))
+    there = is_there(col("level_0"))
     finite = exp.Anonymous(this="isfinite", expressions=[as_number(value)])
     fine = exp.Coalesce(this=finite, expressions=[exp.false()])
     every = exp.Filter(this=exp.LogicalAnd(this=fine), expression=exp.Where(this=there))

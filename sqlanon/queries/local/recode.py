@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.queries.coding import KNOWN, Coded
 from sqlanon.queries.local.nodes import Tree
-from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, text
+from sqlanon.queries.names import aliased, all_of, cast, col, is_null, named, number, same, select, subquery, text
 from sqlanon.queries.recode import MASKED, Column, in_order
 
 
@@ -115,7 +115,7 @@ class LocalRecoding:
             if column.quasi is None or column.quasi in self.ground
         ]
         if self.mask:
-            output.append(named(exp.Is(this=col("combination", "k"), expression=exp.null()), MASKED))
+            output.append(named(is_null(col("combination", "k")), MASKED))
         return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
     def _value(self, j: int) -> exp.Expr:

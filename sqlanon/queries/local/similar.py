@@ -10,7 +10,22 @@ from sqlanon.queries.classes import KEPT
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.local.groups import CELL, PRICE, common_price, summed
 from sqlanon.queries.local.nodes import COMBINATION, Tree
-from sqlanon.queries.names import aliased, all_of, anonymous, cast, col, ident, named, number, select, subquery, total
+from sqlanon.queries.names import (
+    aliased,
+    all_columns,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    ident,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    union_all,
+)
 
 BLOCK = "block"
 
@@ -36,7 +51,7 @@ def group_prices(classes: exp.Table, judged: exp.Select) -> exp.Select:
     whole = exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g"))
     query = select([col(CELL, "g"), col(ROWS, "g"), whole], aliased(classes, "g"))
     query = query.join(subquery(judged, "j"), on=on, copy=False)
-    there = exp.Not(this=exp.Is(this=col(PRICE, "g"), expression=exp.null()))
+    there = is_there(col(PRICE, "g"))
     return query.where(col(KEPT, "j"), there, copy=False)
 
 
@@ -87,7 +102,7 @@ def proposals(
     """
 
     def side(alias: str) -> exp.Select:
-        output: list[exp.Expr] = [exp.Column(this=exp.Star(), table=ident(alias)), col(BLOCK, "b"), col(KEPT, "j")]
+        output: list[exp.Expr] = [all_columns(alias), col(BLOCK, "b"), col(KEPT, "j")]
         query = select(output, aliased(classes, alias))
         of_block = exp.EQ(this=col(CELL, alias), expression=col(COMBINATION, "b"))
         query = query.join(aliased(of, "b"), on=of_block, copy=False)
@@ -127,7 +142,7 @@ def proposals(
         more,
         *(anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST")),
     ]
-    there = exp.Not(this=exp.Is(this=col(PRICE), expression=exp.null()))
+    there = is_there(col(PRICE))
     best = [
         named(exp.ArgMin(this=value.copy(), expression=exp.Tuple(expressions=[term.copy() for term in order])), name)
         for value, name in ((col("other"), "other"), (large, "large"), (more, "more"))
@@ -158,7 +173,7 @@ def unions(proposed: exp.Table) -> exp.Query:
     taken = taken.join(aliased(proposed, "q"), on=on, join_type="anti", copy=False)
     low, high = (anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST"))
     one = select([named(high, CELL), named(low, "into")], subquery(taken, "t"))
-    return exp.union(both, one, distinct=False, copy=False)
+    return union_all(both, one)
 
 
 def united(of: exp.Table, joined: exp.Table) -> exp.Select:
@@ -176,7 +191,7 @@ def cheaper(of: exp.Table, classes: exp.Table, before: exp.Table) -> exp.Select:
     sums = select([col(BLOCK, "m"), named(whole, "whole")], aliased(of, "m"), [col(BLOCK, "m")])
     sums = sums.join(aliased(classes, "g"), on=on, copy=False)
     old = exp.Mul(this=col(ROWS, "b"), expression=col(PRICE, "b"))
-    query = select([exp.Column(this=exp.Star(), table=ident("o"))], aliased(of, "o"))
+    query = select([all_columns("o")], aliased(of, "o"))
     query = query.join(subquery(sums, "s"), on=exp.EQ(this=col(BLOCK, "o"), expression=col(BLOCK, "s")), copy=False)
     query = query.join(aliased(before, "b"), on=exp.EQ(this=col(BLOCK, "o"), expression=col(CELL, "b")), copy=False)
     return query.where(exp.LTE(this=col("whole", "s"), expression=old), copy=False)

@@ -15,7 +15,20 @@ from sqlanon.privacy.base import CLASS_SIZE
 from sqlanon.queries.classes import KEPT
 from sqlanon.queries.coding import ROWS, Levels
 from sqlanon.queries.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
-from sqlanon.queries.names import aliased, all_of, cast, col, named, number, select, subquery, total, where
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    union_all,
+    where,
+)
 
 SCALE = 10**12
 """The cost of a row that shows nothing. Beside its loss a value costs 1 for each level, so that of two nodes that stand
@@ -121,7 +134,7 @@ def _pairs(
 
 
 def _is_there(name: str) -> exp.Expr:
-    return exp.Not(this=exp.Is(this=col(name), expression=exp.null()))
+    return is_there(col(name))
 
 
 def _none() -> exp.Select:
@@ -132,7 +145,7 @@ def _none() -> exp.Select:
 
 
 def _union(parts: Sequence[exp.Select]) -> exp.Query:
-    query: exp.Query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
+    query: exp.Query = union_all(*parts)
     return query
 
 

@@ -16,7 +16,21 @@ from sqlglot import exp
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.local.cuts import PART, over, total_over, with_columns
 from sqlanon.queries.local.nodes import NODE, Tree, may_be_shown, node_name
-from sqlanon.queries.names import aliased, all_of, anonymous, cast, col, named, number, select, subquery, text, total
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    is_null,
+    named,
+    number,
+    select,
+    subquery,
+    text,
+    total,
+    union_all,
+)
 
 Summary: TypeAlias = Callable[[exp.Table, int, Tree, exp.Table], exp.Select]
 """Builds what an attribute is released as: of classes, by its number and tree, and what may be released of the tree
@@ -82,7 +96,7 @@ def own_values(shown: exp.Table, tree: Tree) -> exp.Query:
     mine = exp.Select(expressions=[col(name) for name in columns], distinct=exp.Distinct())
     mine = mine.from_(shown.copy(), copy=False).where(exp.GT(this=col(NODE), expression=number(tree.root)), copy=False)
     theirs = select([col(name) for name in columns], tree.nodes.copy())
-    return exp.union(theirs, mine, distinct=False, copy=False)
+    return union_all(theirs, mine)
 
 
 def ancestors(shown: exp.Table, tree: Tree) -> exp.Select:
@@ -124,7 +138,7 @@ def _summary(
     every = {
         "common": common.else_(number(tree.root), copy=False) if columns else number(tree.root),
         "members": exp.Count(this=exp.Star()),
-        "void": exp.LogicalOr(this=exp.Is(this=col("label"), expression=exp.null())),
+        "void": exp.LogicalOr(this=is_null(col("label"))),
         "first": exp.Min(this=col("low")),
         "last": exp.Max(this=col("high")),
         **facts,

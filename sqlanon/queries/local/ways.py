@@ -21,12 +21,14 @@ from sqlanon.queries.names import (
     cast,
     col,
     greatest,
+    is_there,
     named,
     number,
     select,
     star,
     subquery,
     total,
+    union_all,
 )
 
 WAY, BLOCK, LAST = "way", "block", "last"
@@ -57,7 +59,7 @@ def parted(ways: exp.Table, classes: int) -> exp.Select:
         select([col(WAY), named(number(i + 1), CLASS), named(col(f"block_{i}"), BLOCK)], subquery(numbered.copy(), "n"))
         for i in range(classes)
     ]
-    query: exp.Query = each[0] if classes == 1 else exp.union(*each, distinct=False, copy=False)
+    query: exp.Query = each[0] if classes == 1 else union_all(*each)
     return star(subquery(query, "e"))
 
 
@@ -80,7 +82,7 @@ def blocks(parts: exp.Table, rows: exp.Table, trees: Sequence[Tree], blankable: 
         blank = number(tree.root) if i in blankable else exp.null()
         node = exp.If(this=exp.EQ(this=low, expression=high), true=low.copy(), false=blank)
         output.append(named(node, released_name(i)))
-        conditions.append(exp.Not(this=exp.Is(this=col(released_name(i)), expression=exp.null())))
+        conditions.append(is_there(col(released_name(i))))
     query = query.select(*output, copy=False).where(exp.GT(this=col(BLOCK, "p"), expression=number(0)), copy=False)
     return star(subquery(query, "b")).where(*conditions, copy=False)
 
