@@ -163,7 +163,10 @@ def half_width(b: float, beta: float, attributes: int) -> float:
 
 
 def near(records: Records, epsilons: Sequence[float], beta: float) -> list[int]:
-    """n_i: how many originals of its class are, in every attribute, within the half-width of each record's values."""
+    """n_i: how many originals of its class are, in every attribute, within the half-width of each record's values.
+
+    An attribute without a range has no noise and tells nothing, even where rounding moves its value.
+    """
     b, members = scales(records, epsilons), classes(records)
     found = []
     for record in records:
@@ -171,7 +174,7 @@ def near(records: Records, epsilons: Sequence[float], beta: float) -> list[int]:
         n = 0
         for j in members[record.place]:
             pairs = zip(records[j].xs, record.ys, widths, strict=True)
-            n += all(abs(x - y) <= width for x, y, width in pairs)
+            n += all(width == 0 or abs(x - y) <= width for x, y, width in pairs)
         found.append(n)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -207,18 +207,34 @@ class Shown:
         return Counter(frozenset(some) for some in members.values())
 
 
-def shown(path: Path, case: NoiseCase) -> Shown:
-    """A release with its rows told apart by their ``id``, which has to be there once each."""
+def shown(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
+    """A release with its rows told apart by their ``id``, which has to be there once each.
+
+    Parameters
+    ----------
+    query:
+        What gives the rows of the release, for names of its columns.
+    """
 
     def fetch(names: list[str]) -> dict[int, Row]:
-        columns = ", ".join(quoted(name) for name in [ID, *names])
-        with duckdb.connect(str(path), read_only=True) as connection:
-            rows = connection.execute(f"SELECT {columns} FROM released").fetchall()
+        rows = query(", ".join(quoted(name) for name in [ID, *names]))
         found = {row[0]: tuple(row[1:]) for row in rows}
         assert len(found) == len(rows)
         return found
 
     return Shown(fetch(list(case.hierarchies)), fetch([ILL]), fetch(list(case.noisy)))
+
+
+def shown_by(result: sqlanon.Result, case: NoiseCase) -> Shown:
+    """What the statement of a result makes: that is what is published."""
+    connection = result._run.engine.connection
+    return shown(lambda names: connection.execute(f"SELECT {names} FROM ({result.sql()}) AS s").fetchall(), case)
+
+
+def shown_in(path: Path, case: NoiseCase) -> Shown:
+    """What is in a file."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return shown(lambda names: connection.execute(f"SELECT {names} FROM released").fetchall(), case)
 
 
 @dataclass(frozen=True)
@@ -234,12 +250,14 @@ class Seen:
 
 
 def seen(result: sqlanon.Result, attributes: int) -> Seen:
+    """Its columns are found by their names; there may be others, such as a number of the record."""
     relation = result.noisy
-    pairs = [name for j in range(attributes) for name in (f"x_{j}", f"y_{j}")]
-    assert relation.columns == ["class", *pairs, "suppressed"]
-    records, suppressed = [], []
-    for place, *values, gone in relation.fetchall():
-        assert all(type(value) is float for value in values)
-        records.append(Noisy(place, tuple(values[::2]), tuple(values[1::2])))
-        suppressed.append(gone)
-    return Seen(records, suppressed)
+    assert relation is not None
+    rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    records = []
+    for row in rows:
+        xs, ys = (tuple(row[f"{letter}_{j}"] for j in range(attributes)) for letter in "xy")
+        assert all(type(value) is float for value in (*xs, *ys))
+        records.append(Noisy(row["class"], xs, ys))
+    assert f"x_{attributes}" not in relation.columns
+    return Seen(records, [row["suppressed"] for row in rows])

@@ -206,7 +206,8 @@ def test_the_size_of_noise_is_independent_too(records: list[Noisy]) -> None:
 
 def test_ten_times_the_range_is_ten_times_the_noise() -> None:
     """The same values, ten times as large in the other class: so is what is added."""
-    rows = "SELECT 'c' || i % 2 AS q, (CASE WHEN i % 2 = 0 THEN 1 ELSE 10 END) * (i // 2 % 101) AS x_0 FROM range(12000) r(i)"
+    value = "(CASE WHEN i % 2 = 0 THEN 1 ELSE 10 END) * (i // 2 % 101)"
+    rows = f"SELECT 'c' || i % 2 AS q, {value} AS x_0 FROM range(12000) AS r(i)"
     found = records_of(rows, [1.0])
     members, deltas = oracle_noise.classes(found), oracle_noise.ranges(found)
     size = {
@@ -258,9 +259,8 @@ COPIED = "SELECT 'a' AS q, (i * 7919 % 1009) AS x_0, (i * 7919 % 1009) AS x_1 FR
 def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
     """Each copy has half of the record's ε, so the mean of both is 3/2 scales of the record's away, not 3/4."""
     epsilon = 1.0
-    tree = make_policy({
-        "q": "suppress", "x_0": {"role": "quasi", "noise": {"epsilon": 1}}, "x_1": {"role": "quasi", "noise": {"epsilon": 1}},
-    }).model_dump()  # fmt: skip
+    noise = {"role": "quasi", "noise": {"epsilon": 1}}
+    tree = make_policy({"q": "suppress", "x_0": noise, "x_1": noise}).model_dump()
     for name in ("x_0", "x_1"):
         tree["attributes"][name]["noise"] = {}
     tree["privacy"]["epsilon"] = epsilon
@@ -354,6 +354,7 @@ def test_both_ends_of_a_class_release_the_same_values() -> None:
     for values in (low, high):
         assert all((value / spacing).is_integer() for value in values)
     assert {round(value / spacing) for value in low} <= set(range(-40, 700))
+    # Each of these values has a chance of more than 0.05 for both.
     wide = records_of(
         f"SELECT 'a' AS q, (i % 2 * 0.3)::DOUBLE AS x_0 FROM range({rows}) AS r(i)", [10.0], x_0={"round": 0.1}
     )
