@@ -271,7 +271,7 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=4)
 @given(case=noise_cases({}, confidence=False))
 @example(case=ZEROS)
 @example(case=OUTSIDE)
@@ -279,13 +279,13 @@ def test_noise_of_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=4)
 @given(case=noise_cases({}, confidence=True))
 def test_confidence_on_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=2)
 @given(case=noise_cases({}, confidence=False, unknown=True))
 @example(case=replace(of((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
 @example(case=replace(of((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.5"))
@@ -295,7 +295,7 @@ def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
 
 
 @pytest.mark.parametrize("search", [{"strategy": "mondrian"}, {"strategy": "local"}, CELLS], ids=str)
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=1)
 @given(data=noise_cases({}, confidence=False), other=noise_cases({}, confidence=True))
 def test_noise_below_the_full_domain(search: dict[str, Any], data: NoiseCase, other: NoiseCase) -> None:
     for case in (data, other):
