@@ -1,0 +1,1201 @@
+"""Noise inside classes: what is released of it, what a run says, what verify finds, and what never happens."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import opendp.prelude as dp
+import oracle_noise
+import pytest
+from conftest import make_policy
+from strategies_noise import number, seen
+from test_cli import Run, run
+from test_leaks import plain
+from test_release import fetch, manifest_text
+from test_release import run as execute
+
+import sqlanon
+import sqlanon.release.publish as publishing
+from sqlanon.release.verify import verify_file
+
+__all__ = ["run"]  # a fixture
+
+
+def rarely(*values: Any) -> list[Any]:
+    """Parameters that wait for the slow lane."""
+    one = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*value, marks=pytest.mark.slow) for value in one]
+
+
+ROWS = 600
+ATTRIBUTES: dict[str, Any] = {
+    "name": "identifying",
+    "sex": "suppress",
+    "zip": "mask",
+    "height": {"role": "quasi", "noise": {"epsilon": 1.0}},
+    "weight": {"role": "quasi", "noise": {"epsilon": 0.5, "bounds": [20, 300], "round": 0.5}},
+    "born": {"role": "quasi", "noise": {"epsilon": 2.0}},
+    "illness": "sensitive",
+    "id": "insensitive",
+}
+NOISY = ("height", "weight", "born")
+EPSILONS = (1.0, 0.5, 2.0)
+# Heights have odd digits, so that none is on a grid by chance. One person's zip is like no other's.
+SOURCE = f"""
+    CREATE TABLE patients AS
+    SELECT 'Person ' || i AS name, ['f', 'm'][1 + i % 2] AS sex, '021' || 30 + i % 3 AS zip,
+           CAST(150 + i % 50 + sqrt(i) / 7 AS DOUBLE) AS height,
+           CAST(50 + (i * 37 % 401) / 10 AS DECIMAL(5, 1)) AS weight,
+           CAST(DATE '1950-01-01' + CAST(i * 7919 % 15000 AS INTEGER) AS DATE) AS born,
+           ['flu', 'gout', 'cold'][1 + i % 3] AS illness, CAST(i AS INTEGER) AS id
+    FROM range({ROWS}) AS r(i)
+    UNION ALL SELECT 'Odd One', 'f', '99999', 251.5, 180.1, DATE '1901-02-03', 'flu', {ROWS}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "hospital.duckdb"
+    execute(path, SOURCE)
+    return path
+
+
+def policy_for(source: Path, attributes: dict[str, Any] | None = None, **changes: Any) -> sqlanon.Policy:
+    sections: dict[str, Any] = {
+        "source": {"database": str(source), "table": "patients"},
+        "search": {"suppression_limit": 0.01},
+    }
+    return make_policy({**ATTRIBUTES, **(attributes or {})}, k=5, table=None, **(sections | changes))
+
+
+def with_privacy(policy: sqlanon.Policy, **privacy: Any) -> sqlanon.Policy:
+    tree = policy.model_dump()
+    tree["privacy"] |= privacy
+    return sqlanon.Policy(**tree)
+
+
+@pytest.fixture(scope="module")
+def published(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+    with sqlanon.connect() as db:
+        return db.anonymize(policy_for(source)).publish(tmp_path_factory.mktemp("r") / "release.duckdb", "patients")
+
+
+@pytest.fixture
+def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+    """A copy of the release, to be tampered with."""
+    return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+
+
+def anonymized(values: str, type_: str, noise: dict[str, Any], check: Callable[..., Any], **more: Any) -> Any:
+    """What ``check`` says of the result on one class of these values, which stand in SQL: and of the table it makes."""
+    attribute = {"role": "quasi", "noise": {"epsilon": 1.0, **noise}, **more.pop("attribute", {})}
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS q, CAST(v AS {type_}) AS x FROM (VALUES {values}) AS r(v)")
+        with sqlanon.connect(connection) as db:
+            return check(db.anonymize(make_policy({"q": "suppress", "x": attribute}, **more)))
+
+
+def column(result: sqlanon.Result) -> list[Any]:
+    """The released values of x."""
+    connection = result._run.engine.connection
+    return [row[0] for row in connection.execute(f"SELECT x FROM ({result.sql()}) AS s").fetchall()]
+
+
+def type_of(result: sqlanon.Result) -> str:
+    (found,) = (one.type for one in result._columns() if one.name == "x")
+    return found
+
+
+# --- what a run says --------------------------------------------------------------------------------
+
+
+def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS q FROM range(4)")
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy({"q": "suppress"}))
+            told = (result.epsilon, result.noise, result.linking_risk, result.linking_risk_strict, result.confidence)
+            assert told == (None,) * 5
+            assert {"epsilon", "noise", "linking_risk", "linking_risk_strict", "confidence"}.isdisjoint(
+                result.to_dict()
+            )
+            release = result.publish(tmp_path / "r.duckdb")
+    assert fetch(release.path, "SELECT epsilon, noise, linking_risk, confidence FROM sqlanon.manifest") == [(None,) * 4]
+
+
+def test_the_records_with_noise_are_shown_to_the_holder(source: Path) -> None:
+    with sqlanon.connect() as db:
+        relation = db.anonymize(policy_for(source)).noisy
+        assert relation is not None
+        types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    assert {"class", "x_0", "y_0", "x_1", "y_1", "x_2", "y_2", "suppressed"} <= set(types)
+    assert {types[f"{letter}_{j}"] for letter in "xy" for j in range(3)} == {"DOUBLE"}
+    assert types["suppressed"] == "BOOLEAN"
+
+
+def test_what_a_result_says_of_noise(source: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_for(source))
+        records = seen(result, 3).records
+    assert result.epsilon == 3.5
+    assert result.noise is not None and list(result.noise) == list(NOISY)
+    assert result.confidence is None
+    assert len(records) == ROWS == result.released_rows  # the odd one has no class, so no noise
+    printed = result.to_dict()
+    json.dumps(printed, allow_nan=False)
+    for name in ("epsilon", "noise", "linking_risk", "linking_risk_strict"):
+        assert printed[name] == getattr(result, name)
+    assert "confidence" not in printed
+    assert 0 <= printed["linking_risk_strict"] <= printed["linking_risk"] <= 1
+    for j, name in enumerate(NOISY):
+        assert result.noise[name]["expected_error"] == pytest.approx(
+            oracle_noise.expected_error(records, EPSILONS, j), rel=1e-9
+        )
+
+
+@pytest.mark.slow
+def test_a_share_of_the_budget_is_what_a_run_says(source: Path) -> None:
+    changes: dict[str, Any] = {name: {"role": "quasi", "noise": {}} for name in ("height", "weight")}
+    tree = with_privacy(policy_for(source), epsilon=3.5).model_dump()
+    tree["attributes"] |= changes
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy(**tree))
+    assert result.noise is not None
+    assert {name: one["epsilon"] for name, one in result.noise.items()} == {"height": 0.75, "weight": 0.75, "born": 2.0}
+    assert result.epsilon == 3.5
+
+
+def test_a_result_shows_no_value_of_anybody(source: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_for(source))
+        shown = repr(result) + repr(db)
+    for value in ("150.", "251", "Odd One", "1901", "180.1"):
+        assert value not in shown
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+TYPES = {
+    "TINYINT": "INTEGER", "SMALLINT": "INTEGER", "INTEGER": "INTEGER", "UTINYINT": "INTEGER", "USMALLINT": "INTEGER",
+    "BIGINT": "BIGINT", "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(38,0)", "HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)",
+    "DECIMAL(4,1)": "DECIMAL(18,1)", "DECIMAL(18,3)": "DECIMAL(24,3)", "DECIMAL(38,10)": "DECIMAL(38,10)",
+    "DECIMAL(12,0)": "DECIMAL(18,0)", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
+}  # fmt: skip
+
+
+def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
+    """Of every type a column, with noise far beyond what it holds."""
+    date_ = "(DATE '2000-01-01' + i)"
+    types = {f"c{j}": type_ for j, type_ in enumerate([*TYPES, "DATE"])}
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"{date_ if type_ == 'DATE' else 'i'}::{type_} AS {name}" for name, type_ in types.items())
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS q, {columns} FROM (VALUES (1), (1), (100), (90)) AS r(i)")
+        noise = {"role": "quasi", "noise": {"epsilon": 0.01}}
+        with sqlanon.connect(connection) as db:
+            policy = make_policy({"q": "suppress", **dict.fromkeys(types, noise)})
+            release = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+            assert db.verify(release.path, policy).verified
+    expected = {name: TYPES.get(type_, "DATE") for name, type_ in types.items()}
+    claimed = json.loads(fetch(release.path, "SELECT columns FROM sqlanon.manifest")[0][0])
+    assert {one["name"]: one["type"] for one in claimed} == {"q": "VARCHAR", **expected}
+    found = fetch(release.path, f"SELECT DISTINCT {', '.join(f'typeof({name})' for name in types)} FROM t")
+    assert found == [tuple(expected.values())]
+
+
+def test_bignum_has_room_too(tmp_path: Path) -> None:
+    def check(result: sqlanon.Result) -> None:
+        release = result.publish(tmp_path / "r.duckdb")
+        assert fetch(release.path, "SELECT DISTINCT typeof(x) FROM t") == [("DECIMAL(38,0)",)]
+
+    try:
+        duckdb.execute("SELECT 1::BIGNUM")
+    except duckdb.Error:
+        pytest.skip("this DuckDB has no BIGNUM")
+    anonymized("(1), (2), (3)", "BIGNUM", {}, check)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["VARCHAR", "TIMESTAMP", *rarely("BOOLEAN", "TIMESTAMPTZ", "TIME", "INTERVAL", "INTEGER[]", "ENUM ('1', '2')")],
+)
+def test_noise_is_for_numbers_and_dates(type_: str) -> None:
+    values = {
+        "TIMESTAMP": "now()", "TIMESTAMPTZ": "now()", "TIME": "TIME '10:00'", "INTERVAL": "INTERVAL 1 DAY",
+        "INTEGER[]": "[1]", "BOOLEAN": "true",
+    }.get(type_, "'1'")  # fmt: skip
+    with pytest.raises(sqlanon.SourceError) as caught:
+        anonymized(f"({values}), ({values})", type_, {}, lambda result: None)
+    assert "'x'" in str(caught.value)
+    assert "noise" in str(caught.value) and "numbers" in str(caught.value) and "dates" in str(caught.value)
+
+
+def test_floats_are_multiples_of_a_power_of_two() -> None:
+    """A grid that is made from the range of a class would show the range in the digits: π / 1024 here."""
+    values = ", ".join(f"({math.pi * i / 40!r})" for i in range(41))
+
+    def check(result: sqlanon.Result) -> None:
+        found = [Fraction(value) for value in column(result)]
+        r = oracle_noise.granularity(Fraction(math.pi), Fraction(1), any_sign=True)
+        assert r == Fraction(1, 256)
+        assert all((value / r).denominator == 1 for value in found)
+        assert any((value / (2 * r)).denominator != 1 for value in found)  # no coarser than it has to be
+        assert len(set(found)) > 30
+
+    anonymized(values, "DOUBLE", {}, check)
+
+
+@pytest.mark.parametrize(
+    ("type_", "noise", "r"),
+    [
+        ("INTEGER", {}, Fraction(8)),  # of 5,000 / 1,024
+        ("INTEGER", {"round": 3}, Fraction(6)),
+        ("DECIMAL(9,2)", {}, Fraction(512, 100)),
+        ("DOUBLE", {"round": 10}, Fraction(10)),
+        *rarely(
+            ("INTEGER", {"round": 100}, Fraction(100)),
+            ("DECIMAL(9,2)", {"round": 0.5}, Fraction(8)),
+            ("DOUBLE", {}, Fraction(8)),
+            ("DOUBLE", {"round": 0.5}, Fraction(8)),
+        ),
+    ],
+)
+def test_the_granularity_covers_the_grid_of_the_range(type_: str, noise: dict[str, Any], r: Fraction) -> None:
+    values = ", ".join(f"({i * 100})" for i in range(51))
+
+    def check(result: sqlanon.Result) -> None:
+        found = [number(value) for value in column(result)]
+        assert all((value / r).denominator == 1 for value in found), sorted(found)
+        assert any((value / (2 * r)).denominator != 1 for value in found)
+
+    anonymized(values, type_, noise, check)
+
+
+def test_a_granularity_in_decimals_is_released_in_floats() -> None:
+    """0.1 is no binary fraction: the released value is the double that is nearest to a multiple of it."""
+    values = ", ".join(f"({i * 0.7!r})" for i in range(60))
+
+    def check(result: sqlanon.Result) -> None:
+        found = column(result)
+        assert all(value == float(round(Decimal(value), 1)) for value in found), sorted(found)
+
+    anonymized(values, "DOUBLE", {"round": 0.1}, check)
+
+
+def test_zero_has_no_sign() -> None:
+    """-0.0 is no other value than 0.0, and reads as one."""
+
+    def check(result: sqlanon.Result) -> None:
+        found = column(result)
+        assert 0.0 in found
+        assert not any(value == 0 and math.copysign(1, value) < 0 for value in found)
+
+    anonymized(", ".join(f"({i % 4 - 2})" for i in range(400)), "DOUBLE", {"round": 1}, check)
+
+
+def test_dates_are_whole_days_and_rounded_from_1970() -> None:
+    values = ", ".join(f"(DATE '1980-01-01' + {i})" for i in range(60))
+
+    def check(result: sqlanon.Result) -> None:
+        found = column(result)
+        assert all(type(value) is date for value in found)
+        assert all((value - date(1970, 1, 1)).days % 7 == 0 for value in found)
+
+    anonymized(values, "DATE", {"round": 7}, check)
+
+
+def test_dates_stay_dates_however_large_the_noise() -> None:
+    """Years 1 to 9999: what is beyond is at the end."""
+    values = ", ".join(f"(DATE '0900-01-01' + {i * 30_000})" for i in range(100))
+
+    def check(result: sqlanon.Result) -> None:
+        found = column(result)
+        assert len(found) == 100
+        assert {date.min, date.max} & set(found)
+        assert all(date.min <= value <= date.max for value in found)
+
+    anonymized(values, "DATE", {"epsilon": 0.001}, check)
+
+
+def test_bounds_are_the_least_and_the_greatest() -> None:
+    values = ", ".join(f"({i})" for i in range(100))
+
+    def check(result: sqlanon.Result) -> None:
+        found = column(result)
+        assert (min(found), max(found)) == (10, 90)
+        assert len(set(found)) > 2
+
+    anonymized(values, "INTEGER", {"bounds": [10, 90]}, check)
+
+
+def test_by_default_the_range_of_a_class_bounds_nothing() -> None:
+    values = ", ".join(f"({i})" for i in range(200))
+
+    def check(result: sqlanon.Result) -> None:
+        found = column(result)
+        # Each is beyond the range with a probability of more than 0.31 (1/(2e) at the ends), twice 99 times.
+        assert min(found) < 0 and max(found) > 199
+        assert Counter(found).most_common(1)[0][1] < 20
+
+    anonymized(values, "INTEGER", {}, check)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "type_"),
+    [
+        ([date(1990, 1, 1), date(2000, 1, 1)], "INTEGER"),
+        ([0, 9], "DATE"),
+        ([date(1990, 1, 1), date(2000, 1, 1)], "DOUBLE"),
+    ],
+)
+def test_bounds_are_of_the_type_of_the_column(bounds: list[Any], type_: str) -> None:
+    values = "(DATE '2000-01-01'), (DATE '2001-01-01')" if type_ == "DATE" else "(1), (2)"
+    with pytest.raises(sqlanon.SqlanonError, match="bounds"):
+        anonymized(values, type_, {"bounds": bounds}, lambda result: None)
+
+
+@pytest.mark.parametrize(
+    ("round_", "type_"), [(0.5, "INTEGER"), (1.5, "BIGINT"), (0.25, "DATE"), (0.05, "DECIMAL(5,1)")]
+)
+def test_a_granularity_is_of_the_type_of_the_column(round_: float, type_: str) -> None:
+    """Else what is released would be rounded once more, or not fit."""
+    values = "(DATE '2000-01-01'), (DATE '2001-01-01')" if type_ == "DATE" else "(1), (2)"
+    with pytest.raises(sqlanon.SqlanonError, match="round"):
+        anonymized(values, type_, {"round": round_}, lambda result: None)
+
+
+def test_a_class_of_one_value_gets_no_noise(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT ['a', 'b'][1 + i % 2] AS q, "
+            "CASE WHEN i % 2 = 0 THEN 7.3 ELSE i END::DOUBLE AS x, "
+            "CASE WHEN i % 2 = 0 THEN i ELSE 7 END AS y FROM range(40) AS r(i)"
+        )
+        attributes = {"q": "suppress", **{name: {"role": "quasi", "noise": {"epsilon": 1.0}} for name in ("x", "y")}}
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy(attributes))
+            release = result.publish(tmp_path / "r.duckdb")
+            records = seen(result, 2).records
+    assert fetch(release.path, "SELECT DISTINCT x FROM t WHERE q = 'a'") == [(7.3,)]
+    assert fetch(release.path, "SELECT DISTINCT y FROM t WHERE q = 'b'") == [(7,)]
+    assert len(fetch(release.path, "SELECT DISTINCT x FROM t WHERE q = 'b'")) > 10
+    assert Counter(min(deltas) for deltas in oracle_noise.ranges(records).values()) == {0.0: 2}
+
+
+def test_a_class_of_one_value_is_rounded_where_that_is_asked() -> None:
+    def check(result: sqlanon.Result) -> None:
+        assert set(column(result)) == {7.5}
+
+    anonymized("(7.3), (7.3), (7.3)", "DOUBLE", {"round": 0.5}, check)
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ("(0), (5e-324), (0), (5e-324)", "DOUBLE"),  # the range divided by 1024 is 0
+        ("(1e100), (-1e100), (1e-300), (0)", "DOUBLE"),
+        *rarely(
+            ("(1), (1.0000000000000002), (1), (1.0000000000000002)", "DOUBLE"),
+            ("(1e308 / 1e208), (-1e100), (0), (1e100)", "DOUBLE"),
+            ("(1e15), (1e15 + 1), (1e15 + 0.125)", "DOUBLE"),
+            ("(18446744073709551615), (0), (7)", "UBIGINT"),
+            ("(9.9999999999999999999999999999999999999), (-9.9), (0)", "DECIMAL(38,37)"),
+            ("(170141183460469231731687303715884105727), (0)", "HUGEINT"),
+        ),
+        ("(9223372036854775807), (-9223372036854775808), (0)", "BIGINT"),
+        ("(99999999999999999999999999999999999999), (-99999999999999999999999999999999999999), (0)", "DECIMAL(38,0)"),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.001, 1000.0))])
+def test_values_at_the_ends_of_their_types(values: str, type_: str, epsilon: float, tmp_path: Path) -> None:
+    """A release, or an error that a reader of the policy understands: nothing of the engine's, no NaN, no infinity."""
+
+    def check(result: sqlanon.Result) -> None:
+        release = result.publish(tmp_path / "r.duckdb")
+        assert all(value is not None and math.isfinite(value) for (value,) in fetch(release.path, "SELECT x FROM t"))
+        assert result.noise is not None
+        json.dumps(result.to_dict(), allow_nan=False)
+
+    try:
+        anonymized(values, type_, {"epsilon": epsilon}, check)
+    except sqlanon.SourceError as error:
+        assert "'x'" in str(error)
+        for value in values.replace("(", "").replace(")", "").split(", "):
+            assert len(value) < 6 or value not in str(error)
+
+
+# --- unknown values ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["NULL", "'nan'", "1.1e100", *rarely("'inf'", "'-inf'", "-1.1e100")])
+def test_a_value_that_no_noise_can_be_added_to_is_an_error(value: str) -> None:
+    with pytest.raises(sqlanon.SourceError) as caught:
+        anonymized(f"(1), (2), ({value}::DOUBLE), ({value}::DOUBLE)", "DOUBLE", {}, lambda result: None)
+    message = str(caught.value)
+    assert "'x'" in message and "2 rows" in message and 'on_unknown = "suppress"' in message
+    assert "1.1e" not in message
+
+
+@pytest.mark.parametrize("value", ["NULL", *rarely("'nan'", "'inf'", "-1.1e100")])
+def test_rows_of_unknown_values_are_suppressed_where_that_is_asked(value: str) -> None:
+    def check(result: sqlanon.Result) -> None:
+        assert (result.suppressed_rows, result.released_rows) == (2, 4)
+        assert len(column(result)) == 4
+        assert len(seen(result, 1).records) == 4
+        assert oracle_noise.ranges(seen(result, 1).records) == {seen(result, 1).records[0].place: (9.0,)}
+
+    anonymized(
+        f"(1), (2), (10), (3), ({value}::DOUBLE), ({value}::DOUBLE)", "DOUBLE", {}, check,
+        attribute={"on_unknown": "suppress"}, search={"suppression_limit": 0.34},
+    )  # fmt: skip
+
+
+def test_suppressed_rows_of_unknown_values_count() -> None:
+    with pytest.raises(sqlanon.InfeasibleError) as caught:
+        anonymized(
+            "(1), (2), (10), (NULL)", "DOUBLE", {}, lambda result: None,
+            attribute={"on_unknown": "suppress"}, search={"suppression_limit": 0.2},
+        )  # fmt: skip
+    assert caught.value.allowed_rows == 0
+
+
+def test_all_unknown_is_infeasible() -> None:
+    with pytest.raises(sqlanon.InfeasibleError):
+        anonymized(
+            "(NULL), (NULL)", "DOUBLE", {}, lambda result: None,
+            attribute={"on_unknown": "suppress"}, search={"suppression_limit": 1},
+        )  # fmt: skip
+
+
+# --- confidence -------------------------------------------------------------------------------------
+
+
+def test_confidence_suppresses_whom_few_are_near() -> None:
+    """Three together, and one alone far off: with little noise it is near itself only."""
+
+    def check(result: sqlanon.Result) -> None:
+        records = seen(result, 1)
+        assert result.confidence is not None
+        assert records.suppressed.count(True) == result.confidence["suppressed_rows"] == result.suppressed_rows
+        gone = oracle_noise.too_few(records.records, [1000.0], 0.99, 2)
+        assert {records.records[i].xs for i in gone} <= {(1000.0,)}
+        assert result.released_rows == len(column(result))
+
+    values = ", ".join("(0), (0.01), (0.02)" for _ in range(5)) + ", (1000)"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS q, v::DOUBLE AS x FROM (VALUES {values}) AS r(v)")
+        attributes = {"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1000.0}}}
+        policy = make(attributes, {"k": 2, "confidence": 0.99}, search={"suppression_limit": 0.9})
+        with sqlanon.connect(connection) as db:
+            check(db.anonymize(policy))
+
+
+def make(attributes: dict[str, Any], privacy: dict[str, Any], **sections: Any) -> sqlanon.Policy:
+    tree = make_policy(attributes, **sections).model_dump()
+    tree["privacy"] |= privacy
+    return sqlanon.Policy(**tree)
+
+
+def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None:
+    """Two pairs far from each other, and k = 4: whoever is near somebody is near two."""
+    values = "(0), (0), (100), (100)"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS q, v::DOUBLE AS x FROM (VALUES {values}) AS r(v)")
+        attributes = {"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1000.0}}}
+        with sqlanon.connect(connection) as db:
+            for limit in (0.5, 1):  # of nobody there is no release
+                policy = make(attributes, {"k": 4, "confidence": 0.99}, search={"suppression_limit": limit})
+                with pytest.raises(sqlanon.InfeasibleError) as caught:
+                    db.anonymize(policy)
+                assert caught.value.suppressed_rows == 4
+                assert caught.value.allowed_rows == 4 * limit
+                assert "confidence" in str(caught.value)
+
+
+def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp_path: Path) -> None:
+    policy = with_privacy(policy_for(source, search={"suppression_limit": 0.5}), confidence=0.9)
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        release = result.publish(tmp_path / "r.duckdb", "patients")
+        records = seen(result, 3)
+        gone = oracle_noise.too_few(records.records, EPSILONS, 0.9, 5)
+        survivors = oracle_noise.kept(records.records, gone, lambda members: len(members) >= 5)
+        assert set(records.released) == survivors
+        verification = db.verify(release.path, policy)
+        assert verification.verified, verification.failures
+    assert release.verify().verified
+    told = json.loads(fetch(release.path, "SELECT confidence FROM sqlanon.manifest")[0][0])
+    assert told == result.confidence == {"beta": 0.9, "suppressed_rows": len(records.records) - len(survivors)}
+    assert result.to_dict()["confidence"] == told
+    assert result.suppressed_rows == ROWS + 1 - len(survivors)
+    assert fetch(release.path, "SELECT suppressed_rows, released_rows FROM sqlanon.manifest") == [
+        (result.suppressed_rows, len(survivors))
+    ]
+
+
+# --- the release ------------------------------------------------------------------------------------
+
+
+def test_noise_only_where_it_is_declared(source: Path, published: sqlanon.Release, tmp_path: Path) -> None:
+    """The rest is the release of the same policy without noise, bit for bit."""
+    plain = policy_for(source, dict.fromkeys(NOISY, "insensitive"))
+    with sqlanon.connect() as db:
+        other = db.anonymize(plain).publish(tmp_path / "plain.duckdb", "patients")
+    rest = "SELECT sex, zip, illness, id FROM patients ORDER BY id"
+    assert fetch(published.path, rest) == fetch(other.path, rest)
+    values = "SELECT height, weight, born FROM patients ORDER BY id"
+    pairs = zip(fetch(published.path, values), fetch(other.path, values), strict=True)
+    assert sum(one == two for pair in pairs for one, two in zip(*pair, strict=True)) < 3 * ROWS * 0.05
+    names = "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients' ORDER BY column_index"
+    assert fetch(published.path, names) == fetch(other.path, names)
+    claims = (
+        "SELECT generalization, rows, released_rows, suppressed_rows, classes, smallest_class, score, optimal FROM "
+    )
+    assert fetch(published.path, claims + "sqlanon.manifest") == fetch(other.path, claims + "sqlanon.manifest")
+
+
+def test_identifiers_are_removed_and_rows_are_shuffled(published: sqlanon.Release) -> None:
+    rows = fetch(published.path, "SELECT id FROM patients")
+    assert rows != sorted(rows) and rows != sorted(rows, reverse=True)
+    names = [
+        name
+        for (name,) in fetch(published.path, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients'")
+    ]
+    assert set(names) == set(ATTRIBUTES) - {"name"}
+
+
+def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(source: Path, tmp_path: Path) -> None:
+    ordered = "SELECT height, weight, born, id FROM patients ORDER BY id"
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_for(source))
+        before = sorted(result.noisy.fetchall())
+        rows = [fetch(result.publish(tmp_path / f"{i}.duckdb", "patients").path, ordered) for i in range(2)]
+        parquet = result.publish(tmp_path / "r.parquet", "patients").path
+        rows.append(duckdb.execute(ordered.replace("patients", f"'{parquet}'")).fetchall())
+        rows.append(sorted(db._space._engine.connection.execute(result.sql()).fetchall(), key=lambda row: row[-1]))
+        assert rows[0] == rows[1] == rows[2]
+        assert sorted(result.noisy.fetchall()) == before
+        other = db.anonymize(policy_for(source))
+        again = fetch(other.publish(tmp_path / "other.duckdb", "patients").path, ordered)
+        # The first result has its own noise still.
+        assert sorted(result.noisy.fetchall()) == before
+    assert sum(one[:3] == two[:3] for one, two in zip(rows[0], again, strict=True)) < ROWS / 20
+
+
+def test_noise_is_never_in_a_view(source: Path, published: sqlanon.Release) -> None:
+    """Who reads a view with a random function in it often enough averages the noise away."""
+    assert fetch(published.path, "SELECT count(*) FROM duckdb_views() WHERE NOT internal") == [(0,)]
+    one, other = (fetch(published.path, "FROM patients ORDER BY id") for _ in range(2))
+    assert one == other
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_for(source))
+        connection = db._space._engine.connection
+        views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
+        assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
+        one, other = (sorted(connection.execute(result.sql()).fetchall(), key=str) for _ in range(2))
+        assert one == other  # its random() is of the order
+
+
+def test_masked_rows_are_dropped_with_a_warning(source: Path, tmp_path: Path) -> None:
+    with sqlanon.connect() as db:
+        policy = policy_for(source, release={"suppressed": "mask"})
+        result = db.anonymize(policy)
+        assert result.released_rows == ROWS == result.rows - result.suppressed_rows
+        assert any("dropped" in warning for warning in result.warnings)
+        release = result.publish(tmp_path / "r.duckdb", "patients")
+        assert db.verify(release.path, policy).verified
+    assert fetch(release.path, f"SELECT count(*) FROM patients WHERE id = {ROWS}") == [(0,)]
+
+
+def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
+    """Ten rows of five persons in each class: noise is on rows, k is of persons."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT ['a', 'b'][1 + i % 2] AS q, 'p' || i // 4 AS who, i::DOUBLE AS x, i AS id "
+            "FROM range(20) AS r(i)"
+        )
+        attributes = {"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}, "id": "insensitive"}
+        policy = make_policy(attributes, k=5, source={"table": "t", "person": "who"}, table=None)
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(policy)
+            assert (result.generalization, result.released_rows) == ({"q": 0}, 20)
+            assert len(seen(result, 1).records) == 20
+            release = result.publish(tmp_path / "r.duckdb", "t")
+            assert db.verify(release.path, policy).verified
+            with pytest.raises(sqlanon.InfeasibleError):  # of six persons there is no class
+                db.anonymize(make_policy(attributes, k=6, source={"table": "t", "person": "who"}, table=None))
+    assert "who" not in str(fetch(release.path, "SELECT columns FROM sqlanon.manifest"))
+
+
+def test_what_the_manifest_says_of_noise(source: Path, tmp_path: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_for(source))
+        release = result.publish(tmp_path / "r.duckdb", "patients")
+        parquet = result.publish(tmp_path / "r.parquet", "patients")
+    query = "SELECT epsilon, noise, linking_risk, confidence FROM sqlanon.manifest"
+    epsilon, noise, risk, confidence = fetch(release.path, query)[0]
+    assert epsilon == 3.5
+    assert json.loads(noise) == {
+        "height": {"epsilon": 1.0},
+        "weight": {"epsilon": 0.5, "bounds": [20, 300], "round": 0.5},
+        "born": {"epsilon": 2.0},
+    }
+    assert result.linking_risk is not None
+    assert risk == pytest.approx(round(result.linking_risk, 2), abs=0.01)
+    assert risk == round(risk, 2)  # one record of 600 more or less does not show
+    assert confidence is None
+    types = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'manifest'"
+    found = dict(fetch(release.path, types))
+    assert found["epsilon"] == found["linking_risk"] == "DOUBLE"
+    assert found["noise"] == found["confidence"] == found["policy"]  # JSON, as text
+    for text in (manifest_text(release), manifest_text(parquet)):
+        # What one outlier decides: it tells how far from all others it is.
+        assert "expected" not in text and "observed" not in text and "strict" not in text
+        for value in ("Odd One", "251.5", "180.1", "1901-02-03", str(source)):
+            assert value not in text
+    columns = json.loads(fetch(release.path, "SELECT columns FROM sqlanon.manifest")[0][0])
+    assert {one["name"]: one["role"] for one in columns if one["name"] in NOISY} == dict.fromkeys(NOISY, "quasi")
+
+
+def test_a_release_with_noise_has_the_generalization_of_the_others_only(published: sqlanon.Release) -> None:
+    assert set(published.manifest.generalization) == {"sex", "zip"}
+    sizes = fetch(published.path, "SELECT k, classes FROM sqlanon.k_anonymity('patients', ['sex', 'zip'])")
+    assert sizes == [(published.manifest.smallest_class, published.manifest.classes)]
+
+
+# --- leaks ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["duckdb", "parquet"])
+def uncompressed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, list[tuple[Any, ...]]]]:
+    """A release that bytes can be searched in, and the rows of its source: values with all their digits."""
+
+    path = tmp_path_factory.mktemp("leaks") / f"release.{request.param}"
+    with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
+        connection.execute("SET GLOBAL force_compression = 'uncompressed'")
+        connection.execute(
+            "CREATE TABLE people AS SELECT ['north', 'south'][1 + i % 2] AS region, "
+            "sin(i) * 1000 + 1 / (i + 3) AS income, i * 48611 + 7000000000000 AS account, "
+            "DATE '1900-01-01' + CAST(i * 97 AS INTEGER) AS born, 'note ' || i AS note FROM range(200) AS r(i)"
+        )
+        noise = {"role": "quasi", "noise": {"epsilon": 1.0}}
+        attributes = {
+            "region": "suppress", "income": noise, "born": noise, "note": "insensitive",
+            "account": {"role": "quasi", "noise": {"epsilon": 1.0, "round": 1000}},
+        }  # fmt: skip
+        patch.setattr(publishing.DuckDBEngine, "execute", plain(publishing.DuckDBEngine.execute))
+        with sqlanon.connect(connection) as db:
+            db.anonymize(make_policy(attributes, k=3, table="people")).publish(path, "people")
+        yield path, connection.execute("SELECT region, income, account, born, note FROM people").fetchall()
+
+
+def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[Any, ...]]]) -> None:
+    """Neither the values nor the least and the greatest of a class, in binary or as text."""
+    path, rows = uncompressed
+    content = path.read_bytes()
+    assert all(row[4].encode() in content for row in rows)  # the control: what is released is found
+    query = (
+        f"SELECT income, account FROM '{path}'" if path.suffix == ".parquet" else "SELECT income, account FROM people"
+    )
+    with duckdb.connect() as connection:
+        if path.suffix != ".parquet":
+            connection.execute(f"ATTACH '{path}' AS r (READ_ONLY)")
+            query = query.replace("people", "r.people")
+        released = connection.execute(query).fetchall()
+    assert all(
+        struct.pack("<d", income) in content and struct.pack("<q", account) in content for income, account in released
+    )
+    found = []
+    for region, income, account, born, _ in rows:
+        needles = {
+            "income": struct.pack("<d", income), "its text": repr(income).encode(),
+            "account": struct.pack("<q", account), "account's text": str(account).encode(), "date": str(born).encode(),
+        }  # fmt: skip
+        found += [(region, what) for what, needle in needles.items() if needle in content]
+    assert found == []
+    spans: dict[str, list[float]] = defaultdict(list)
+    for region, income, *_ in rows:
+        spans[region].append(income)
+    for incomes in spans.values():
+        delta = max(incomes) - min(incomes)
+        for value in (delta, delta / 1024, delta / 1.0):
+            assert struct.pack("<d", value) not in content and repr(value).encode() not in content
+
+
+def test_an_error_of_noise_shows_no_value(source: Path) -> None:
+    """With little noise few are near to anybody, and almost all would have to go."""
+    attributes = {name: {"role": "quasi", "noise": {"epsilon": 1000.0}} for name in ("height", "born")}
+    policy = with_privacy(policy_for(source, attributes | {"weight": "insensitive"}), confidence=0.9, k=50)
+    with sqlanon.connect() as db, pytest.raises(sqlanon.InfeasibleError) as caught:
+        db.anonymize(policy)
+    assert not any(value in str(caught.value) for value in ("Odd One", "251.5", "180.1", "1901", "199.", "150."))
+
+
+# --- verify -----------------------------------------------------------------------------------------
+
+
+def failures(path: Path, policy: sqlanon.Policy | None = None) -> tuple[str, ...]:
+    if policy is None:
+        return tuple(verify_file(path).failures)
+    with sqlanon.connect() as db:
+        return tuple(db.verify(path, policy).failures)
+
+
+DIGEST = "UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('patients'))"
+
+
+def tamper(path: Path, source: Path, *statements: str) -> None:
+    """Change a release, the digest with it; the source is there as ``s.patients``."""
+    with duckdb.connect(path) as connection:
+        connection.execute(f"ATTACH '{source}' AS s (READ_ONLY)")
+        for statement in (*statements, DIGEST):
+            connection.execute(statement)
+
+
+def test_a_release_with_noise_verifies_alone_and_with_its_source(published: sqlanon.Release, source: Path) -> None:
+    assert failures(published.path) == ()
+    assert failures(published.path, policy_for(source)) == ()
+
+
+def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
+    """With the values that have noise every row would be a class."""
+    found = verify_file(copy)
+    assert found.verified
+    assert {check.name for check in found.checks if check.passed} >= {"5-anonymity", "classes", "content digest"}
+    execute(copy, "UPDATE patients SET zip = 'elsewhere' WHERE rowid = 5")
+    assert any("5-anonymity" in failure for failure in failures(copy))
+
+
+def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
+    execute(copy, "UPDATE patients SET height = height + 1 WHERE rowid = 5")
+    assert failures(copy) != ()
+
+
+GRID = {"height": "{value}", "weight": "round({value} * 2) / 2", "born": "{value}"}
+
+
+@pytest.mark.parametrize("name", ["height", "weight", pytest.param("born", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [0, pytest.param(0.2, marks=pytest.mark.slow)])
+def test_verify_with_the_policy_finds_values_with_too_little_noise(
+    name: str, share: float, copy: Path, source: Path
+) -> None:
+    """All original values, or with a fifth of their noise; where the grid can be told, on it."""
+    new = (
+        f"o.{name} + {share} * (p.{name} - o.{name})"
+        if name != "born"
+        else f"o.born + CAST({share} * (p.born - o.born) AS INTEGER)"
+    )
+    value = GRID[name].format(value=f"({new})")
+    tamper(
+        copy,
+        source,
+        f"UPDATE patients SET {name} = n.value FROM (SELECT p.id, {value} AS value FROM patients AS p "
+        f"JOIN s.patients AS o USING (id)) AS n WHERE patients.id = n.id",
+    )
+    assert failures(copy) == ()  # alone it cannot be told
+    assert failures(copy, policy_for(source)) != ()
+
+
+def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: Path, source: Path) -> None:
+    """Originals rounded to multiples of 1/4, which is a multiple of every granularity here: only their size tells."""
+    tamper(
+        copy,
+        source,
+        "UPDATE patients SET height = round(o.height * 4) / 4 FROM s.patients AS o WHERE patients.id = o.id",
+    )
+    assert failures(copy) == ()
+    assert failures(copy, policy_for(source)) != ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE patients SET weight = 301 WHERE rowid = 5",
+        pytest.param("UPDATE patients SET weight = 19.5 WHERE rowid = 5", marks=pytest.mark.slow),
+        pytest.param("UPDATE patients SET weight = 70.1 WHERE rowid = 5", marks=pytest.mark.slow),
+        "UPDATE patients SET height = height + 1e-9 WHERE rowid = 5",
+        "UPDATE patients SET height = 'nan' WHERE rowid = 5",
+        pytest.param("UPDATE patients SET height = 'inf' WHERE rowid = 5", marks=pytest.mark.slow),
+        pytest.param("UPDATE patients SET height = NULL WHERE rowid = 5", marks=pytest.mark.slow),
+    ],
+)
+def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(change: str, copy: Path, source: Path) -> None:
+    tamper(copy, source, change)
+    assert failures(copy, policy_for(source)) != ()
+
+
+@pytest.mark.slow
+def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, source: Path) -> None:
+    tamper(copy, source, "UPDATE patients SET illness = 'odd' WHERE rowid = 5")
+    assert failures(copy) == ()
+    assert failures(copy, policy_for(source)) != ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "epsilon = 0.35",
+        pytest.param("epsilon = NULL", marks=pytest.mark.slow),
+        """noise = replace(noise::VARCHAR, '"epsilon": 1.0', '"epsilon": 0.1')""",
+        pytest.param("noise = NULL", marks=pytest.mark.slow),
+        """confidence = '{"beta": 0.99, "suppressed_rows": 1}'""",
+        pytest.param("""policy = replace(policy, '"epsilon": 1.0', '"epsilon": 0.1')""", marks=pytest.mark.slow),
+    ],
+)
+def test_verify_with_the_policy_finds_a_false_claim_of_noise(change: str, copy: Path, source: Path) -> None:
+    before = fetch(copy, "SELECT epsilon, noise, confidence, policy FROM sqlanon.manifest")
+    execute(copy, f"UPDATE sqlanon.manifest SET {change}")
+    assert fetch(copy, "SELECT epsilon, noise, confidence, policy FROM sqlanon.manifest") != before
+    assert failures(copy, policy_for(source)) != ()
+
+
+@pytest.mark.slow
+def test_verify_with_another_budget_fails(published: sqlanon.Release, source: Path) -> None:
+    other = policy_for(source, {"height": {"role": "quasi", "noise": {"epsilon": 0.1}}})
+    assert failures(published.path, other) != ()
+
+
+@pytest.mark.slow
+def test_a_confident_release_is_part_of_its_source(source: Path, tmp_path: Path) -> None:
+    policy = with_privacy(policy_for(source, search={"suppression_limit": 0.5}), confidence=0.9)
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / "r.duckdb", "patients")
+    assert failures(release.path, policy) == ()
+    tamper(release.path, source, "UPDATE patients SET illness = 'odd' WHERE rowid = 5")
+    assert failures(release.path, policy) != ()
+
+
+# --- OpenDP -----------------------------------------------------------------------------------------
+
+
+def test_without_opendp_it_is_an_error_at_once_that_says_what_to_install(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "opendp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    with sqlanon.connect() as db:
+        with pytest.raises(sqlanon.SqlanonError) as caught:
+            db.anonymize(policy_for(source))
+        assert "pip install 'sqlanon[dp]'" in str(caught.value)
+        # What needs no noise to be drawn needs no OpenDP either.
+        db.risk(policy_for(source))
+        db.plan(policy_for(source))
+
+
+@pytest.mark.slow
+def test_opendp_is_loaded_for_noise_only(tmp_path: Path) -> None:
+    program = (
+        "import sys, duckdb, sqlanon\n"
+        "from sqlanon import cli\n"
+        "c = duckdb.connect(); c.execute(\"CREATE TABLE t AS SELECT 'a' AS q, i AS x FROM range(9) r(i)\")\n"
+        "p = lambda x: sqlanon.Policy(source={'table': 't'}, privacy={'k': 2}, attributes={'q': {'role': 'quasi', "
+        "'hierarchy': 'suppress'}, 'x': x})\n"
+        "with sqlanon.connect(c) as db:\n"
+        "    db.anonymize(p({'role': 'insensitive'}))\n"
+        "    print(any(name.startswith('opendp') for name in sys.modules))\n"
+        "    db.anonymize(p({'role': 'quasi', 'noise': {'epsilon': 1}}))\n"
+        "    print(any(name.startswith('opendp') for name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
+
+
+class Mechanism:
+    """One of OpenDP's that remembers what it was given."""
+
+    def __init__(self, real: Any, given: list[Any]) -> None:
+        self.real, self.given = real, given
+
+    def __call__(self, values: Any) -> Any:
+        self.given.append(values)
+        return self.real(values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for noise alone: as many zeros as there are records, for each attribute."""
+    given: list[Any] = []
+    real = dp.m.make_laplace
+    monkeypatch.setattr(dp.m, "make_laplace", lambda *some, **named: Mechanism(real(*some, **named), given))
+    with sqlanon.connect() as db:
+        db.anonymize(policy_for(source))
+    assert sum(len(values) for values in given) == 3 * ROWS
+    assert {value for values in given for value in values} == {0}
+
+
+@pytest.mark.slow
+def test_there_is_no_seed(source: Path) -> None:
+    """Not by the engine's, nor by Python's."""
+    found = []
+    for _ in range(2):
+        random.seed(1)
+        with sqlanon.connect() as db:
+            db._space._engine.connection.execute("SELECT setseed(0.5)")
+            found.append(sorted(db.anonymize(policy_for(source)).noisy.fetchall()))
+    assert found[0] != found[1]
+
+
+class Failing(Mechanism):
+    """One that is interrupted while it draws."""
+
+    def __call__(self, values: Any) -> Any:
+        raise self.given[0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, *rarely(MemoryError)])
+def test_an_interrupted_run_leaves_nothing_and_can_be_run_again(
+    error: type[BaseException], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spill))
+    real, before = dp.m.make_laplace, source.read_bytes()
+    with sqlanon.connect() as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(dp.m, "make_laplace", lambda *some, **named: Failing(real(*some, **named), [error]))
+            with pytest.raises((error, sqlanon.SqlanonError)):
+                db.anonymize(policy_for(source))
+        result = db.anonymize(policy_for(source))
+        assert len(seen(result, 3).records) == ROWS
+        result.publish(tmp_path / "r.duckdb", "patients")
+    assert list(spill.iterdir()) == []
+    assert source.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"spill", "r.duckdb"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str, source: Path, tmp_path: Path) -> None:
+    """A million records with two attributes take tens of seconds: it is stopped in the middle."""
+    with duckdb.connect(tmp_path / "big.duckdb") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS q, i AS x, i AS y FROM range(1000000) AS r(i)")
+    (tmp_path / "policy.toml").write_text(
+        '[source]\ndatabase = "big.duckdb"\ntable = "t"\n[attributes]\n'
+        'q = { role = "quasi", hierarchy = "suppress" }\nx = { role = "quasi", noise = { epsilon = 1 } }\n'
+        'y = { role = "quasi", noise = { epsilon = 1 } }\n[privacy]\nk = 5\n[release]\ndatabase = "r.duckdb"\n'
+    )
+    program = (
+        "import os, signal, sys, threading, time\n"
+        "import sqlanon.noise.laplace as module\n"
+        "real = module.laplace\n"
+        "def laplace(epsilon):\n"
+        f"    threading.Timer(0.7, os.kill, (os.getpid(), signal.{name})).start()\n"
+        "    return real(epsilon)\n"
+        "module.laplace = laplace\n"
+        "sys.argv = ['sqlanon', 'anonymize', 'policy.toml']\n"
+        "from sqlanon.cli import main\n"
+        "main()\n"
+    )
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=tmp_path, env=os.environ | {"TMPDIR": str(spill)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    started = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Traceback" not in err and "sqlanon_arrow" not in err and "InvalidInput" not in err, err
+    assert out == ""
+    assert time.monotonic() - started < 20
+    assert not (tmp_path / "r.duckdb").exists()
+    if name == "SIGINT":
+        assert list(spill.iterdir()) == []
+
+
+# --- risk -------------------------------------------------------------------------------------------
+
+
+def test_risk_says_what_each_epsilon_would_cost(source: Path) -> None:
+    with sqlanon.connect() as db:
+        policy = policy_for(source)
+        found = db.risk(policy, epsilons=(0.5, 2, 1)).noise
+        result = db.anonymize(policy)
+        records = seen(result, 3).records
+    assert found is not None and list(found) == list(NOISY)
+    for j, name in enumerate(NOISY):
+        assert [one["epsilon"] for one in found[name]] == [0.5, 2, 1]
+        for one in found[name]:
+            every = [one["epsilon"]] * 3
+            assert set(one) == {"epsilon", "expected_relative_error", "expected_error"}
+            assert one["expected_error"] == pytest.approx(oracle_noise.expected_error(records, every, j), rel=1e-9)
+            if name == "born":
+                assert one["expected_relative_error"] is None
+            else:
+                expected = oracle_noise.expected_relative_error(records, every, j)
+                assert one["expected_relative_error"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise AssertionError("drawn")
+
+    monkeypatch.setattr(dp.m, "make_laplace", failing)
+    with sqlanon.connect() as db:
+        found = db.risk(policy_for(source))
+        db.plan(policy_for(source))
+    assert found.noise is not None
+    assert [one["epsilon"] for one in found.noise["height"]] == [0.1, 0.25, 0.5, 1, 2, 4]
+    assert found.to_dict()["noise"] == found.noise
+    # The rest is of the source as it stands: of what is generalized, as noise is no part of a class.
+    assert (found.rows, found.classes) == (ROWS + 1, 7)
+
+
+def test_risk_says_nothing_of_noise_where_there_is_none(source: Path) -> None:
+    with sqlanon.connect() as db:
+        found = db.risk(policy_for(source, dict.fromkeys(NOISY, "insensitive")))
+    assert found.noise is None
+    assert "noise" not in found.to_dict()
+
+
+# --- the command line -------------------------------------------------------------------------------
+
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+undeclared = "drop"
+[attributes]
+name = { role = "identifying" }
+sex = { role = "quasi", hierarchy = "suppress" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+height = { role = "quasi", noise = { epsilon = 1.0 } }
+weight = { role = "quasi", noise = {} }
+illness = { role = "sensitive" }
+[privacy]
+k = 5
+epsilon = 1.5
+[search]
+suppression_limit = 0.9
+[release]
+database = "release.duckdb"
+table = "patients"
+"""
+
+
+@pytest.fixture
+def folder(source: Path, tmp_path: Path) -> Path:
+    """A folder with a source and a policy."""
+    shutil.copy(source, tmp_path)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return tmp_path
+
+
+def test_anonymize_prints_the_figures_of_noise(run: Run, folder: Path) -> None:
+    ended = run("anonymize", folder / "policy.toml", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    printed = json.loads(ended.out)
+    assert printed["epsilon"] == 1.5
+    assert {name: one["epsilon"] for name, one in printed["noise"].items()} == {"height": 1.0, "weight": 0.5}
+    assert all(
+        set(one)
+        == {
+            "epsilon",
+            "expected_relative_error",
+            "observed_relative_error",
+            "expected_error",
+            "observed_error",
+            "zero_rows",
+        }
+        for one in printed["noise"].values()
+    )
+    assert 0 <= printed["linking_risk_strict"] <= printed["linking_risk"] <= 1
+    assert "confidence" not in printed
+    ended = run("verify", folder / "release.duckdb", "--policy", folder / "policy.toml", "--json")
+    assert ended.status == 0, ended.out
+    ended = run("verify", folder / "release.duckdb")
+    assert ended.status == 0, ended.out
+
+
+@pytest.mark.slow
+def test_anonymize_says_the_figures_of_noise(run: Run, folder: Path) -> None:
+    text = POLICY.replace("epsilon = 1.5", "epsilon = 1.5\nconfidence = 0.9")
+    (folder / "policy.toml").write_text(text)
+    ended = run("anonymize", folder / "policy.toml")
+    assert ended.status == 0, ended.err
+    for word in ("height", "weight", "noise", "link", "confiden"):
+        assert word in ended.out, word
+    ended = run("anonymize", folder / "policy.toml", "--json")
+    confidence = json.loads(ended.out)["confidence"]
+    assert confidence["beta"] == 0.9
+    assert set(confidence) == {"beta", "suppressed_rows"}
+
+
+def test_an_infeasible_confidence_is_no(run: Run, folder: Path) -> None:
+    text = POLICY.replace("epsilon = 1.5", "epsilon = 1.5\nconfidence = 0.1").replace("0.9\n", "0.0017\n", 1)
+    (folder / "policy.toml").write_text(text.replace("k = 5", "k = 90"))
+    ended = run("anonymize", folder / "policy.toml")
+    assert ended.status == 1
+    assert "confidence" in ended.err
+    assert not (folder / "release.duckdb").exists()
+
+
+def test_risk_prints_the_errors_of_each_epsilon(run: Run, folder: Path) -> None:
+    ended = run("risk", folder / "policy.toml", "--json", "--epsilon", "0.1,0.5,1")
+    assert (ended.status, ended.err) == (0, "")
+    noise = json.loads(ended.out)["noise"]
+    assert list(noise) == ["height", "weight"]
+    assert [one["epsilon"] for one in noise["height"]] == [0.1, 0.5, 1]
+    errors = [one["expected_error"] for one in noise["height"]]
+    assert errors == pytest.approx([10 * errors[2], 2 * errors[2], errors[2]])
+    ended = run("risk", folder / "policy.toml")
+    assert ended.status == 0
+    assert "height" in ended.out and "0.25" in ended.out
+    ended = run("risk", folder / "policy.toml", "--json")
+    assert [one["epsilon"] for one in json.loads(ended.out)["noise"]["weight"]] == [0.1, 0.25, 0.5, 1, 2, 4]
+
+
+@pytest.mark.parametrize("wrong", ["0", "a", "1,,2", *rarely("-1", "", "nan", "inf", "1;2")])
+def test_risk_refuses_what_is_no_epsilon(wrong: str, run: Run, folder: Path) -> None:
+    ended = run("risk", folder / "policy.toml", "--epsilon", wrong)
+    assert ended.status == 2
+    assert "epsilon" in ended.err.lower()
+
+
+def test_a_value_without_noise_is_a_wrong_request(run: Run, folder: Path) -> None:
+    execute(folder / "hospital.duckdb", "UPDATE patients SET height = NULL WHERE id < 3")
+    ended = run("anonymize", folder / "policy.toml")
+    assert ended.status == 2
+    assert "'height'" in ended.err and "3" in ended.err
+    text = POLICY.replace("noise = { epsilon = 1.0 }", 'noise = { epsilon = 1.0 }, on_unknown = "suppress"')
+    (folder / "policy.toml").write_text(text)
+    ended = run("anonymize", folder / "policy.toml", "--json")
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out)["released_rows"] <= ROWS + 1 - 3
+
+
+def test_plan_shows_the_stage_without_reading_a_row(run: Run, folder: Path) -> None:
+    ended = run("plan", folder / "policy.toml")
+    assert (ended.status, ended.err) == (0, "")
+    assert "noise" in ended.out.lower()
+
+
+@pytest.mark.slow
+def test_compare_leaves_out_what_cannot_make_classes(run: Run, folder: Path) -> None:
+    ended = run("compare", folder / "policy.toml", "--strategies", "optimal,mondrian", "--json")
+    assert ended.status == 0, ended.err
+    assert [one["strategy"] for one in json.loads(ended.out)] == ["optimal", "mondrian"]
+    ended = run("compare", folder / "policy.toml", "--strategies", "mu-argus")
+    assert ended.status == 2 or "mu-argus" in ended.out + ended.err

@@ -1,0 +1,333 @@
+"""Random small tables with noise, through the public API and in plain Python: the same figures, and nothing else moves.
+
+Noise is random, what is said of it is not: a test reads the noise that a run drew, and holds every figure against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import oracle
+import oracle_noise
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from oracle import Hierarchy
+from oracle_privacy import Source
+from strategies_noise import (
+    ID,
+    ILL,
+    Column,
+    NoiseCase,
+    Seen,
+    Shown,
+    noise_cases,
+    number,
+    opened,
+    policy_of,
+    seen,
+    shown_by,
+    shown_in,
+)
+
+import sqlanon
+
+# Noise is drawn anew when a failing table is made smaller: that would take long, and end anywhere.
+quick = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+    print_blob=True,
+)
+
+SLACK = 1e-9
+"""Distances that differ so little, relatively, may be a tie or not: it depends on the order of a division."""
+
+UNITS = {"DECIMAL(9,2)": Fraction(1, 100), "DOUBLE": None, "FLOAT": None}
+"""What values of a type are multiples of; None: of some power of two. The others are whole."""
+
+
+def anonymized(db: sqlanon.Database, policy: sqlanon.Policy) -> sqlanon.Result | None:
+    try:
+        return db.anonymize(policy)
+    except sqlanon.InfeasibleError:
+        return None
+
+
+def check(case: NoiseCase, publish: bool = False) -> None:
+    """Everything that the brief says of a run, against the same run without noise and the oracle.
+
+    Parameters
+    ----------
+    publish:
+        Whether it is published and verified with its source, which takes most of the time.
+    """
+    with opened(case) as (db, directory):
+        plain = anonymized(db, policy_of(case, directory, noise=False))
+        policy = policy_of(case, directory)
+        before = None if plain is None else shown_by(plain, case)
+        result = anonymized(db, policy)
+        if before is None:
+            assert result is None
+            return
+        if result is None:
+            left = sum(map(len, judged_again(case, before)))
+            assert "confidence" in case.privacy or len(case.rows) - left > allowed(case) or not left
+            return
+        after = shown_by(result, case)
+        check_nothing_else_moves(case, before, after)
+        records = seen(result, len(case.noisy))
+        check_records(case, before, after, records)
+        check_figures(case, policy, result, records)
+        check_values(case, got_noise(case, before), after)
+        check_suppressed(case, result, before, after, records)
+        if publish:
+            release = result.publish(directory / "noisy.duckdb")
+            assert shown_in(release.path, case) == after
+            verification = db.verify(release.path, policy)
+            assert verification.verified, verification.failures
+
+
+def allowed(case: NoiseCase) -> int:
+    return oracle.allowed_rows(case.limit, len(case.rows))
+
+
+def got_noise(case: NoiseCase, before: Shown) -> list[frozenset[int]]:
+    """The classes without the rows that no noise can be added to."""
+    unknown = {i for i, is_unknown in enumerate(case.is_unknown) if is_unknown}
+    return [left for members in before.classes() if (left := members - unknown)]
+
+
+def judged_again(case: NoiseCase, before: Shown) -> list[frozenset[int]]:
+    """Those that still have k rows. Where values are unknown, no other requirement is asked of a case."""
+    return [members for members in got_noise(case, before) if len(members) >= case.privacy["k"]]
+
+
+def check_nothing_else_moves(case: NoiseCase, before: Shown, after: Shown) -> None:
+    """All other columns, bit for bit; and all rows, where none is suppressed after noise."""
+    for one, other in ((before.labels, after.labels), (before.rest, after.rest)):
+        assert other.items() <= one.items()
+    if "confidence" not in case.privacy:
+        assert set(after.labels) == {i for members in judged_again(case, before) for i in members}
+
+
+def originals(case: NoiseCase, i: int) -> tuple[float, ...]:
+    return tuple(float(number(column.values[i])) for column in case.noisy.values())
+
+
+def rounded(values: Iterable[float]) -> tuple[float, ...]:
+    """As far as a DECIMAL and the double that it was made from agree."""
+    return tuple(float(f"{value:.9g}") for value in values)
+
+
+def check_records(case: NoiseCase, before: Shown, after: Shown, records: Seen) -> None:
+    """`result.noisy` has the classes of the release, with the originals of the source and the values of the release."""
+    members = oracle_noise.classes(records.records)
+    got = Counter(frozenset(Counter(records.records[i].xs for i in some).items()) for some in members.values())
+    expected = Counter(frozenset(Counter(originals(case, i) for i in some).items()) for some in got_noise(case, before))
+    assert got == expected
+
+    def frozen(groups: dict[Hashable, list[Any]]) -> Counter[Any]:
+        return Counter(frozenset(Counter(some).items()) for some in groups.values())
+
+    in_file: dict[Hashable, list[Any]] = defaultdict(list)
+    for i, labels in after.labels.items():
+        in_file[labels].append((originals(case, i), rounded(float(number(value)) for value in after.noisy[i])))
+    in_result: dict[Hashable, list[Any]] = defaultdict(list)
+    for i in records.released:
+        record = records.records[i]
+        in_result[record.place].append((record.xs, rounded(record.ys)))
+    assert frozen(in_file) == frozen(in_result)
+    assert not any(type(value) is float and str(value) == "-0.0" for row in after.noisy.values() for value in row)
+
+
+def close(got: float | None, expected: float | None) -> bool:
+    if got is None or expected is None:
+        return got is expected
+    return math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def check_figures(case: NoiseCase, policy: sqlanon.Policy, result: sqlanon.Result, records: Seen) -> None:
+    epsilons, rows = list(policy.epsilons.values()), records.records
+    assert result.epsilon == pytest.approx(sum(epsilons))
+    assert result.noise is not None
+    assert list(result.noise) == list(case.noisy)
+    for j, (name, column) in enumerate(case.noisy.items()):
+        told = result.noise[name]
+        assert set(told) == {
+            "epsilon", "expected_relative_error", "observed_relative_error", "expected_error", "observed_error",
+            "zero_rows",
+        }  # fmt: skip
+        assert told["epsilon"] == policy.epsilons[name]
+        assert close(told["expected_error"], oracle_noise.expected_error(rows, epsilons, j))
+        assert close(told["observed_error"], oracle_noise.observed_error(rows, j))
+        if column.type == "DATE":
+            assert told["expected_relative_error"] is told["observed_relative_error"] is None
+            continue
+        assert close(told["expected_relative_error"], oracle_noise.expected_relative_error(rows, epsilons, j))
+        assert close(told["observed_relative_error"], oracle_noise.observed_relative_error(rows, j))
+        assert told["zero_rows"] == oracle_noise.zero_rows(rows, j)
+    for strict, risk in ((False, result.linking_risk), (True, result.linking_risk_strict)):
+        least, most = (
+            oracle_noise.linking_risk(rows, epsilons, records.released, strict, slack) for slack in (-SLACK, SLACK)
+        )
+        assert risk is not None
+        assert least - 1e-12 <= risk <= most + 1e-12
+
+
+def check_values(case: NoiseCase, classes: list[frozenset[int]], after: Shown) -> None:
+    """Multiples of a power of two of the unit that is not below Δ / 1024, and within bounds."""
+    for j, column in enumerate(case.noisy.values()):
+        unit = UNITS.get(column.type, Fraction(1))
+        own = None if "round" not in column.noise else Fraction(str(column.noise["round"]))
+        low, high = [number(one) for one in column.noise["bounds"]] if "bounds" in column.noise else (None, None)
+        for members in classes:
+            xs = {i: number(column.values[i]) for i in members}
+            delta = max(xs.values()) - min(xs.values())
+            r = oracle_noise.granularity(delta, own or unit or Fraction(1), any_sign=own is None and unit is None)
+            for i in members & after.noisy.keys():
+                value = number(after.noisy[i][j])
+                assert low is None or high is None or low <= value <= high
+                if value in (low, high):
+                    continue
+                if delta or own:
+                    assert (value / r).denominator == 1, (value, r)
+                if not delta:
+                    assert abs(value - xs[i]) <= (own or 0) / 2
+
+
+def check_suppressed(case: NoiseCase, result: sqlanon.Result, before: Shown, after: Shown, records: Seen) -> None:
+    """Who is suppressed for confidence, and that all requirements hold of the rest."""
+    assert result.rows == len(case.rows)
+    assert result.released_rows == len(after.labels) == result.rows - result.suppressed_rows
+    assert result.suppressed_rows <= allowed(case)
+    sizes = [len(members) for members in after.classes().elements()]
+    assert (result.classes, result.smallest_class) == (len(sizes), min(sizes))
+    assert min(sizes) >= case.privacy["k"]
+    if "confidence" not in case.privacy:
+        assert result.confidence is None
+        assert any(case.is_unknown) or not any(records.suppressed)
+        return
+    assert result.confidence == {
+        "beta": case.privacy["confidence"],
+        "suppressed_rows": len(records.records) - len(records.released),
+    }
+    epsilons = [column.noise["epsilon"] for column in case.noisy.values()]
+    beta, k = case.privacy["confidence"], case.privacy["k"]
+    if {"l_diversity", "k_anonymity"}.isdisjoint(case.privacy):
+        gone = oracle_noise.too_few(records.records, epsilons, beta, k)
+        left = oracle_noise.kept(records.records, gone, lambda members: len(members) >= k)
+    else:
+        left = left_of_rows(case, before, records, epsilons)
+    assert set(records.released) == left
+
+
+def left_of_rows(case: NoiseCase, before: Shown, records: Seen, epsilons: list[float]) -> set[int]:
+    """With requirements on other values than those with noise: each record is known by its first value."""
+    first = next(iter(case.noisy.values())).values
+    ids = {float(value): i for i, value in enumerate(first)}
+    rows = [
+        {ID: ids[record.xs[0]], ILL: case.illnesses[ids[record.xs[0]]]} for record in records.records
+    ]  # fmt: skip
+    names = list(case.hierarchies)
+    labels = {
+        record.place: dict(zip(names, before.labels[ids[record.xs[0]]], strict=True)) for record in records.records
+    }
+    source = Source(rows, case.hierarchies, {ILL: None})
+    beta = case.privacy["confidence"]
+    return oracle_noise.survivors(records.records, epsilons, beta, case.privacy, source, rows, labels)
+
+
+# --- what always has to work ------------------------------------------------------------------------
+
+ONE = Hierarchy({value: (value, "*") for value in ("f", "m")})
+
+
+def of(values: tuple[Any, ...], type_: str, sexes: str = "", **noise: Any) -> NoiseCase:
+    """Values with noise, by sex; all of one without it."""
+    rows: list[Any] = [(sex,) for sex in sexes or "f" * len(values)]
+    column = Column(type_, {"epsilon": 1.0, **noise}, values)
+    return NoiseCase(rows, {"b": ONE}, {"x_0": column}, ("flu",) * len(values), {"k": 2}, "0")
+
+
+ZEROS = of((0, 0, 0, 0), "INTEGER")
+BOTH_SIDES = of((-5, 0, 0, 5, 3, 3), "INTEGER", "ffffmm")
+OUTSIDE = of((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 20])
+
+
+@pytest.mark.parametrize("search", [{}, pytest.param({"strategy": "mondrian"}, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("case", [ZEROS, BOTH_SIDES, OUTSIDE], ids=["zeros", "both sides of 0", "beyond its bounds"])
+def test_noise_of_a_small_table(case: NoiseCase, search: dict[str, Any]) -> None:
+    check(replace(case, search=search), publish=True)
+
+
+FULL_DOMAIN = ("optimal", "k_minimal", "samarati", "samarati-binary", "incognito", "ola", "flash", "datafly")
+BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
+CELLS = {"suppression": "cells"}
+
+
+@settings(quick, max_examples=4)
+@given(case=noise_cases({}, confidence=False))
+@example(case=ZEROS)
+@example(case=OUTSIDE)
+def test_noise_of_random_tables(case: NoiseCase) -> None:
+    check(case)
+
+
+@settings(quick, max_examples=4)
+@given(case=noise_cases({}, confidence=True))
+def test_confidence_on_random_tables(case: NoiseCase) -> None:
+    check(case)
+
+
+@settings(quick, max_examples=2)
+@given(case=noise_cases({}, confidence=False, unknown=True))
+@example(case=replace(of((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
+@example(case=replace(of((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.5"))
+@example(case=replace(of((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.34"))
+def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("search", [{"strategy": "mondrian"}, {"strategy": "local"}, CELLS], ids=str)
+@settings(quick, max_examples=1)
+@given(data=noise_cases({}, confidence=False), other=noise_cases({}, confidence=True))
+def test_noise_below_the_full_domain(search: dict[str, Any], data: NoiseCase, other: NoiseCase) -> None:
+    for case in (data, other):
+        check_local(case, search)
+
+
+def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) -> None:
+    if search.get("strategy") == "iab":  # it knows k and shields only
+        case = replace(case, privacy={name: one for name, one in case.privacy.items() if name != "l_diversity"})
+    check(replace(case, search=search), publish)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", FULL_DOMAIN)
+@pytest.mark.parametrize("confidence", [False, True])
+@pytest.mark.parametrize("unknown", [False, True])
+def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: bool) -> None:
+    @settings(quick, max_examples=120 if strategy == "optimal" else 20)
+    @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
+    def hold(case: NoiseCase) -> None:
+        check(case, publish=True)
+
+    hold()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
+@pytest.mark.parametrize("confidence", [False, True])
+def test_noise_below_the_full_domain_many(search: dict[str, Any], confidence: bool) -> None:
+    @settings(quick, max_examples=40)
+    @given(case=noise_cases({}, confidence))
+    def hold(case: NoiseCase) -> None:
+        check_local(case, search, publish=True)
+
+    hold()
