@@ -168,7 +168,7 @@ STAGES = [
     ("sqlanon.result", "Result._record", "before", True, False),
     ("sqlanon.result", "Result._record", "after", True, False),
 ]
-QUICK = {("find", "after"), ("_write_rows", "after"), ("_swap_in", "before"), ("_swap_in", "after")}
+QUICK = {("_write_rows", "after"), ("_swap_in", "after")}
 
 
 def start(place: Place, *arguments: str | Path) -> subprocess.Popen[str]:

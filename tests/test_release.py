@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy
+from conftest import make_policy, some
 
 import sqlanon
 import sqlanon.release.publish as publishing
@@ -91,6 +91,11 @@ def published_parquet(source: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
     """A copy of the release, to be tampered with."""
     return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+
+
+def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
+    """Before it is tampered with: what is found after that is found for that."""
+    assert failed(copy) == set()
 
 
 def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
@@ -283,7 +288,6 @@ TAMPERING = {
 @pytest.mark.parametrize("what", TAMPERING)
 def test_verify_finds_tampering(what: str, copy: Path) -> None:
     statements, expected = TAMPERING[what]
-    assert failed(copy) == set()
     run(copy, *statements)
     assert expected <= failed(copy)
 
@@ -434,16 +438,19 @@ def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(sourc
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "policy_hash = 'x'",
-        "rows = rows + 1",
-        "suppressed_rows = 0",
-        "score = 0.0",
-        "measure = 'entropy'",
-        """generalization = replace(generalization, '"city": 1', '"city": 2')""",
-        """generalization = '{"city": 1}'""",
-        """columns = replace(columns, 'sensitive', 'insensitive')""",
-    ],
+    some(
+        [
+            "policy_hash = 'x'",
+            "rows = rows + 1",
+            "suppressed_rows = 0",
+            "score = 0.0",
+            "measure = 'entropy'",
+            """generalization = replace(generalization, '"city": 1', '"city": 2')""",
+            """generalization = '{"city": 1}'""",
+            """columns = replace(columns, 'sensitive', 'insensitive')""",
+        ],
+        2,
+    ),
 )
 def test_verify_with_the_policy_finds_a_false_claim(change: str, source: Path, copy: Path) -> None:
     run(copy, f"UPDATE sqlanon.manifest SET {change}")
@@ -455,7 +462,7 @@ def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
     assert fails_against_source(copy, other)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("zone", some(["Asia/Tokyo", "America/New_York", "UTC"], 3))
 def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> None:
     """A timestamp with a time zone is a moment: how a session writes it is no part of the content."""
     with duckdb.connect() as connection:
@@ -588,8 +595,12 @@ def unfinished(path: Path) -> None:
     path.with_name(path.name + ".wal").write_bytes(b"unfinished")
 
 
-@pytest.mark.parametrize("make", [other_database, text_file, empty_file, directory, unfinished])
-@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 3)
+)
 def test_what_is_no_release_is_never_replaced(
     make: Callable[[Path], None], name: str, source: Path, tmp_path: Path
 ) -> None:
@@ -788,8 +799,12 @@ def umask() -> Iterator[Callable[[int], int]]:
     os.umask(before)
 
 
-@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
-@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+MODES = ((0o022, 0o644), (0o077, 0o600), (0o007, 0o660))
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 4)
+)
 def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
     mask: int,
     expected: int,

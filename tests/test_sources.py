@@ -7,7 +7,7 @@ import hashlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUCKDB_1, connection_of, make_policy
+from conftest import DUCKDB_1, connection_of, make_policy, some
 
 import sqlanon
 from sqlanon import InfeasibleError, SourceError
@@ -72,19 +72,22 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "people",
-        "PEOPLE",
-        '"people"',
-        "seen",
-        "main.people",
-        "my schema.people",
-        '"my schema"."only here"',
-        '"my schema".crossing',
-        "people file.main.people",
-        "with.dot",
-        '"with.dot"',
-    ],
+    some(
+        [
+            "people",
+            "PEOPLE",
+            '"people"',
+            "seen",
+            "main.people",
+            "my schema.people",
+            '"my schema"."only here"',
+            '"my schema".crossing',
+            "people file.main.people",
+            "with.dot",
+            '"with.dot"',
+        ],
+        3,
+    ),
 )
 def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str) -> None:
     rows, types = released(file, ROLES, tmp_path, source={"table": name})
@@ -94,20 +97,23 @@ def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [
-        "SELECT * FROM people",
-        "SELECT zip, age FROM people;",
-        "SELECT * FROM people -- all of them",
-        "SELECT * FROM people; -- all of them",
-        "/* all */ SELECT * FROM people ;; \n -- of them\n",
-        "FROM people SELECT zip, age",
-        "(FROM people)",
-        "WITH p AS (FROM people) SELECT * FROM p",
-        "FROM people WHERE age = 0 UNION ALL FROM people WHERE age = 1",
-        'FROM "my schema"."only here"',
-        'SELECT p.zip, s.age FROM people AS p POSITIONAL JOIN "my schema".people AS s',
-        "SELECT zip, age, ';--' || zip AS \"a;b\" FROM people",
-    ],
+    some(
+        [
+            "SELECT * FROM people",
+            "SELECT zip, age FROM people;",
+            "SELECT * FROM people -- all of them",
+            "SELECT * FROM people; -- all of them",
+            "/* all */ SELECT * FROM people ;; \n -- of them\n",
+            "FROM people SELECT zip, age",
+            "(FROM people)",
+            "WITH p AS (FROM people) SELECT * FROM p",
+            "FROM people WHERE age = 0 UNION ALL FROM people WHERE age = 1",
+            'FROM "my schema"."only here"',
+            'SELECT p.zip, s.age FROM people AS p POSITIONAL JOIN "my schema".people AS s',
+            "SELECT zip, age, ';--' || zip AS \"a;b\" FROM people",
+        ],
+        4,
+    ),
 )
 def test_query(file: Path, tmp_path: Path, query: str) -> None:
     rows, _ = released(file, ROLES, tmp_path, source={"query": query, "undeclared": "drop"})
@@ -275,8 +281,9 @@ def csv_text(separator: str = ",", end: str = "\n") -> str:
     return "".join(separator.join(line) + end for line in lines)
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("separator", "end"), some([(separator, end) for separator in (",", ";", "\t", "|") for end in ("\n", "\r\n")], 3)
+)
 def test_csv(tmp_path: Path, separator: str, end: str) -> None:
     """02139 stays text: the attribute has a mask."""
     path = write(tmp_path / "people.csv", csv_text(separator, end))
@@ -311,7 +318,7 @@ def test_quoted_csv(tmp_path: Path) -> None:
     assert list(types) == ["zip", 'a "b", c']
 
 
-@pytest.mark.parametrize(("first", "late"), [("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")])
+@pytest.mark.parametrize(("first", "late"), some([("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")], 3))
 def test_late_row_of_another_type(tmp_path: Path, first: str, late: str) -> None:
     """The sniffer looks at the first 20,480 rows only."""
     lines = "zip,age\n" + f"02139,{first}\n" * 30_000 + f"02139,{late}\n" * 3
@@ -470,22 +477,25 @@ def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[Any, ..
 
 @pytest.mark.parametrize(
     ("setup", "source"),
-    [
-        (f"CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
-        (f"CREATE TABLE p AS {PEOPLE}; CREATE VIEW people AS FROM p", {"table": "people"}),
-        (f"CREATE TEMP TABLE people AS {PEOPLE}", {"table": "people"}),
-        (f"CREATE TEMP TABLE p AS {PEOPLE}; CREATE TEMP VIEW people AS FROM p", {"table": "people"}),
-        (f"CREATE TEMP TABLE p AS {PEOPLE}", {"query": "FROM p"}),
-        (f"CREATE SCHEMA s; CREATE TABLE s.people AS {PEOPLE}", {"table": "s.people"}),
-        (f"CREATE SCHEMA s; CREATE TABLE s.people AS {PEOPLE}", {"query": "FROM s.people"}),
-        (f"CREATE SCHEMA s; USE s; CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
-        (f"ATTACH ':memory:' AS o; CREATE TABLE o.people AS {PEOPLE}", {"table": "o.people"}),
-        (f"ATTACH ':memory:' AS o; USE o; CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
-        (
-            f"CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE b.people AS {PEOPLE}; SET search_path = 'a,b'",
-            {"table": "people"},
-        ),
-    ],
+    some(
+        [
+            (f"CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
+            (f"CREATE TABLE p AS {PEOPLE}; CREATE VIEW people AS FROM p", {"table": "people"}),
+            (f"CREATE TEMP TABLE people AS {PEOPLE}", {"table": "people"}),
+            (f"CREATE TEMP TABLE p AS {PEOPLE}; CREATE TEMP VIEW people AS FROM p", {"table": "people"}),
+            (f"CREATE TEMP TABLE p AS {PEOPLE}", {"query": "FROM p"}),
+            (f"CREATE SCHEMA s; CREATE TABLE s.people AS {PEOPLE}", {"table": "s.people"}),
+            (f"CREATE SCHEMA s; CREATE TABLE s.people AS {PEOPLE}", {"query": "FROM s.people"}),
+            (f"CREATE SCHEMA s; USE s; CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
+            (f"ATTACH ':memory:' AS o; CREATE TABLE o.people AS {PEOPLE}", {"table": "o.people"}),
+            (f"ATTACH ':memory:' AS o; USE o; CREATE TABLE people AS {PEOPLE}", {"table": "people"}),
+            (
+                f"CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE b.people AS {PEOPLE}; SET search_path = 'a,b'",
+                {"table": "people"},
+            ),
+        ],
+        3,
+    ),
 )
 def test_live_connection(live: duckdb.DuckDBPyConnection, tmp_path: Path, setup: str, source: dict[str, str]) -> None:
     live.execute(setup)
@@ -560,12 +570,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def some(values: Iterable[str]) -> list[Any]:
-    """All of them, of which every fifth is in the quick lane."""
-    return [pytest.param(one, marks=[pytest.mark.slow] if i % 5 else []) for i, one in enumerate(values)]
-
-
-@pytest.mark.parametrize("name", some([*INTERNAL, *HOSTILE]))
+@pytest.mark.parametrize("name", some([*INTERNAL, *HOSTILE], 23))
 def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str) -> None:
     """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
     others = [other for other in ("n", "known", "value", '"; drop', "a b") if other != name]
@@ -600,8 +605,9 @@ WORK_TABLES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", some([*WORK_TABLES, *HOSTILE]))
-@pytest.mark.parametrize("as_query", [False, True], ids=["table", "query"])
+@pytest.mark.parametrize(
+    ("name", "as_query"), some([(name, q) for name in (*WORK_TABLES, *HOSTILE) for q in (False, True)], 21)
+)
 def test_any_name_of_a_table(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, as_query: bool) -> None:
     live.execute(f"CREATE TABLE {quoted(name)} AS {PEOPLE} UNION ALL SELECT 'x', 9")
     if as_query:
@@ -652,8 +658,9 @@ SCALARS = {
 }
 
 
-@pytest.mark.parametrize("type_", some(SCALARS))
-@pytest.mark.parametrize("storage", ["live", "file"])
+@pytest.mark.parametrize(
+    ("type_", "storage"), some([(type_, storage) for type_ in SCALARS for storage in ("live", "file")], 15)
+)
 def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, storage: str) -> None:
     """At level 0 it keeps its type, its values stay apart, and NULL is one of them."""
     path = tmp_path / "types.duckdb" if storage == "file" else ":memory:"
@@ -680,7 +687,7 @@ def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, sto
     connection.close()
 
 
-@pytest.mark.parametrize("type_", some(SCALARS))
+@pytest.mark.parametrize("type_", some(SCALARS, 8))
 def test_every_scalar_type_with_labels_and_suppression(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, type_: str
 ) -> None:
