@@ -196,24 +196,6 @@ def between(low: OwnLevels, high: OwnLevels) -> Iterator[OwnLevels]:
     return ((a, b, c) for a in range(low[0], high[0] + 1) for b in range(low[1], high[1] + 1) for c in (low[2],))
 
 
-@ALL
-def test_a_time_limit_is_kept(strategy: str) -> None:
-    now = 100.0
-
-    def tick(levels: Levels) -> Any:
-        nonlocal now
-        now += 1.0
-        return figures(levels)
-
-    with patch.object(budget.time, "monotonic", lambda: now):
-        search = search_of(MIXED, seconds=2.5)
-        figures, search.check = search.check, tick
-        outcome = STRATEGIES[strategy](search)
-    assert outcome.stopped == "time_limit = 2.5"
-    assert len(search.figures) == 3
-    assert outcome.levels is not None and not outcome.optimal
-
-
 @pytest.mark.parametrize("strategy", ["ola", "flash"])
 def test_a_wide_lattice_is_not_laid_out(strategy: str) -> None:
     search = wide_search(0.05, checks=60)

@@ -159,7 +159,7 @@ MIXED = Case(
 )
 
 
-@BOTH
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal", "ola", "flash", "incognito"])
 def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> None:
     now = 100.0
 
