@@ -401,7 +401,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("what", some(HOSTILE, 2))
 def test_a_hostile_policy_is_2_with_a_message(what: str, run: Run, folder: Path) -> None:
     content = HOSTILE[what]
     (folder / "policy.toml").write_bytes((folder / "hospital.duckdb").read_bytes() if content is None else content)
@@ -516,7 +516,7 @@ def make_database(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
-@pytest.mark.parametrize("make", [make_text, make_binary, make_empty, make_directory, make_database, None])
+@pytest.mark.parametrize("make", some([make_text, make_binary, make_empty, make_directory, make_database, None], 3))
 def test_verify_of_what_is_no_release_is_2(
     make: Callable[[Path], None] | None, name: str, run: Run, folder: Path
 ) -> None:

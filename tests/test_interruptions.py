@@ -236,14 +236,14 @@ def test_a_run_that_is_killed_while_it_writes(delay: float, place: Place) -> Non
     check_after_a_kill(place, published=None)
 
 
-def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(place: Place) -> None:
-    for name, module in (("SIGINT", PUBLISH), ("SIGTERM", PUBLISH)):
-        dying = KILLED.replace("SIGKILL", name)
-        process = start(place, "-c", dying, module, "_write_manifest", "before", place.policy)
-        _, errors = process.communicate()
-        assert process.returncode != 0, name
-        assert "Traceback" not in errors, name
-        assert place.digest() == place.old.manifest.digest
+@pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
+def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: str, place: Place) -> None:
+    dying = KILLED.replace("SIGKILL", name)
+    process = start(place, "-c", dying, PUBLISH, "_write_manifest", "before", place.policy)
+    _, errors = process.communicate()
+    assert process.returncode != 0
+    assert "Traceback" not in errors
+    assert place.digest() == place.old.manifest.digest
     check_after_a_kill(place, published=None)
 
 

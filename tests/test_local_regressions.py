@@ -80,7 +80,7 @@ def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path
         assert label == "*" or {label} == ends
 
 
-@pytest.mark.parametrize("strategy", some(LOCAL, 2))
+@pytest.mark.parametrize("strategy", some(LOCAL, 4))
 def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_path: Path, strategy: str) -> None:
     policy = asked({"intervals": [2, 4]}, strategy, time_limit=60.0)
     with fill([1, 2, 3, 4, 5, 6, 7, 8]) as connection, sqlanon.connect(connection) as db:

@@ -150,7 +150,7 @@ def some_rows(chance: random.Random, least: int = 1) -> list[Row]:
     ]
 
 
-@pytest.fixture(params=some(range(6), 2))
+@pytest.fixture(params=some(range(6), 3))
 def tables(request: pytest.FixtureRequest, db: Connection) -> tuple[list[Row], list[Row], list[Row]]:
     """The table, a source that has it, and a population that may not."""
     chance = random.Random(request.param)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import patch
 
 import oracle
 import pytest
@@ -24,13 +23,12 @@ from test_privacy_properties import anonymized
 from test_privacy_properties import quick as quick_privacy
 from test_privacy_properties import thorough as thorough_privacy
 from test_quality_bounds import holds
-from test_search_limits import MIXED
 from test_search_properties import FIGURE_3, quick, thorough
 from test_search_size import wide_search
 
 import sqlanon
 from sqlanon.queries.coding import Levels as OwnLevels
-from sqlanon.search import STRATEGIES, Lattice, Outcome, Search, budget
+from sqlanon.search import STRATEGIES, Lattice, Outcome, Search
 from sqlanon.search.ola import _at_height
 
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])

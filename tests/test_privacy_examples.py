@@ -248,7 +248,7 @@ def test_three_diverse(inpatients: Inpatients) -> None:
 
 @pytest.mark.parametrize(
     ("c", "least", "expected"),
-    [(1, 2, False), (1.01, 2, True), (2, 3, False), (2.01, 3, True), (1000, 4, False), (0.001, 1, True)],
+    some([(1, 2, False), (1.01, 2, True), (2, 3, False), (2.01, 3, True), (1000, 4, False), (0.001, 1, True)], 3),
 )
 def test_recursive_diversity(inpatients: Inpatients, c: float, least: int, expected: bool) -> None:
     """Definition 4.2, r1 < c (r_l + ... + r_m): 2 < c (1 + 1) for l = 2, 2 < c 1 for l = 3, 2 < 0 for l = 4."""

@@ -161,7 +161,7 @@ def check_infeasible(case: PrivacyCase, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=2)
 @given(data=st.data())
 def test_each_requirement(kind: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)))

@@ -418,7 +418,7 @@ def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection, tmp_pat
             ("VARCHAR", TREE, ["a", "b", None]),
             ("VARCHAR", [{"mask": "right", "levels": 1}, TREE], ["a", "b", None]),
         ],
-        3,
+        5,
     ),
 )
 def test_null_stays_null_below_the_top_and_is_the_top_there(
