@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +53,11 @@ def _attribute(spec: Any) -> dict[str, Any]:
     if isinstance(spec, dict) and "role" in spec:
         return spec
     return {"role": "quasi", "hierarchy": {"mask": "right"} if spec == "mask" else spec}
+
+
+def some(values: Iterable[Any], every: int) -> list[Any]:
+    """All of them as parameters, tuples spread; the first and every so manieth of the rest are in the quick lane."""
+    return [
+        pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=[pytest.mark.slow] if i % every else [])
+        for i, one in enumerate(values)
+    ]

@@ -260,4 +260,4 @@ def seen(result: sqlanon.Result, attributes: int) -> Seen:
         assert all(type(value) is float for value in (*xs, *ys))
         records.append(Noisy(row["class"], xs, ys))
     assert f"x_{attributes}" not in relation.columns
-    return Seen(records, [row["suppressed"] for row in rows])
+    return Seen(records, [not row["released"] for row in rows])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,8 @@ import pytest
 import strategies
 from hypothesis import given, settings
 from strategies import Case
-from test_cli import POLICY, Run, folder, made, rewrite, run, sqlanon_process
-from test_search_properties import arrow_table, policy, quick
+from test_cli import POLICY, Run, folder, made, on_a_terminal, rewrite, run
+from test_search_properties import arrow_table, policy, quick, thorough
 
 import sqlanon
 from sqlanon.compare import COLUMNS, STRATEGIES, policies_of
@@ -115,24 +113,8 @@ def test_what_is_wrong_with_the_source_is_an_error(run: Run, folder: Path) -> No
 
 
 def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -> None:
-    pty = pytest.importorskip("pty")
-    leader, follower = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
-    arguments = ("compare", folder / "policy.toml", "--strategies", FEW, "--json")
-    process = sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=follower, env=environment)
-    os.close(follower)
-    shown = b""
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        shown += part
-    out, _ = process.communicate()
-    os.close(leader)
-    assert process.returncode == 0
+    status, out, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
+    assert status == 0
     assert len(json.loads(out)) == 3
     assert b"0/3" in shown
     assert b"optimal" in shown
@@ -188,9 +170,20 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
     return oracle.score(oracle.Release(table, levels, case.k), "loss", "mean", case.weights)
 
 
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=5)
 @given(case=strategies.cases())
 def test_loss_whatever_the_measure(case: Case) -> None:
+    check_loss(case)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=60)
+@given(case=strategies.cases())
+def test_loss_whatever_the_measure_many(case: Case) -> None:
+    check_loss(case)
+
+
+def check_loss(case: Case) -> None:
     """Each strategy's figures are those that it finds alone; the loss is the oracle's."""
     names = ("optimal", "k_minimal")
     with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(case)) as db:

@@ -35,7 +35,7 @@ def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@settings(quick, max_examples=10)
+@settings(quick, max_examples=4)
 @given(case=strategies.cases())
 def test_the_optimum(case: Case) -> None:
     test_search_properties.check(case, "optimal")
@@ -49,7 +49,7 @@ def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
     test_search_properties.check(data.draw(strategies.cases()), strategy)
 
 
-@settings(quick, max_examples=10)
+@settings(quick, max_examples=4)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements(case: PrivacyCase) -> None:
     test_privacy_properties.check(case)

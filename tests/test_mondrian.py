@@ -14,16 +14,20 @@ import duckdb
 import oracle_privacy
 import pytest
 import test_privacy_properties as privacy_properties
+from conftest import some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from local_tasks import LIMITS, adult, asked
 from sqlglot import exp
 from strategies import Case, cases
 from strategies_privacy import PrivacyCase, privacy_cases
-from test_search_properties import arrow_table, policy, quick, thorough
+from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
 from sqlanon.local import LOCAL, LocalOutcome, LocalTask
 from sqlanon.local.mondrian import mondrian
+
+MONDRIAN = {"strategy": "mondrian"}
 
 Part = tuple[int, ...]
 Item = tuple[float, int]
@@ -223,23 +227,6 @@ def released(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[st
     return {row[0]: tuple(by[node] for by, node in zip(known, row[1:], strict=True)) for row in rows}
 
 
-def asked(case: Case, directory: Path, limits: Sequence[int], **search: Any) -> sqlanon.Policy:
-    """A policy of mondrian; ``limits`` says by attribute which levels and labels are not allowed."""
-    tree = policy(replace(case, measure="loss", aggregate=None), "optimal", directory).model_dump(
-        mode="json", exclude_none=True
-    )
-    tree["search"] |= {"strategy": "mondrian", "suppression_limit": 1.0, **search}
-    for (name, hierarchy), limit in zip(case.hierarchies.items(), limits, strict=False):
-        attribute = tree["attributes"][name]
-        if limit & 1 and hierarchy.height:
-            attribute["max_level"] = hierarchy.height - 1
-        if limit & 2:
-            attribute["min_level"] = min(1, hierarchy.height, attribute.get("max_level", 1))
-        if limit & 4:
-            attribute["forbidden"] = [str(next(iter(hierarchy.paths)))]
-    return sqlanon.Policy(**tree)
-
-
 def check(case: Case, limits: Sequence[int], summary: str, cuts: str, publish: bool = False) -> None:
     seen: list[int] = []
 
@@ -257,7 +244,7 @@ def check(case: Case, limits: Sequence[int], summary: str, cuts: str, publish: b
 
     with pytest.MonkeyPatch().context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setitem(LOCAL, "mondrian", beside_a_plain_one)  # type: ignore[arg-type]
-        ask = asked(case, Path(name), limits, summary=summary, cuts=cuts)
+        ask = asked(case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts)
         with sqlanon.connect(arrow_table(case)) as db:
             try:
                 result = db.anonymize(ask)
@@ -287,7 +274,6 @@ def refuse_further_cuts(plain: Plain, part: Part) -> None:
 
 
 SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from(["strict", "relaxed"])
-LIMITS = st.lists(st.sampled_from([0, 0, 1, 2, 4, 5]), min_size=4, max_size=4)
 
 
 @settings(quick, max_examples=3)
@@ -314,7 +300,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
     top = oracle_privacy.Release(case.source, heights, privacy)
     with tempfile.TemporaryDirectory() as name, privacy_properties.opened(case.source) as db:
         tree = privacy_properties.policy_of(case, "optimal", Path(name)).model_dump(mode="json", exclude_none=True)
-        tree["search"] |= {"strategy": "mondrian", "summary": summary, "cuts": cuts}
+        tree["search"] |= MONDRIAN | {"summary": summary, "cuts": cuts}
         ask = sqlanon.Policy(**tree)
         if not oracle_privacy.satisfies(top, case.limit):
             with pytest.raises(sqlanon.InfeasibleError):
@@ -371,7 +357,7 @@ def worked(
         }
         ask = sqlanon.Policy(
             source={"table": "t"}, attributes=attributes, privacy=dict(privacy), release={"table": "released"},
-            search={"strategy": "mondrian", **search},
+            search={**MONDRIAN, **search},
         )  # fmt: skip
         with sqlanon.connect(connection) as db:
             result = db.anonymize(ask)
@@ -384,7 +370,7 @@ def worked(
 PLAIN_TREES = {"age": {"intervals": [5, 10]}, "sex": "suppress", "zip": {"mask": "right"}}
 
 
-@pytest.mark.parametrize("cuts", ["strict", "relaxed"])
+@pytest.mark.parametrize("cuts", some(["strict", "relaxed"], 2))
 def test_the_patients_of_the_paper(cuts: str) -> None:
     """The multidimensional 2-anonymization that the paper shows of its six patients."""
     with worked(PATIENTS, PLAIN_TREES, {"k": 2}, cuts=cuts) as (result, rows, _):
@@ -399,7 +385,7 @@ def test_the_patients_of_the_paper(cuts: str) -> None:
         assert (result.classes, result.suppressed_rows, result.checked) == (3, 0, 3)
 
 
-@pytest.mark.parametrize("summary", ["range", "set"])
+@pytest.mark.parametrize("summary", some(["set", "range"], 2))
 def test_many_values_take_few_rounds(summary: str) -> None:
     statement = "CREATE TABLE t AS SELECT 'v' || i // 2 AS x FROM range(128) AS r(i)"
     with worked(statement, {"x": "suppress"}, {"k": 2}, summary=summary) as (result, rows, _):
@@ -416,7 +402,7 @@ def test_medians_are_values_of_their_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    "privacy", [{"k": 2}, {"k": 2, "l_diversity": [{"attribute": "disease", "kind": "distinct", "l": 2}]}]
+    "privacy", some([{"k": 2, "l_diversity": [{"attribute": "disease", "kind": "distinct", "l": 2}]}, {"k": 2}], 2)
 )
 def test_ten_patients_are_all_released(privacy: dict[str, Any]) -> None:
     trees = {"sex": "suppress", "zip": {"mask": "right"}, "born": {"intervals": [10, 20]}}
@@ -454,7 +440,7 @@ def test_a_class_shows_its_set() -> None:
         assert result.score == pytest.approx(1 / 4 / 2)
 
 
-@pytest.mark.parametrize("limit", [{"time_limit": 1e-9}, {"max_checks": 1}])
+@pytest.mark.parametrize("limit", some([{"time_limit": 1e-9}, {"max_checks": 1}], 2))
 def test_it_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
     """The parts so far meet the requirements; there is always a first round."""
     with worked(PATIENTS, PLAIN_TREES, {"k": 2}, **limit) as (result, _, _):
@@ -463,7 +449,6 @@ def test_it_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
 
 # --- real tables --------------------------------------------------------------------------------------
 
-ADULT = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
 FIGURES = {
     ("range", "strict", 5): (0.02793, 3197),
     ("range", "relaxed", 5): (0.02754, 3221),
@@ -473,21 +458,12 @@ FIGURES = {
 }
 
 
-def of_adult(data: Path, k: int, **search: str) -> sqlanon.Policy:
-    here = data / "adult"
-    attributes = {name: {"role": "quasi", "hierarchy": {"file": str(here / f"hierarchy_{name}.csv")}} for name in ADULT}
-    return sqlanon.Policy(
-        source={"files": [str(here / "adult.csv")], "undeclared": "drop"}, attributes=attributes, privacy={"k": k},
-        search={"strategy": "mondrian", **search},
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("summary", "cuts", "k"), FIGURES)
 def test_adult(data: Path, summary: str, cuts: str, k: int) -> None:
     """Little is lost, and nothing is suppressed."""
     with sqlanon.connect() as db:
-        result = db.anonymize(of_adult(data, k, summary=summary, cuts=cuts))
+        result = db.anonymize(adult(data, k, 0, **MONDRIAN, summary=summary, cuts=cuts))
         loss, classes = FIGURES[summary, cuts, k]
         assert result.score <= loss
         assert result.classes >= classes
@@ -496,7 +472,7 @@ def test_adult(data: Path, summary: str, cuts: str, k: int) -> None:
 
 @pytest.mark.slow
 def test_it_is_the_same_with_any_number_of_threads(data: Path, tmp_path: Path) -> None:
-    ask = of_adult(data, 10, summary="set", cuts="relaxed")
+    ask = adult(data, 10, 0, **MONDRIAN, summary="set", cuts="relaxed")
     digests = set()
     for threads in (1, 4):
         with sqlanon.connect(threads=threads) as db:

@@ -145,9 +145,9 @@ def test_the_records_with_noise_are_shown_to_the_holder(source: Path) -> None:
         relation = db.anonymize(policy_for(source)).noisy
         assert relation is not None
         types = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    assert {"class", "x_0", "y_0", "x_1", "y_1", "x_2", "y_2", "suppressed"} <= set(types)
+    assert {"class", "x_0", "y_0", "x_1", "y_1", "x_2", "y_2", "released"} <= set(types)
     assert {types[f"{letter}_{j}"] for letter in "xy" for j in range(3)} == {"DOUBLE"}
-    assert types["suppressed"] == "BOOLEAN"
+    assert types["released"] == "BOOLEAN"
 
 
 def test_what_a_result_says_of_noise(source: Path) -> None:

@@ -16,10 +16,10 @@ import oracle_noise
 import pytest
 from conftest import make_policy
 from oracle_noise import STEPS, Noisy
-from sqlanon.noise.laplace import laplace
 from strategies_noise import seen
 
 import sqlanon
+from sqlanon.noise.laplace import laplace
 
 FALSE_ALARM = 1e-6
 """Of each test, however many bounds it looks at."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import patch
 
 import oracle
 import pytest
@@ -24,13 +23,12 @@ from test_privacy_properties import anonymized
 from test_privacy_properties import quick as quick_privacy
 from test_privacy_properties import thorough as thorough_privacy
 from test_quality_bounds import holds
-from test_search_limits import MIXED
 from test_search_properties import FIGURE_3, quick, thorough
 from test_search_size import wide_search
 
 import sqlanon
 from sqlanon.queries.coding import Levels as OwnLevels
-from sqlanon.search import STRATEGIES, Lattice, Outcome, Search, budget
+from sqlanon.search import STRATEGIES, Lattice, Outcome, Search
 from sqlanon.search.ola import _at_height
 
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
@@ -194,24 +192,6 @@ def test_half_the_height_is_all_of_it() -> None:
 
 def between(low: OwnLevels, high: OwnLevels) -> Iterator[OwnLevels]:
     return ((a, b, c) for a in range(low[0], high[0] + 1) for b in range(low[1], high[1] + 1) for c in (low[2],))
-
-
-@ALL
-def test_a_time_limit_is_kept(strategy: str) -> None:
-    now = 100.0
-
-    def tick(levels: Levels) -> Any:
-        nonlocal now
-        now += 1.0
-        return figures(levels)
-
-    with patch.object(budget.time, "monotonic", lambda: now):
-        search = search_of(MIXED, seconds=2.5)
-        figures, search.check = search.check, tick
-        outcome = STRATEGIES[strategy](search)
-    assert outcome.stopped == "time_limit = 2.5"
-    assert len(search.figures) == 3
-    assert outcome.levels is not None and not outcome.optimal
 
 
 @pytest.mark.parametrize("strategy", ["ola", "flash"])

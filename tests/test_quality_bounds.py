@@ -7,7 +7,7 @@ from dataclasses import replace
 import oracle
 import pytest
 import strategies
-from hypothesis import given
+from hypothesis import given, settings
 from oracle import Levels, Release, Table
 from plain_search import figures_of, measure_of
 from strategies import Case
@@ -62,7 +62,7 @@ def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: L
 
 
 @pytest.mark.parametrize(("measure", "aggregate"), OBJECTIVES)
-@quick
+@settings(quick, max_examples=8)
 @given(case=strategies.cases())
 def test_bounds_hold(measure: str, aggregate: str | None, case: Case) -> None:
     weights = case.weights if aggregate in ("mean", "sum") else None

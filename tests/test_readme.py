@@ -164,7 +164,7 @@ def check_example(number: int, page: str, hospital: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(n, marks=[pytest.mark.slow] if n > 2 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
+    [pytest.param(n, marks=[pytest.mark.slow] if n > 0 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
 )
 def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, REQUIREMENTS, hospital, tmp_path)
@@ -205,12 +205,13 @@ def test_the_python_of_the_pages(page: str, workshop: Path, hospital: Path, monk
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(n, marks=[pytest.mark.slow] if n > 1 else []) for n in range(len(blocks("toml", STRATEGIES)))],
+    [pytest.param(n, marks=[pytest.mark.slow] if n > 0 else []) for n in range(len(blocks("toml", STRATEGIES)))],
 )
 def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, STRATEGIES, hospital, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_comparison(hospital: Path) -> None:
     (command,) = blocks("sh", STRATEGIES)
     _, *arguments = shlex.split(command)

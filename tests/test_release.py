@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy
+from conftest import make_policy, some
 
 import sqlanon
 import sqlanon.release.publish as publishing
@@ -91,6 +91,11 @@ def published_parquet(source: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
     """A copy of the release, to be tampered with."""
     return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+
+
+def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
+    """Before it is tampered with: what is found after that is found for that."""
+    assert failed(copy) == set()
 
 
 def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
@@ -280,10 +285,9 @@ TAMPERING = {
 }
 
 
-@pytest.mark.parametrize("what", TAMPERING)
+@pytest.mark.parametrize("what", some(TAMPERING, 2))
 def test_verify_finds_tampering(what: str, copy: Path) -> None:
     statements, expected = TAMPERING[what]
-    assert failed(copy) == set()
     run(copy, *statements)
     assert expected <= failed(copy)
 
@@ -301,7 +305,7 @@ def made_older(path: Path, version: str) -> None:
     run(path, older.replace("digest_of_rows", "digest"), f"UPDATE sqlanon.manifest SET {claims}")
 
 
-@pytest.mark.parametrize("version", ["0.0.1", sqlanon.__version__])  # before a version is released, it changes
+@pytest.mark.parametrize("version", some(["0.0.1", sqlanon.__version__], 2))  # before a version is released, it changes
 def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, source: Path, version: str) -> None:
     made_older(copy, version)
     assert failed(copy) == set()
@@ -340,15 +344,18 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "CREATE MACRO leak() AS TABLE SELECT 'Odd One' AS name",
-        "CREATE MACRO sqlanon.leak(i) AS 'Odd One'",
-        "COMMENT ON TABLE patients IS 'Odd One'",
-        "COMMENT ON COLUMN patients.city IS 'Odd One'",
-        "ALTER TABLE patients ALTER city SET DEFAULT 'Odd One'",
-        "CREATE SEQUENCE odd_one",
-        "CREATE SCHEMA odd_one",
-    ],
+    some(
+        [
+            "CREATE MACRO leak() AS TABLE SELECT 'Odd One' AS name",
+            "CREATE MACRO sqlanon.leak(i) AS 'Odd One'",
+            "COMMENT ON TABLE patients IS 'Odd One'",
+            "COMMENT ON COLUMN patients.city IS 'Odd One'",
+            "ALTER TABLE patients ALTER city SET DEFAULT 'Odd One'",
+            "CREATE SEQUENCE odd_one",
+            "CREATE SCHEMA odd_one",
+        ],
+        3,
+    ),
 )
 def test_verify_finds_what_else_can_carry_a_private_value(statement: str, copy: Path) -> None:
     run(copy, statement)
@@ -368,20 +375,23 @@ def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "DELETE FROM sqlanon.manifest",
-        "INSERT INTO sqlanon.manifest FROM sqlanon.manifest",
-        "DROP TABLE sqlanon.manifest",
-        "DROP TABLE patients",
-        "UPDATE sqlanon.manifest SET policy = '{'",
-        "UPDATE sqlanon.manifest SET policy = '[]'",
-        "UPDATE sqlanon.manifest SET columns = '[[1]]'",
-        "UPDATE sqlanon.manifest SET columns = 'null'",
-        "UPDATE sqlanon.manifest SET table_name = 'elsewhere'",
-        "UPDATE sqlanon.manifest SET table_name = 'duckdb_settings()'",
-        "ALTER TABLE sqlanon.manifest DROP COLUMN digest",
-        "ALTER TABLE sqlanon.manifest ADD COLUMN more INTEGER",
-    ],
+    some(
+        [
+            "DELETE FROM sqlanon.manifest",
+            "INSERT INTO sqlanon.manifest FROM sqlanon.manifest",
+            "DROP TABLE sqlanon.manifest",
+            "DROP TABLE patients",
+            "UPDATE sqlanon.manifest SET policy = '{'",
+            "UPDATE sqlanon.manifest SET policy = '[]'",
+            "UPDATE sqlanon.manifest SET columns = '[[1]]'",
+            "UPDATE sqlanon.manifest SET columns = 'null'",
+            "UPDATE sqlanon.manifest SET table_name = 'elsewhere'",
+            "UPDATE sqlanon.manifest SET table_name = 'duckdb_settings()'",
+            "ALTER TABLE sqlanon.manifest DROP COLUMN digest",
+            "ALTER TABLE sqlanon.manifest ADD COLUMN more INTEGER",
+        ],
+        3,
+    ),
 )
 def test_a_release_without_a_sound_manifest_is_none(statement: str, copy: Path) -> None:
     run(copy, statement)
@@ -434,16 +444,19 @@ def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(sourc
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "policy_hash = 'x'",
-        "rows = rows + 1",
-        "suppressed_rows = 0",
-        "score = 0.0",
-        "measure = 'entropy'",
-        """generalization = replace(generalization, '"city": 1', '"city": 2')""",
-        """generalization = '{"city": 1}'""",
-        """columns = replace(columns, 'sensitive', 'insensitive')""",
-    ],
+    some(
+        [
+            "policy_hash = 'x'",
+            "rows = rows + 1",
+            "suppressed_rows = 0",
+            "score = 0.0",
+            "measure = 'entropy'",
+            """generalization = replace(generalization, '"city": 1', '"city": 2')""",
+            """generalization = '{"city": 1}'""",
+            """columns = replace(columns, 'sensitive', 'insensitive')""",
+        ],
+        2,
+    ),
 )
 def test_verify_with_the_policy_finds_a_false_claim(change: str, source: Path, copy: Path) -> None:
     run(copy, f"UPDATE sqlanon.manifest SET {change}")
@@ -455,7 +468,7 @@ def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
     assert fails_against_source(copy, other)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("zone", some(["Asia/Tokyo", "America/New_York", "UTC"], 3))
 def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> None:
     """A timestamp with a time zone is a moment: how a session writes it is no part of the content."""
     with duckdb.connect() as connection:
@@ -532,7 +545,7 @@ def rewrite(path: Path, query: str, with_manifest: bool = True) -> None:
     other.replace(path)
 
 
-@pytest.mark.parametrize("what", PARQUET_TAMPERING)
+@pytest.mark.parametrize("what", some(PARQUET_TAMPERING, 2))
 def test_verify_finds_tampering_in_parquet(what: str, published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
     query, expected = PARQUET_TAMPERING[what]
@@ -588,8 +601,12 @@ def unfinished(path: Path) -> None:
     path.with_name(path.name + ".wal").write_bytes(b"unfinished")
 
 
-@pytest.mark.parametrize("make", [other_database, text_file, empty_file, directory, unfinished])
-@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 3)
+)
 def test_what_is_no_release_is_never_replaced(
     make: Callable[[Path], None], name: str, source: Path, tmp_path: Path
 ) -> None:
@@ -687,7 +704,7 @@ def test_the_source_file_is_unchanged(source: Path, tmp_path: Path) -> None:
     assert [path.name for path in source.parent.iterdir()] == [source.name]
 
 
-@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+@pytest.mark.parametrize("name", some(["r.duckdb", "r.parquet"], 2))
 def test_a_release_replaces_an_older_one(name: str, source: Path, tmp_path: Path) -> None:
     first = publish(source, tmp_path / name, search={"suppression_limit": 0})
     second = publish(source, tmp_path / name)
@@ -788,8 +805,12 @@ def umask() -> Iterator[Callable[[int], int]]:
     os.umask(before)
 
 
-@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
-@pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
+MODES = ((0o022, 0o644), (0o077, 0o600), (0o007, 0o660))
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 4)
+)
 def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
     mask: int,
     expected: int,
@@ -880,16 +901,19 @@ def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, 
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "UPDATE sqlanon.manifest SET digest_algorithm = 'none'",
-        "UPDATE sqlanon.manifest SET format = 99",
-        "UPDATE sqlanon.manifest SET policy = '{}'",
-        "UPDATE sqlanon.manifest SET rows = rows + 1",
-        "UPDATE sqlanon.manifest SET columns = replace(columns, 'quasi', 'insensitive')",
-        "COMMENT ON TABLE patients IS 'Odd One'",
-        "CREATE SEQUENCE more",
-        "CREATE SCHEMA more",
-    ],
+    some(
+        [
+            "UPDATE sqlanon.manifest SET digest_algorithm = 'none'",
+            "UPDATE sqlanon.manifest SET format = 99",
+            "UPDATE sqlanon.manifest SET policy = '{}'",
+            "UPDATE sqlanon.manifest SET rows = rows + 1",
+            "UPDATE sqlanon.manifest SET columns = replace(columns, 'quasi', 'insensitive')",
+            "COMMENT ON TABLE patients IS 'Odd One'",
+            "CREATE SEQUENCE more",
+            "CREATE SCHEMA more",
+        ],
+        3,
+    ),
 )
 def test_verify_finds_a_manifest_that_looks_away(copy: Path, statement: str) -> None:
     with duckdb.connect(str(copy)) as db:

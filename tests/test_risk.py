@@ -535,12 +535,19 @@ def check(case: PrivacyCase) -> None:
     assert found == expected(source, case.privacy)
 
 
-quick = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @quick
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together(case: PrivacyCase) -> None:
+    check(case)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=60)
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
 
 

@@ -140,7 +140,7 @@ FIGURE_3 = Case(
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
-@quick
+@settings(quick, max_examples=8)
 @given(case=strategies.cases())
 @example(case=EXACT_LIMIT)
 @example(case=replace(EXACT_LIMIT, limit="0.28"))
@@ -159,7 +159,15 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
     check(case, strategy)
 
 
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=1)
+@given(case=strategies.cases().filter(lambda case: len(case.rows) > case.k))
+def test_all_measures_on_one_table(case: Case) -> None:
+    for measure in oracle.MEASURES:
+        check(replace(case, measure=measure, aggregate=None, weights=None), "optimal")
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=12)
 @given(case=strategies.cases())
 def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
     for measure in oracle.MEASURES:
@@ -167,18 +175,43 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
             check(replace(case, measure=measure, aggregate=aggregate, weights=None), "optimal")
 
 
-@settings(quick, max_examples=20)
-@given(case=strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown))
+ENOUGH = strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
+
+
+@settings(quick, max_examples=8)
+@given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
+    check_top(case)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=60)
+@given(case=ENOUGH)
+def test_k_alone_always_has_a_solution_at_the_top_many(case: Case) -> None:
+    check_top(case)
+
+
+def check_top(case: Case) -> None:
     with anonymized(replace(case, limit="0"), "optimal") as (result, _):
         assert result.suppressed_rows == 0
     top = tuple(tree.height for tree in case.hierarchies.values())
     assert sum(recoded(case, top).values()) == len(case.rows)
 
 
-@settings(quick, max_examples=20)
+@settings(quick, max_examples=6)
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
+    check_release(case, strategy)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=60)
+@given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
+def test_release_holds_every_class_of_at_least_k_and_nothing_else_many(case: Case, strategy: str) -> None:
+    check_release(case, strategy)
+
+
+def check_release(case: Case, strategy: str) -> None:
     """Minimal required suppression: all that is left out is in a class below k, or has an unknown value."""
     if oracle.solve(**case.arguments) is None:
         return
@@ -191,9 +224,23 @@ def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, st
     assert released == recoded(case, levels)
 
 
-@settings(quick, max_examples=10)
-@given(case=strategies.cases().filter(lambda case: oracle.solve(**case.arguments) is not None))
+SOLVABLE = strategies.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)
+
+
+@settings(quick, max_examples=4)
+@given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:
+    check_order(case)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=40)
+@given(case=SOLVABLE)
+def test_the_order_of_rows_does_not_matter_many(case: Case) -> None:
+    check_order(case)
+
+
+def check_order(case: Case) -> None:
     answers = []
     for rows in (case.rows, case.rows[::-1]):
         with anonymized(replace(case, rows=rows), "optimal") as (result, _):

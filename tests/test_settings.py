@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import make_policy, some
 
 import sqlanon
 from sqlanon.cli import main
@@ -153,7 +153,7 @@ def test_settings_reach_every_engine_that_reads(size: str, tmp_path: Path) -> No
         assert space._engine.limits == Limits("286.1 MiB", 3)
 
 
-@pytest.mark.parametrize("name", ["release.duckdb", "release.parquet"])
+@pytest.mark.parametrize("name", some(["release.duckdb", "release.parquet"], 2))
 def test_settings_reach_every_engine_that_writes_and_verifies(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

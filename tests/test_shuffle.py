@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import make_policy, some
 
 import sqlanon
 
@@ -72,7 +72,9 @@ def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("limits", [{"threads": 1}, {"threads": 4}, {"threads": 2, "memory_limit": "100MB"}], ids=str)
+@pytest.mark.parametrize(
+    "limits", some([{"threads": 2, "memory_limit": "100MB"}, {"threads": 1}, {"threads": 4}], 3), ids=str
+)
 def test_a_release_shows_nothing_of_the_order_of_its_source(
     limits: dict[str, Any], source: Path, tmp_path: Path
 ) -> None:
@@ -95,21 +97,24 @@ def test_a_release_shows_nothing_of_the_order_of_its_source(
 
 @pytest.mark.parametrize(
     ("order", "trace"),
-    [
-        ("i", "correlation"),
-        ("-i", "correlation"),
-        # Whole vectors, or row groups, change places.
-        (f"hash(i // {VECTOR}), i", "ascending in the release"),
-        ("(i // 122880) % 2, i", "old neighbours"),
-        # Random buckets, filled in the old order: what a cheap shuffle would do.
-        ("hash(i) % 1024, i", "ascending in the release"),
-        ("hash(i) % 16, i", "windows of 2048 by pos: inside"),
-        # Rows stay in their window.
-        (f"i // {VECTOR}, hash(i)", "new neighbours"),
-        ("i // 122880, hash(i)", "windows of 122880 by was: where"),
-        # Nine of ten rows are moved.
-        ("CASE WHEN i % 10 = 0 THEN i ELSE hash(i) % 300000 END", "windows of 2048 by was: where"),
-    ],
+    some(
+        [
+            ("i", "correlation"),
+            ("-i", "correlation"),
+            # Whole vectors, or row groups, change places.
+            (f"hash(i // {VECTOR}), i", "ascending in the release"),
+            ("(i // 122880) % 2, i", "old neighbours"),
+            # Random buckets, filled in the old order: what a cheap shuffle would do.
+            ("hash(i) % 1024, i", "ascending in the release"),
+            ("hash(i) % 16, i", "windows of 2048 by pos: inside"),
+            # Rows stay in their window.
+            (f"i // {VECTOR}, hash(i)", "new neighbours"),
+            ("i // 122880, hash(i)", "windows of 122880 by was: where"),
+            # Nine of ten rows are moved.
+            ("CASE WHEN i % 10 = 0 THEN i ELSE hash(i) % 300000 END", "windows of 2048 by was: where"),
+        ],
+        4,
+    ),
 )
 def test_an_old_order_that_is_left_is_found(order: str, trace: str) -> None:
     """The control: these figures tell a poor shuffle from a good one."""

@@ -12,14 +12,15 @@ from sqlanon.noise.columns import noisy_columns
 from sqlanon.preparation import Prepared
 from sqlanon.queries import noise_check as nc
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import Namer, all_of, col, create_temporary_view, drop_view, select, table
-from sqlanon.queries.noise import NoisyColumn, classes, usable
+from sqlanon.queries.names import Namer, all_of, col, create_temporary_view, drop_view, subquery, table
+from sqlanon.queries.noise import STEPS, NoisyColumn, classes, usable
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.steps import Steps
 
 FALSE_ALARM = 1e-9
-"""The chance that noise as it is claimed is found too small, or too large, is at most this for each attribute."""
+"""The chance that noise as it is claimed is found to be of another size is at most this for each attribute (Bernstein's
+bound)."""
 
 
 @dataclass(frozen=True)
@@ -87,45 +88,39 @@ class NoiseCheck:
         records = steps.make(self.work("checked_records"), query)
         keys = {i: f"code_{i}" for i in range(len(quasi))}
         made = steps.make(self.work("checked_classes"), classes(records, keys, columns))
-        compared = steps.make(self.work("checked_noise"), nc.compared(self.released, records, made, quasi, columns))
-        names, found = dict(zip(columns, prepared.policy.noisy, strict=True)), []
-        for j, one in enumerate(columns):
-            sums: list[exp.Expr] = [exp.Sum(this=col(name)) for name in (f"off_{j}", f"cut_{j}", "rows")]
-            off, cut, rows = self.engine.rows(select(sums, compared.copy()))[0]
-            told = f"{off or 0} values of {names[one]} are on no grid of their class, or beyond their bounds"
-            found.append(_told(f"noise of {names[one]}", not off, "the values are where noise may put them", told))
-            if rows != self.manifest.released_rows:
-                found.append(_told(f"classes of {names[one]}", False, "", "some rows are in no class of the source"))
-            found.append(self._size(steps, compared, j, one, names[one], bool(cut)))
+        released = subquery(nc.as_noisy(self.released, quasi, columns), "r")
+        lost, *wrong = self.engine.rows(nc.impossible(released, made, len(quasi), columns))[0]
+        found = [
+            _told("classes", not lost, "the release has those of the source", f"{lost} rows are in none of its own")
+        ]
+        for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
+            bad = f"{wrong[j]} values are none that noise makes in their class"
+            found.append(_told(f"noise of {name}", not wrong[j], "the values are such as noise makes", bad))
+            out, expected = nc.beyond(released, records, made, len(quasi), j, one)
+            count = self.engine.rows(out)[0][0]
+            found.append(self._size(name, one.epsilon, count, *self.engine.rows(expected)[0]))
         return found
 
-    def _size(self, steps: Steps, compared: exp.Table, j: int, column: NoisyColumn, name: str, is_cut: bool) -> Check:
-        """Whether noise is of the size that its ε gives it."""
+    def _size(
+        self, name: str, epsilon: float, count: int, expected: float | None, variance: float | None, records: int
+    ) -> Check:
+        """Whether noise is of the size that its ε gives it, by how many values are beyond the range of their class."""
         title = f"against the source: size of the noise of {name}"
-        by_noise = self.prepared.policy.privacy.confidence is not None
-        if by_noise or is_cut:
-            why = "records were suppressed by their noise" if by_noise else "bounds cut it off"
-            return Check(title, None, f"not verifiable: {why}")
-        figures = steps.figures(nc.sizes(compared, j, column.epsilon))
-        count = figures["classes"]
-        small, large = (_chance(count, figures[way] or 0.0) for way in ("small", "large"))
-        if min(small, large) < FALSE_ALARM:
-            word = "smaller" if small < large else "larger"
-            return Check(title, False, f"not so: it is {word} than ε = {column.epsilon:g} gives, in {count} classes")
-        message = f"as ε = {column.epsilon:g} gives it, in {count} classes (false alarms: {2 * FALSE_ALARM:g})"
-        return Check(title, True, message)
+        if self.prepared.policy.privacy.confidence is not None:
+            return Check(title, None, "not verifiable: records were suppressed by their noise")
+        if not records:
+            return Check(title, True, "there is none: in each class all values are equal")
+        # A value is on a grid: it is less than two of its steps from where it would be without one.
+        slack = records * epsilon / STEPS
+        off = max(abs(count - (expected or 0.0)) - slack, 0.0)
+        told = (
+            f"{count} of {records} values are beyond the range of their class, {expected or 0.0:.1f} are to be expected"
+        )
+        chance = 2 * math.exp(-(off**2) / (2 * ((variance or 0.0) + slack + off / 3))) if off else 1.0
+        if chance < FALSE_ALARM:
+            return Check(title, False, f"not so: it is as ε = {epsilon:g} gives it: {told}")
+        return Check(title, True, f"as ε = {epsilon:g} gives it: {told}")
 
 
 def _told(name: str, passed: bool, good: str, bad: str) -> Check:
     return Check(f"against the source: {name}", passed, good if passed else f"not so: {bad}")
-
-
-def _chance(count: int, total: float) -> float:
-    """At most so probable is it that −Σ ln U reaches a total, for independent U that are uniform or larger (Chernoff).
-
-    >>> round(_chance(10, 10.0), 3), _chance(10, 100.0) < 1e-20
-    (1.0, True)
-    """
-    if total <= count or not count:
-        return 1.0
-    return math.exp(-(total - count - count * math.log(total / count)))

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
+from types import TracebackType
 from typing import Any
 
 import pyarrow
@@ -55,43 +56,67 @@ def laplace(epsilon: float) -> Callable[[list[int]], list[int]]:
         scale = math.nextafter(scale, math.inf)
 
 
-def drawn(records: int, epsilons: Sequence[float], progress: Callable[[int], None]) -> pyarrow.RecordBatchReader:
-    """Noise for so many records: ``record`` (from 1) and ``n_j`` for each ε, as it is drawn, a batch at a time.
+class Drawing:
+    """Noise for records, as it is drawn. A context manager: what ends the drawing is raised when it is left.
+
+    (The engine that reads the batches would make an error of its own of it, of Ctrl-C too.)
 
     Parameters
     ----------
     records, epsilons:
         For how many, and of which ε.
     progress:
-        Told how many are done.
+        Told how many more are done.
     """
-    schema = pyarrow.schema([("record", pyarrow.int64()), *((f"n_{j}", pyarrow.int64()) for j in range(len(epsilons)))])
-    return pyarrow.RecordBatchReader.from_batches(schema, _batches(schema, records, epsilons, progress))
 
+    def __init__(self, records: int, epsilons: Sequence[float], progress: Callable[[int], None]) -> None:
+        self._records, self._progress = records, progress
+        self._mechanisms = [laplace(epsilon) for epsilon in epsilons]
+        self._schema = pyarrow.schema(
+            [("record", pyarrow.int64()), *((f"n_{j}", pyarrow.int64()) for j in range(len(epsilons)))]
+        )
+        self._error: BaseException | None = None
 
-def _batches(
-    schema: pyarrow.Schema, records: int, epsilons: Sequence[float], progress: Callable[[int], None]
-) -> Iterator[pyarrow.RecordBatch]:
-    mechanisms = [laplace(epsilon) for epsilon in epsilons]
-    starts = range(1, records + 1, BATCH)
-    workers = os.cpu_count() or 1
+    @property
+    def reader(self) -> pyarrow.RecordBatchReader:
+        """``record`` (from 1) and ``n_j`` for each ε, a batch at a time."""
+        return pyarrow.RecordBatchReader.from_batches(self._schema, self._watched())
 
-    def draw(start: int) -> pyarrow.RecordBatch:
-        count = min(BATCH, records + 1 - start)
-        noise = [mechanism([0] * count) for mechanism in mechanisms]
-        return pyarrow.record_batch([range(start, start + count), *noise], schema=schema)
+    def __enter__(self) -> Drawing:
+        return self
 
-    with ThreadPoolExecutor(workers) as pool:  # OpenDP lets go of the interpreter while it draws
-        ahead: deque[Future[pyarrow.RecordBatch]] = deque()
-        for start in starts:
-            ahead.append(pool.submit(draw, start))
-            if len(ahead) > workers:
-                yield from _next(ahead, progress)
-        while ahead:
-            yield from _next(ahead, progress)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._error is not None:
+            raise self._error from None
 
+    def _watched(self) -> Iterator[pyarrow.RecordBatch]:
+        try:
+            yield from self._batches()
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
 
-def _next(ahead: deque[Future[pyarrow.RecordBatch]], progress: Callable[[int], None]) -> Iterator[pyarrow.RecordBatch]:
-    batch = ahead.popleft().result()
-    progress(batch.num_rows)
-    yield batch
+    def _batches(self) -> Iterator[pyarrow.RecordBatch]:
+        workers = os.cpu_count() or 1
+        with ThreadPoolExecutor(workers) as pool:  # OpenDP lets go of the interpreter while it draws
+            ahead: deque[Future[pyarrow.RecordBatch]] = deque()
+            for start in range(1, self._records + 1, BATCH):
+                ahead.append(pool.submit(self._draw, start))
+                if len(ahead) > workers:
+                    yield from self._next(ahead)
+            while ahead:
+                yield from self._next(ahead)
+
+    def _next(self, ahead: deque[Future[pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
+        batch = ahead.popleft().result()
+        self._progress(batch.num_rows)
+        yield batch
+
+    def _draw(self, start: int) -> pyarrow.RecordBatch:
+        count = min(BATCH, self._records + 1 - start)
+        noise = [mechanism([0] * count) for mechanism in self._mechanisms]
+        return pyarrow.record_batch([range(start, start + count), *noise], schema=self._schema)

@@ -17,9 +17,10 @@ from sqlanon.anonymization import Chosen
 from sqlanon.engines.base import ArrowEngine
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows
-from sqlanon.noise.laplace import drawn
+from sqlanon.noise.laplace import Drawing
 from sqlanon.noise.recoding import NoisyRecoding
 from sqlanon.policy import Policy
+from sqlanon.policy.noise import claims_of
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.presence import DeltaPresence, KMap
 from sqlanon.queries import linking, noise
@@ -100,15 +101,9 @@ class Noised:
 
         The errors of a table may be those of one outlier; the linking risk is rounded to a hundredth.
         """
-        return {
-            "epsilon": policy.epsilon,
-            "noise": {
-                name: {**policy.redacted()["attributes"][name]["noise"], "epsilon": one["epsilon"]}
-                for name, one in self.attributes.items()
-            },
-            "linking_risk": round(self.linking.risk, 2),
-            "confidence": self.confidence,
-        }
+        epsilon, noise = claims_of(policy.redacted())
+        risk = round(self.linking.risk, 2)
+        return {"epsilon": epsilon, "noise": noise, "linking_risk": risk, "confidence": self.confidence}
 
 
 def noise_classes(
@@ -179,7 +174,8 @@ def _drawn(
 
     target = work("noise_drawn")
     progress(records, 0)
-    engine.copy_arrow(target.copy(), drawn(records, [one.epsilon for one in columns], tell))
+    with Drawing(records, [one.epsilon for one in columns], tell) as drawing:
+        engine.copy_arrow(target.copy(), drawing.reader)
     return target
 
 

@@ -6,19 +6,34 @@ privacy" (2017): the quasi-identifiers are split, k-quasis are generalized and �
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
-from sqlanon.policy.values import Bound, Exact, Flaw, Flaws, Section, as_real
+from sqlanon.policy.values import Bound, Exact, Flaw, Flaws, Section, as_real, shown
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 
 ROUNDING = 1e-9
 """Budgets that were added up may differ so much, relatively, from the sum that is asked for."""
+
+
+def _two(value: object) -> object:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        told = f"a list of {len(value)}" if isinstance(value, list | tuple) else shown(value)
+        raise ValueError(f"must be two values, the least and the greatest: [0, 100], not {told}")
+    return value
 
 
 class Noise(Section):
@@ -40,7 +55,7 @@ class Noise(Section):
     """
 
     epsilon: Epsilon | None = Field(default=None, description="the attribute's share of the record's budget")
-    bounds: Annotated[tuple[Bound, Bound], Field()] | None = Field(
+    bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_two)] | None = Field(
         default=None, description="the least and the greatest value that may be released"
     )
     round: Annotated[Exact, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = Field(
@@ -78,3 +93,18 @@ def shared_out(noisy: Mapping[str, Noise], record: float | None) -> dict[str, fl
     others = len(noisy) - len(own)
     rest = (Decimal(str(record or 0)) - sum(Decimal(str(value)) for value in own.values())) / max(others, 1)
     return {name: own.get(name, float(rest)) for name in noisy}
+
+
+def claims_of(policy: Mapping[str, Any]) -> tuple[float | None, dict[str, dict[str, Any]] | None]:
+    """What a release claims of noise: the ε of a record, and by attribute its ε, bounds and granularity; None without.
+
+    Parameters
+    ----------
+    policy:
+        As a tree; a redacted one will do.
+    """
+    asked = {name: spec["noise"] for name, spec in policy["attributes"].items() if spec.get("noise") is not None}
+    if not asked:
+        return None, None
+    own = shared_out({name: Noise(**noise) for name, noise in asked.items()}, policy["privacy"].get("epsilon"))
+    return math.fsum(own.values()), {name: {**noise, "epsilon": own[name]} for name, noise in asked.items()}

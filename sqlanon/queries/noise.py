@@ -140,6 +140,11 @@ def usable(value: exp.Expr, type_: str) -> exp.Expr:
     return all_of([there, small])  # NaN is greater than any number, here
 
 
+def is_zero(x: exp.Expr) -> exp.Expr:
+    """Whether a value is 0, or so near to it that to be off by something has no meaning in shares of it."""
+    return exp.LT(this=exp.Abs(this=x), expression=number(1 / LARGEST))
+
+
 def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row: for each column the rows whose value no noise can be added to."""
     missing = [exp.Not(this=exp.Paren(this=usable(col(one.name), one.type))) for one in columns]
@@ -169,8 +174,7 @@ def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[Noisy
         wide = greatest(exp.Sub(this=most, expression=least.copy()), ulp, number(_TINIEST))
         differ = exp.GT(this=exp.Max(this=value), expression=exp.Min(this=value.copy()))
         inverse = exp.Div(this=number(1.0), expression=exp.Abs(this=x.copy()))
-        zero = exp.EQ(this=x.copy(), expression=number(0.0))
-        other = exp.NEQ(this=x.copy(), expression=number(0.0))
+        zero, other = is_zero(x.copy()), exp.Not(this=is_zero(x.copy()))
         figures += [
             named(least, f"low_{j}"),
             named(exp.If(this=differ, true=wide, false=number(0.0)), f"delta_{j}"),
@@ -234,7 +238,12 @@ def _with_noise(column: NoisyColumn, j: int) -> exp.Expr:
     moved = exp.Paren(this=exp.Add(this=on_grid, expression=cast(col(f"n_{j}", "d"), "DOUBLE")))
     value: exp.Expr = exp.Add(this=low.copy(), expression=exp.Mul(this=moved, expression=grid.copy()))
     none = exp.EQ(this=grid.copy(), expression=number(0.0))
-    value = exp.Paren(this=exp.If(this=none, true=exp.Add(this=low.copy(), expression=number(0.0)), false=value))
+    value = exp.Paren(this=exp.If(this=none, true=low.copy(), false=value))
+    return on_steps(value, step, column)
+
+
+def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    """A value as it may be released: a multiple of the step of its class (NULL: as it is), within the limits."""
     rounded: exp.Expr = exp.Mul(this=exp.Round(this=exp.Div(this=value, expression=step)), expression=step.copy())
     if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
         rounded = exp.Round(this=rounded, decimals=number(places))  # 0.1 times a whole number is not always as written
@@ -242,7 +251,7 @@ def _with_noise(column: NoisyColumn, j: int) -> exp.Expr:
     if column.limits is not None:
         low_limit, high_limit = (number(limit) for limit in column.limits)
         shown = anonymous("LEAST", greatest(shown, low_limit), high_limit)
-    return shown
+    return exp.Paren(this=exp.Add(this=shown, expression=number(0.0)))  # no -0.0
 
 
 def released(
@@ -268,7 +277,7 @@ def released(
             output.append(named(col(name, "n"), name))
             continue
         j, one = by_name[name]
-        output.append(named(_typed(col(f"y_{j}", "n"), one), name))
+        output.append(named(typed(col(f"y_{j}", "n"), one), name))
     query = select(output, aliased(noisy, "n"))
     if kept is not None:
         on = exp.EQ(this=col("record", "n"), expression=col("record", "k"))
@@ -276,7 +285,8 @@ def released(
     return query
 
 
-def _typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+def typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    """A number as a value of the released column."""
     if column.type != _DATE:
         return cast(value, column.released_type)
     epoch = cast(exp.Literal.string("1970-01-01"), _DATE)
@@ -314,7 +324,7 @@ def observed_errors(noisy: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Sel
     for j, _ in enumerate(columns):
         x = col(f"x_{j}")
         off = exp.Abs(this=exp.Sub(this=col(f"y_{j}"), expression=x))
-        magnitude = exp.Nullif(this=exp.Abs(this=x.copy()), expression=number(0.0))
+        magnitude = exp.If(this=is_zero(x.copy()), true=exp.null(), false=exp.Abs(this=x.copy()))
         figures += [
             named(exp.Avg(this=off), f"observed_{j}"),
             named(exp.Avg(this=exp.Div(this=off.copy(), expression=magnitude)), f"observed_relative_{j}"),

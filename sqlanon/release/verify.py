@@ -19,6 +19,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.policy import PrivacySection
+from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import digest_of, k_anonymity_of
@@ -162,7 +163,7 @@ def _consistent(manifest: Manifest) -> Check:
             ("requirements", bool(policy.get("privacy"))),
             ("roles", all(roles.get(column.name.lower()) == column.role for column in manifest.columns)),
             ("quasi-identifiers", {name.lower() for name in manifest.quasi} == quasi),
-            ("noise", {name.lower() for name in manifest.noise or ()} == noisy),
+            ("noise", _claims_its_noise(manifest)),
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),
@@ -171,6 +172,20 @@ def _consistent(manifest: Manifest) -> Check:
         if not right
     ]
     return Check("manifest", not wrong, f"contradicts itself in {', '.join(wrong)}" if wrong else "agrees with itself")
+
+
+def _claims_its_noise(manifest: Manifest) -> bool:
+    """Whether what is claimed of noise follows from the policy that is shown."""
+    try:
+        epsilon, noise = claims_of(manifest.policy)
+    except (KeyError, TypeError, ValueError):
+        return False
+    beta = manifest.policy["privacy"].get("confidence")
+    return (
+        (manifest.epsilon, manifest.noise) == (epsilon, noise)
+        and (None if manifest.confidence is None else manifest.confidence.get("beta")) == beta
+        and (manifest.linking_risk is None) == (noise is None)
+    )
 
 
 def _file_checks(engine: DuckDBEngine, manifest: Manifest, fresh: bool) -> list[Check]:
