@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from contextlib import suppress
 
@@ -12,11 +13,15 @@ def run() -> None:
     It ends at once: everything is written and closed by then, and to take the interpreter apart takes longer than
     to search a small table.
     """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as long as there is nothing to clean up
     gc.set_threshold(100_000)  # next to nothing of what is loaded is garbage
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # to look for them, all installed packages are searched
     from sqlanon.cli import main  # noqa: PLC0415  (what it loads, too)
+    from sqlanon.interrupts import hear_interrupts  # noqa: PLC0415
 
     status = 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    hear_interrupts()
     try:
         main()
     except SystemExit as done:

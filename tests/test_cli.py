@@ -627,11 +627,11 @@ def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
     assert err == b""
 
 
-def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path) -> None:
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads: str) -> None:
     policy = rewrite(folder, 'table = "patients"', 'query = "SELECT p.* FROM patients p, range(3000000) r(i)"')
-    # It has billions of rows to write. DuckDB hears of a signal at once on one thread only: on several, at the end of
-    # what it is about.
-    limits = ("--memory-limit", "500MB", "--threads", "1")
+    # It has billions of rows to write.
+    limits = ("--memory-limit", "500MB", "--threads", threads)
     spill = folder / "spill"
     spill.mkdir()
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
@@ -14,6 +15,15 @@ from sqlglot import Dialect, exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.queries.names import create_table, ident, star, table, text
+
+_LIVE: WeakSet[DuckDBEngine] = WeakSet()
+
+
+def interrupt_all() -> None:
+    """End what all engines are about, from another thread: they raise an error."""
+    for engine in list(_LIVE):
+        with suppress(duckdb.Error):  # it may be closed
+            engine.connection.interrupt()
 
 
 class DuckDBEngine:
@@ -30,6 +40,7 @@ class DuckDBEngine:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
         self._generator = Dialect.get_or_raise(self.dialect).generator()
+        _LIVE.add(self)
 
     @classmethod
     def private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
