@@ -11,13 +11,13 @@ from sqlglot import exp
 from sqlanon.columns import Columns, match_columns, population_columns, released_columns
 from sqlanon.counting import EXAMPLE_VALUES, Scan, sensitive_pairs
 from sqlanon.engines.base import Engine
-from sqlanon.errors import HierarchyError, Problem
+from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.frequency_sets import FrequencySets
-from sqlanon.hierarchies import hierarchy_query, known_height
+from sqlanon.hierarchies import known_height
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.noise.shown import noise_statements
-from sqlanon.policy import Policy
+from sqlanon.policy import Hierarchy, Policy
 from sqlanon.preparation import (
     attribute_values,
     class_space,
@@ -38,9 +38,6 @@ from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppr
 from sqlanon.release.requirements import Audited, Private, requirement_queries
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
-
-EXAMPLE_LENGTH = 5
-"""A mask's levels depend on the data: the plan shows a column whose longest text has so many characters."""
 
 
 @dataclass(frozen=True)
@@ -204,20 +201,15 @@ class _Stages:
 
     def _hierarchies(self, steps: Steps, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]) -> None:
         for i, (name, type_) in enumerate(zip(self.policy.generalized, self.types, strict=True)):
-            self._hierarchy(steps, name, values[i], type_, self.work(f"hierarchy_{i}"))
+            show_hierarchy(steps, name, self._rules(name), values[i], type_, self.work(f"hierarchy_{i}"))
         for s, name in enumerate(self.columns.sensitive_names):
             if name in self.trees:
                 type_ = self.source.columns[self.columns.sensitive[s]]
-                self._hierarchy(steps, name, sensitive[name].values, type_, self.work(f"sensitive_hierarchy_{s}"))
+                target = self.work(f"sensitive_hierarchy_{s}")
+                show_hierarchy(steps, name, self._rules(name), sensitive[name].values, type_, target)
 
-    def _hierarchy(self, steps: Steps, name: str, values: exp.Table, type_: str, target: exp.Table) -> None:
-        rules = self.policy.attributes[name].hierarchy or ()
-        try:
-            query = hierarchy_query(rules, values, type_, engine=self.engine, longest=EXAMPLE_LENGTH)
-        except HierarchyError as error:
-            place = f"attributes.{name}.hierarchy"
-            raise HierarchyError(Problem(place, problem.message) for problem in error.problems) from error
-        steps.make(target, query)
+    def _rules(self, name: str) -> Hierarchy | tuple[()]:
+        return self.policy.attributes[name].hierarchy or ()
 
     def _frequency(
         self,
@@ -257,7 +249,7 @@ class _Stages:
     def _coded(
         self, steps: Steps, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
     ) -> Coded:
-        height = known_height(self.policy.attributes[name].hierarchy or (), self.engine, EXAMPLE_LENGTH) or 0
+        height = example_height(steps, self._rules(name))
         steps.make(target, cd.coded_values(values, hierarchy, height, "*", nullable=True))
         return Coded(column, height, target, nullable=True)
 

@@ -15,7 +15,8 @@ from sqlglot import exp
 from sqlanon.columns import Columns, match_columns, population_columns
 from sqlanon.counting import domain_of, refuse_lost_values
 from sqlanon.errors import HierarchyError, Problem
-from sqlanon.hierarchies import build_hierarchy, hierarchy_query, known_height
+from sqlanon.examples import example_height, show_hierarchy
+from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
 from sqlanon.privacy.base import Distribution
@@ -32,9 +33,6 @@ from sqlanon.risk.prosecutor import Risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
-
-EXAMPLE_LENGTH = 5
-"""What is shown of a mask: the levels of a column whose longest text has so many characters."""
 
 
 def assess(run: Run, policy: Policy) -> Risk:
@@ -204,11 +202,11 @@ class _Assessment:
             problems += found
             return None if hierarchy is None else (hierarchy.height, hierarchy.top or "")
         try:
-            self.steps.make(target, hierarchy_query(rules, values, type_, engine=engine, longest=EXAMPLE_LENGTH))
+            show_hierarchy(self.steps, name, rules, values, type_, target)
         except HierarchyError as error:
-            problems += [Problem(f"attributes.{name}.hierarchy", problem.message) for problem in error.problems]
+            problems += error.problems
             return None
-        return known_height(rules, engine, EXAMPLE_LENGTH) or 0, "*"
+        return example_height(self.steps, rules), "*"
 
     def _distribution(self, rows: exp.Table, one: Distribution, values: Mapping[str, exp.Table]) -> SensitiveTable:
         names = self.columns.sensitive_names
