@@ -1,9 +1,9 @@
-"""Everything that benchmarks/README.md shows, one after the other, as Markdown; then the plot. It takes hours.
+"""Everything that benchmarks/README.md shows, one after the other, as Markdown; then the plots. It takes hours.
 
     python benchmarks/all.py --peers peers/bin/python --data DIR [--small]
 
 The folder keeps the tables that are made and results.jsonl, which has the figures of every run. ``--small`` is for
-trying it: tables of at most a million rows, in minutes, and the plot in the folder. Else the run with 100 million
+trying it: tables of at most a million rows, in minutes, and the plots in the folder. Else the run with 100 million
 people needs some 20 GB of disk there. A script that fails does not stop the others.
 """
 
@@ -26,8 +26,11 @@ TITLES = {
     "requirements.py": "What a requirement costs",
     "strategies.py": "All strategies",
     "samarati_misses.py": "What distance vectors alone miss",
+    "k_epsilon.py": "Noise inside classes",
+    "noise_cost.py": "What noise costs",
     "imports.py": "How long the package takes to load",
     "plot.py": "The plot",
+    "k_epsilon_plot.py": "The plot of noise",
 }
 
 
@@ -49,8 +52,11 @@ def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
         ["requirements.py", *(("--nodes", "5") if small else ())],
         ["strategies.py", "--results", data],
         ["samarati_misses.py", *(("--tables", "100") if small else ())],
+        ["k_epsilon.py", "--results", data, *(("--runs", "1", "--searches", "1") if small else ())],
+        ["noise_cost.py", *kept, *rows],
         ["imports.py"],
         ["plot.py", data, *(("--out", data / "scale.svg") if small else ())],
+        ["k_epsilon_plot.py", data, *(("--out", data / "k_epsilon.svg") if small else ())],
     ]
 
 

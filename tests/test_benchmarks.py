@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import sys
@@ -16,9 +17,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from bootstrap import bootstrap_query
 from harness import case_policy, measured, toml
+from heights import make_people as make_heights
+from k_epsilon import COMPARED, searches, stated, steps, with_noise
+from noise_cost import CASES as NOISE_CASES
+from noise_cost import policy as noise_policy
 from people import COUNTRIES_QUERY, QUASI, make_people, people_policy, people_query
 from plain import floor
 from score import label_leaves, score, set_leaves
+
+from sqlanon.workspace import Workspace
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -91,6 +98,7 @@ def test_policies_in_toml_say_the_same(tmp_path: Path) -> None:
     for tree in (
         people_policy(tmp_path / "it's.duckdb", tmp_path / "release.duckdb"),
         case_policy("Adult-9", 50, 0.01, tmp_path / "release.duckdb", measure="entropy"),
+        *(noise_policy(tmp_path / "people.duckdb", tmp_path / "release.duckdb", case) for case in NOISE_CASES),
     ):
         assert tomllib.loads(toml(tree)) == json.loads(json.dumps(tree))
 
@@ -123,3 +131,42 @@ def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> No
         found = score(connection, "adult", result.rows, sets=False)
     assert found["loss"] == pytest.approx(result.score)
     assert (found["classes"], found["smallest"], found["missing"]) == (result.classes, 5, result.suppressed_rows)
+
+
+def test_heights_are_those_of_sex_and_age_and_the_same_on_every_run(data: Path) -> None:
+    query = """
+        SELECT sex, count(*), avg(height), round(stddev(height), 9), avg(height) FILTER (born > 1974),
+            avg(height) FILTER (born <= 1924), sum(hash(people))
+        FROM people GROUP BY sex ORDER BY sex
+    """
+    found = []
+    for threads in (1, 3):
+        with duckdb.connect(config={"threads": threads}) as connection:
+            make_heights(connection)
+            found.append(connection.execute(query).fetchall())
+    assert found[0] == found[1]
+    women, men = found[0]
+    assert women[1] + men[1] == 30_162
+    assert women[2:6] == pytest.approx((162.3, 7.2, 161.5, 158.6), abs=1)
+    assert men[2:6] == pytest.approx((175.6, 7.5, 175.0, 172.6), abs=1.5)
+
+
+def test_the_experiment_with_noise_in_small(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = argparse.Namespace(runs=1, k=[COMPARED], epsilon=[0.5, 4.0], strategies=["optimal"], results=tmp_path)
+    with duckdb.connect() as connection:
+        make_heights(connection)
+        space = Workspace(connection)
+        strong, weak = with_noise(space, asked)
+        plain, wide, useful = searches(space, 20, "optimal", 0.0, 1)
+        space.close()
+    assert strong["expected"] == pytest.approx(8 * weak["expected"])
+    assert strong["observed"] == pytest.approx(strong["expected"], rel=0.05)
+    assert weak["uniform_error"] == pytest.approx(weak["expected"], rel=0.05)
+    assert weak["whole_error"] > 1.3 * weak["observed"] and weak["whole_linked"] < weak["linked"]
+    assert 0 < strong["strictly"] <= strong["linked"] < weak["linked"]
+    assert 0 <= strong["confidence"] < weak["confidence"] < 0.05 and strong["feasible"] == 1
+    assert steps([strong, weak], "epsilon") == (0, 1) and steps([weak, {**strong, "epsilon": 9}], "epsilon") == (1, 1)
+    assert plain["loss"] <= wide["loss"] < useful["loss"] and useful["level"] <= 4
+    stated([strong, weak])
+    assert "| linking risk falls with smaller ε | optimal | in 1 of 1 steps | yes |" in capsys.readouterr().out
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2

@@ -1,0 +1,352 @@
+"""The experiment of the paper "(k,ε)-Anonymity" on Adult with heights: errors, linking risk, confidence, and the price
+of generalizing what could have noise.
+
+    python benchmarks/k_epsilon.py [--runs 30] [--k 2 5 10 20 50 100] [--epsilon 0.1 0.25 0.5 1 2 4 8]
+        [--strategies optimal mondrian] [--parts noise beside] [--searches 5] [--results DIR]
+
+Source: N. Holohan, S. Antonatos, S. Braghin, P. Mac Aonghusa, "(k,ε)-Anonymity: k-anonymity with ε-differential
+privacy" (2017). The table and its hierarchies: heights.py. The search is the same on every run, so it is made once for
+each strategy and k, with at most 5 % suppressed; noise is drawn anew on every run, by the package's own stage, which
+has no seed: the figures differ a little each time. What 99 %-confidence suppresses is measured without a limit; in
+brackets stands how many of the runs stay within 5 % with it. The paper's figure 2, other noise beside noise per class,
+is shown for k = 20. `k_epsilon_plot.py` draws what ``--results`` keeps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+from harness import header, machine, parser, record, require_tables, row
+from heights import K_QUASIS, make_people
+from sqlglot import exp
+
+import sqlanon
+from sqlanon.anonymization import Found, anonymize
+from sqlanon.errors import InfeasibleError
+from sqlanon.noise import add_noise, columns_for_noise
+from sqlanon.preparation import Prepared, prepare
+from sqlanon.quality import MEASURES
+from sqlanon.queries import linking
+from sqlanon.queries.names import create_schema, drop_schema, table
+from sqlanon.queries.noise import NoisyColumn
+from sqlanon.steps import Steps
+from sqlanon.workspace import Run, Workspace
+
+LIMIT = 0.05
+CONFIDENCE = 0.99
+COMPARED = 20
+"""The k at which noise per class is compared with other noise."""
+
+NOISE: Mapping[str, Any] = {"height": {"role": "quasi", "noise": {"epsilon": 1.0}}}
+INTERVALS: Mapping[str, Any] = {"intervals": [2.5, 5, 10, 20], "below": 150, "above": 190}
+GENERALIZED: Mapping[str, Any] = {"height": {"role": "quasi", "hierarchy": [INTERVALS]}}
+
+USEFUL: Mapping[str, Any] = {"height": {**GENERALIZED["height"], "max_level": 4}}
+"""Height in intervals of at most 20 cm: else the search gives it up, and the others lose little."""
+
+Figures = dict[str, Any]
+
+
+def policy(k: int, strategy: str, limit: float, height: Mapping[str, Any], **privacy: float) -> sqlanon.Policy:
+    """People, their height as it is told (or not at all)."""
+    return sqlanon.Policy(
+        source={"table": "people", "undeclared": "drop"},
+        attributes={**K_QUASIS, **height},
+        privacy={"k": k, **privacy},
+        search={"strategy": strategy, "suppression_limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A run after its search, of which noise can be drawn many times."""
+
+    run: Run
+    prepared: Prepared
+    found: Found
+    column: NoisyColumn
+
+    @contextmanager
+    def draw(self, epsilon: float) -> Iterator[Figures]:
+        """Draw noise once, with confidence and no limit; what it leads to, and its tables until the end of the block.
+
+        The linking risk is of all that got noise, before confidence suppresses any.
+        """
+        engine, catalog = self.run.engine, self.run.work("any").catalog
+        engine.execute(create_schema("draw", catalog))
+        try:
+            column = replace(self.column, epsilon=epsilon)
+            noised = add_noise(
+                engine, self.prepared, self.found.chosen, (column,), self.work, lambda waiting, done: None
+            )
+            errors = noised.attributes["height"]
+            assert noised.confidence is not None
+            rows, suppressed = self.prepared.marginals.rows, noised.chosen.figures.suppressed_rows
+            linked, strictly = self.linked("noise_rows")
+            yield {
+                "expected": errors["expected_relative_error"],
+                "observed": errors["observed_relative_error"],
+                "expected_cm": errors["expected_error"],
+                "linked": linked,
+                "strictly": strictly,
+                "confidence": noised.confidence["suppressed_rows"] / rows,
+                "feasible": suppressed <= int(LIMIT * rows),
+            }
+        finally:
+            engine.execute(drop_schema("draw", catalog))
+
+    def work(self, name: str) -> exp.Table:
+        """The tables of a draw."""
+        return table(name, "draw", self.run.work("any").catalog)
+
+    def linked(self, rows: str) -> tuple[float, float]:
+        """The linking risk of a table with ``record``, ``class``, ``x_0`` and ``y_0``, and the strict one."""
+        steps = Steps(self.run.engine)
+        query = linking.links(self.work(rows), self.work("noise_classes"), (self.column,))
+        links = steps.make(self.work(f"{rows}_links"), query)
+        count, linked, strictly = self.run.engine.rows(linking.risk(links, None))[0]
+        return linked / count, strictly / count
+
+    def others(self, epsilon: float, mean: float) -> Figures:
+        """What other noise on the same originals leads to: drawn by the engine, for comparison only.
+
+        Laplace with the range of the whole table; and uniform noise with the mean error of noise per class. Beside them
+        the error that is made where the mean of its class stands for each value.
+        """
+        rows, connection = self.work("noise_rows").sql("duckdb"), self.run.engine.connection
+        ratio = "ln((1 - random()) / (1 - random()))"  # of two uniform numbers: Laplace of scale 1
+        noises = {
+            "whole": f"(SELECT (max(x_0) - min(x_0)) / {epsilon} FROM {rows}) * {ratio}",
+            "uniform": f"{2 * mean} * (2 * random() - 1)",
+        }
+        mean_of_class = f"(SELECT *, avg(x_0) OVER (PARTITION BY class) AS mean FROM {rows})"
+        query = f"SELECT avg(abs(mean - x_0) / x_0) FROM {mean_of_class}"
+        found = {"mean_error": connection.execute(query).fetchall()[0][0]}
+        for name, noise in noises.items():
+            made = self.work(name).sql("duckdb")
+            connection.execute(
+                f"CREATE TABLE {made} AS SELECT record, class, x_0, round(x_0 + {noise}, 1) AS y_0 FROM {rows}"
+            )
+            error = connection.execute(f"SELECT avg(abs(y_0 - x_0) / x_0) FROM {made}").fetchall()[0][0]
+            found |= {f"{name}_error": error, f"{name}_linked": self.linked(name)[0]}
+        return found
+
+
+@contextmanager
+def searched(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
+    """Search once."""
+    asked = policy(k, strategy, LIMIT, NOISE)
+    with space.run(asked) as run:
+        columns = columns_for_noise(run.engine, asked, run.source)
+        prepared = prepare(run.engine, asked, run.source, run.work)
+        found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+        late = policy(k, strategy, 1.0, NOISE, confidence=CONFIDENCE)
+        yield Searched(run, replace(prepared, policy=late), found, columns[0])
+
+
+def drawn(made: Searched, k: int, epsilon: float, runs: int) -> Figures:
+    """The means over the runs."""
+    figures: list[Figures] = []
+    for _ in range(runs):
+        with made.draw(epsilon) as one:
+            figures.append({**one, **(made.others(epsilon, one["expected_cm"]) if k == COMPARED else {})})
+    means = {name: statistics.mean(one[name] for one in figures) for name in figures[0]}
+    return {**means, "feasible": sum(one["feasible"] for one in figures), "runs": runs}
+
+
+def with_noise(space: Workspace, asked: argparse.Namespace) -> list[Figures]:
+    """All set-ups, one after the other."""
+    header("strategy", "k", "classes", "smallest", "suppressed rows", "loss", "generalization", "risk by guessing")
+    found: list[Figures] = []
+    for strategy in asked.strategies:
+        for k in asked.k:
+            with searched(space, k, strategy) as made:
+                chosen, figures = made.found.chosen, made.found.chosen.figures
+                levels = ", ".join(
+                    f"{name} {'-' if level is None else level}" for name, level in chosen.generalization.items()
+                )
+                rows = made.prepared.marginals.rows
+                row(strategy, k, f"{figures.classes:,}", chosen.smallest_class, f"{figures.suppressed_rows:,}",
+                    f"{made.found.score:.4f}", levels, percent(figures.classes / (rows - figures.suppressed_rows)),
+                )  # fmt: skip
+                for epsilon in asked.epsilon:
+                    started = time.perf_counter()
+                    one = {"k": k, "epsilon": epsilon, **drawn(made, k, epsilon, asked.runs)}
+                    seconds = time.perf_counter() - started
+                    record(asked.results, "k_epsilon", strategy, rows, seconds, **one)
+                    found.append({"strategy": strategy, **one})
+    return found
+
+
+def percent(share: float) -> str:
+    """A share, to three digits or a hundredth of a percent."""
+    return f"{100 * share:.{1 if share >= 0.1 else 2}f}%"
+
+
+def pivot(title: str, figures: Sequence[Figures], asked: argparse.Namespace, first: str, second: str) -> None:
+    """A table with a column for each ε."""
+    print(f"\n{title}\n")
+    header("strategy", "k", *(f"ε = {epsilon:g}" for epsilon in asked.epsilon))
+    by_setup = {(one["strategy"], one["k"], one["epsilon"]): one for one in figures}
+    for strategy in asked.strategies:
+        for k in asked.k:
+            cells = [by_setup[strategy, k, epsilon] for epsilon in asked.epsilon]
+            row(strategy, k, *(f"{percent(one[first])} ({_bracket(one[second])})" for one in cells))
+
+
+def _bracket(figure: float) -> str:
+    return percent(figure) if isinstance(figure, float) else str(figure)
+
+
+def compared(figures: Sequence[Figures]) -> None:
+    """The paper's figure 2, as a table."""
+    print(f"\nOther noise, k = {COMPARED}: mean relative error, and linking risk\n")
+    header("strategy", "ε", "per class", "risk", "whole table", "risk", "uniform, as per class", "risk", "class's mean")
+    for one in figures:
+        if one["k"] == COMPARED:
+            names = (
+                "observed",
+                "linked",
+                "whole_error",
+                "whole_linked",
+                "uniform_error",
+                "uniform_linked",
+                "mean_error",
+            )
+            row(one["strategy"], f"{one['epsilon']:g}", *(percent(one[name]) for name in names))
+
+
+def steps(figures: Sequence[Figures], along: str) -> tuple[int, int]:
+    """To how many next larger k the linking risk does not fall, or to how many next larger ε it does not rise; of
+    how many."""
+    other, sign = ("epsilon", 1) if along == "k" else ("k", -1)
+    lines: dict[Any, list[Figures]] = {}
+    for one in sorted(figures, key=lambda one: one[along]):
+        lines.setdefault((one["strategy"], one[other]), []).append(one)
+    wrong = [
+        sign * (after["linked"] - before["linked"]) >= 0 for line in lines.values() for before, after in pairwise(line)
+    ]
+    return sum(wrong), len(wrong)
+
+
+def stated(figures: Sequence[Figures]) -> None:
+    """What the paper states, and what we see."""
+    print("\nWhat the paper states\n")
+    header("the paper", "strategy", "here", "reached")
+    for strategy in dict.fromkeys(one["strategy"] for one in figures):
+        ours = [one for one in figures if one["strategy"] == strategy]
+        least = min(one["epsilon"] for one in ours)
+        needed = [one["expected"] * one["epsilon"] / 0.05 for one in ours if one["epsilon"] == least]
+        span = f"{min(needed):.2f} to {max(needed):.2f}"
+        row("error below 5% for moderate ε (at most 4)", strategy, f"from ε = {span} on, by k", _is(max(needed) <= 4))
+        lowest = [min(one["linked"] for one in ours if one["k"] == k) for k in {one["k"] for one in ours}]
+        span = f"{percent(min(lowest))} to {percent(max(lowest))}"
+        row("linking risk below 5% attainable for every k", strategy, f"{span} at the best ε, by k",
+            _is(max(lowest) < 0.05))  # fmt: skip
+        for along, words in (("k", "falls with k"), ("epsilon", "falls with smaller ε")):
+            wrong, of = steps(ours, along)
+            row(f"linking risk {words}", strategy, f"in {of - wrong} of {of} steps", _is(not wrong))
+        lost = [one["confidence"] for one in ours if one["epsilon"] == least]
+        row(f"99%-confident: less than 2% suppressed at ε = {least:g}", strategy,
+            f"{percent(min(lost))} to {percent(max(lost))}, by k", _is(max(lost) < 0.02))  # fmt: skip
+
+
+def _is(reached: bool) -> str:
+    return "yes" if reached else "**no**"
+
+
+def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
+    """One search, and the loss of the attributes besides height; None where nothing meets the policy."""
+    with space.run(asked) as run:
+        prepared = prepare(run.engine, asked, run.source, run.work)
+        started = time.perf_counter()
+        try:
+            found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+        except InfeasibleError:
+            return None
+        seconds = time.perf_counter() - started
+        assert found.search is not None and found.outcome is not None and found.outcome.levels is not None
+        weights = [float(name != "height") for name in asked.generalized]
+        measure, levels = MEASURES["loss"](prepared.marginals, weights), found.outcome.levels
+        return {
+            "seconds": seconds,
+            "loss": measure.score(levels, found.search.figures[levels]),
+            "level": found.chosen.generalization.get("height"),
+            "checked": found.checked,
+        }
+
+
+def searches(space: Workspace, k: int, strategy: str, limit: float, repeats: int) -> list[Figures | None]:
+    """Without height, with it, and with it in intervals of at most 20 cm; the seconds are medians, of searches in
+    turn."""
+    tried = [
+        [timed_search(space, policy(k, strategy, limit, height)) for height in ({}, GENERALIZED, USEFUL)]
+        for _ in range(repeats)
+    ]
+    found: list[Figures | None] = []
+    for same in zip(*tried, strict=True):
+        made = [one for one in same if one is not None]
+        found.append({**made[0], "seconds": statistics.median(one["seconds"] for one in made)} if made else None)
+    return found
+
+
+def beside(space: Workspace, asked: argparse.Namespace) -> None:
+    """Height as one more quasi-identifier to generalize."""
+    print(f"\nHeight generalized instead: loss of the other attributes, and the search (medians of {asked.searches})\n")
+    header("limit", "strategy", "k", "loss without height", "with it (its level)", "within 20 cm", "checks", "with it",
+           "search, ms", "with it", "times")  # fmt: skip
+    for limit in (LIMIT, 0.0):
+        for strategy in ("optimal", "ola"):
+            for k in asked.k:
+                plain, wide, useful = searches(space, k, strategy, limit, asked.searches)
+                assert plain is not None and wide is not None
+                kept = "none" if useful is None else f"{useful['loss']:.3f} ({useful['level']})"
+                row(f"{limit:.0%}", strategy, k, f"{plain['loss']:.3f}", f"{wide['loss']:.3f} ({wide['level']})", kept,
+                    plain["checked"], wide["checked"], *(f"{1000 * one['seconds']:.0f}" for one in (plain, wide)),
+                    f"{wide['seconds'] / plain['seconds']:.1f}")  # fmt: skip
+                record(asked.results, "k_epsilon beside", strategy, 0, wide["seconds"], k=k, limit=limit,
+                       loss=plain["loss"], loss_with=wide["loss"], loss_within=useful and useful["loss"],
+                       seconds_without=plain["seconds"])  # fmt: skip
+
+
+def shown(figures: Sequence[Figures], asked: argparse.Namespace) -> None:
+    """The tables of the runs with noise."""
+    pivot("Relative error: expected (observed)", figures, asked, "expected", "observed")
+    pivot("Linking risk (strict)", figures, asked, "linked", "strictly")
+    title = f"Rows that 99 %-confidence suppresses (of {asked.runs} runs, so many stay within {LIMIT:.0%})"
+    pivot(title, figures, asked, "confidence", "feasible")
+    compared(figures)
+    stated(figures)
+
+
+def main() -> None:
+    options = parser(__doc__, makes_tables=False)
+    options.add_argument("--runs", type=int, default=30, help="of the noise, for each k and ε")
+    options.add_argument("--searches", type=int, default=5, help="with height and without, for each k")
+    options.add_argument("--k", type=int, nargs="+", default=[2, 5, 10, 20, 50, 100])
+    options.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 0.25, 0.5, 1, 2, 4, 8])
+    options.add_argument("--strategies", nargs="+", default=["optimal", "mondrian"])
+    options.add_argument("--parts", nargs="+", choices=["noise", "beside"], default=["noise", "beside"])
+    asked = options.parse_args()
+    require_tables()
+    print(f"{machine()}; at most {LIMIT:.0%} suppressed, {asked.runs} runs\n")
+    with duckdb.connect() as connection:
+        make_people(connection)
+        space = Workspace(connection)
+        if "noise" in asked.parts:
+            shown(with_noise(space, asked), asked)
+        if "beside" in asked.parts:
+            beside(space, asked)
+        space.close()
+
+
+if __name__ == "__main__":
+    main()
