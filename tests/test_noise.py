@@ -1199,3 +1199,23 @@ def test_compare_leaves_out_what_cannot_make_classes(run: Run, folder: Path) -> 
     assert [one["strategy"] for one in json.loads(ended.out)] == ["optimal", "mondrian"]
     ended = run("compare", folder / "policy.toml", "--strategies", "mu-argus")
     assert ended.status == 2 or "mu-argus" in ended.out + ended.err
+
+
+# --- regressions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"born": {"epsilon": 2.0, "bounds": [date(1949, 1, 1), date(2000, 12, 31)]}},  # in a manifest they are texts
+        {"weight": {"epsilon": 0.5, "bounds": [20, 99.3]}},  # which is on no step
+        {"height": {"epsilon": 100.0, "round": 40}},  # rounding moves values more than noise does
+    ],
+)
+def test_a_release_is_verified_with_its_policy(noise: dict[str, Any], source: Path, tmp_path: Path) -> None:
+    attributes = {name: {"role": "quasi", "noise": one} for name, one in noise.items()}
+    policy = policy_for(source, attributes)
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / "release.duckdb", "patients")
+        found = db.verify(release.path, policy)
+    assert found.verified, found.failures

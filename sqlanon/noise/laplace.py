@@ -21,8 +21,8 @@ import pyarrow
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.queries.noise import STEPS
 
-BATCH = 50_000
-"""So many records at a time: some tenths of a second, and a few megabytes."""
+BATCH = 10_000
+"""So many records at a time: a tenth of a second, and less than a megabyte."""
 
 
 def refuse_without_opendp(attribute: str) -> None:

@@ -103,7 +103,7 @@ class Policy(Section):
     @property
     def epsilons(self) -> dict[str, float]:
         """The ε of each attribute with noise."""
-        asked = {name: noise for name in self.quasi if (noise := self.attributes[name].noise) is not None}
+        asked = {name: noise.epsilon for name in self.quasi if (noise := self.attributes[name].noise) is not None}
         return shared_out(asked, self.privacy.epsilon)
 
     @property

@@ -83,16 +83,15 @@ class Noise(Section):
         return {name: value for name, value in fields.items() if value is not None}
 
 
-def shared_out(noisy: Mapping[str, Noise], record: float | None) -> dict[str, float]:
-    """Each attribute's own ε: what it asks for, or an equal share of what the others leave of the record's.
+def shared_out(asked: Mapping[str, float | None], record: float | None) -> dict[str, float]:
+    """Each attribute's own ε: what it asks for, or (None) an equal share of what the others leave of the record's.
 
-    >>> shared_out({"height": Noise(), "weight": Noise(epsilon=0.5), "bmi": Noise()}, 1.5)
+    >>> shared_out({"height": None, "weight": 0.5, "bmi": None}, 1.5)
     {'height': 0.5, 'weight': 0.5, 'bmi': 0.5}
     """
-    own = {name: noise.epsilon for name, noise in noisy.items() if noise.epsilon is not None}
-    others = len(noisy) - len(own)
-    rest = (Decimal(str(record or 0)) - sum(Decimal(str(value)) for value in own.values())) / max(others, 1)
-    return {name: own.get(name, float(rest)) for name in noisy}
+    own = [Decimal(str(epsilon)) for epsilon in asked.values() if epsilon is not None]
+    share = float((Decimal(str(record or 0)) - sum(own)) / max(len(asked) - len(own), 1))
+    return {name: share if epsilon is None else epsilon for name, epsilon in asked.items()}
 
 
 def claims_of(policy: Mapping[str, Any]) -> tuple[float | None, dict[str, dict[str, Any]] | None]:
@@ -106,5 +105,5 @@ def claims_of(policy: Mapping[str, Any]) -> tuple[float | None, dict[str, dict[s
     asked = {name: spec["noise"] for name, spec in policy["attributes"].items() if spec.get("noise") is not None}
     if not asked:
         return None, None
-    own = shared_out({name: Noise(**noise) for name, noise in asked.items()}, policy["privacy"].get("epsilon"))
+    own = shared_out({name: noise.get("epsilon") for name, noise in asked.items()}, policy["privacy"].get("epsilon"))
     return math.fsum(own.values()), {name: {**noise, "epsilon": own[name]} for name, noise in asked.items()}
