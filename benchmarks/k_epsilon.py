@@ -31,7 +31,8 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.anonymization import Found, anonymize
 from sqlanon.errors import InfeasibleError
-from sqlanon.noise import add_noise, columns_for_noise
+from sqlanon.noise.columns import columns_for_noise
+from sqlanon.noise.stage import add_noise
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.quality import MEASURES
 from sqlanon.queries import linking

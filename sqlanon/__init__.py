@@ -2,13 +2,14 @@
 
 The way of the data, and where each arrow lives::
 
-    policy -> source -> values, hierarchies -> search   <-> frequency sets -> recode + suppress -> audit, publish
-    policy/   sources/  preparation,           search/      frequency_sets    queries.recode       release/
-                        hierarchies/
+    policy -> source -> values, hierarchies -> search, recode  <-> frequency sets -> noise  -> audit, publish
+    policy/   sources/  preparation,           search/, local/     frequency_sets    noise/    release/
+                        hierarchies/           anonymization                         (if asked)
 
 `database` has the verbs, `workspace` the engine and the tables that a run makes, `preparation` and `anonymization`
 the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out; `queries/` builds all
-SQL and knows no engine; `engines/` run it. Beyond the house of the design there are these: sources were a part of their
+SQL and knows no engine; `engines/` run it. `risk` looks at a source as it stands, `against_source` and
+`source_audit` hold a release against it. Beyond the house of the design there are these: sources were a part of their
 own (each kind leaks in its own way), the steps were too much for one file, and what a run leaves in the engine needed
 an owner.
 
@@ -33,13 +34,13 @@ from sqlanon.version import __version__
 if TYPE_CHECKING:
     from sqlanon.database import Database, connect
     from sqlanon.policy import Policy
-    from sqlanon.published import Release
+    from sqlanon.release.published import Release
     from sqlanon.result import Result
 else:  # a type checker must not see this: with it, every name would be there
     _HOMES = {
         "Database": "sqlanon.database",
         "Policy": "sqlanon.policy",
-        "Release": "sqlanon.published",
+        "Release": "sqlanon.release.published",
         "Result": "sqlanon.result",
         "connect": "sqlanon.database",
     }

@@ -21,12 +21,11 @@ from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import create_temporary_view, read_parquet, table
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
+from sqlanon.release.reader import VERIFIED
 from sqlanon.release.verify import Verification
 from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
 from sqlanon.workspace import Run
-
-VERIFIED = "sqlanon_verified"
 
 
 def check_against_source(run: Run, prepared: Prepared, found: Verification) -> list[Check]:
@@ -51,14 +50,14 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     if again is None:
         return checks
     engine.execute(create_temporary_view(recoded, again.recoding.select(shuffled=False)))
-    audit = SourceAudit(engine, work, macros, prepared, again.recoding, run.population)
+    audit = SourceAudit(engine, work, macros, prepared, again.recoding, again.recoding, run.population)
     if not policy.noisy:
         checks.append(_same_rows(run, macros, manifest, recoded, found.digest))
         return checks + _audited(audit, run, recoded)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
     with _released(run, found) as released:
-        checks += NoiseCheck(engine, work, macros, prepared, manifest, released, recoded).checks()
+        checks += NoiseCheck(engine, work, run.place, macros, prepared, manifest, released, recoded).checks()
         # With noise, rows may have been suppressed that the recoded source has.
         return checks + _audited(audit, run, released if policy.source.person is None else recoded)
 
@@ -143,7 +142,7 @@ def _of_figures(prepared: Prepared, manifest: Manifest, figures: Figures, cost: 
 def _suppressed(prepared: Prepared, manifest: Manifest, suppressed: int) -> Check:
     """With noise, rows may have been suppressed when the rest was decided: more than can be found again."""
     found, policy = manifest.suppressed_rows, prepared.policy
-    if policy.noisy and found > suppressed:
+    if policy.suppresses_last and found > suppressed:
         late = f"{suppressed} rows are suppressed, and {found - suppressed} after noise was drawn"
         return _check("suppressed rows", found <= allowed_rows(prepared), late)
     return _check("suppressed rows", suppressed == found, f"{suppressed} rows are suppressed")

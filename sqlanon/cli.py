@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SqlanonError
-from sqlanon.printing import print_comparison, print_json, print_noise, print_requirements
+from sqlanon.printing import print_comparison, print_json, print_noise, print_noise_of, print_requirements
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy
-    from sqlanon.result import Result
 
 app = typer.Typer(
     help="Makes tables safe to share: finds the version that protects everybody and loses the least.",
@@ -103,7 +102,8 @@ def anonymize(
     typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
     typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
     typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
-    _tell_noise(result)
+    if result.noise is not None:
+        print_noise_of(result)
     of = "times" if asked.search.is_local else f"of {result.nodes:,} generalizations"
     typer.echo(f"checked {result.checked:,} {of} in {figures['seconds']['total']:.2f} s")
     typer.echo(f"release: {release.path}, table {release.table}")
@@ -165,8 +165,9 @@ def risk(
     """Say how risky the source is as it stands, and what of it breaks the policy."""
     from sqlanon.database import connect
 
+    asked = _load(policy)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.risk(_load(policy), _numbers("--epsilon", epsilon))
+        found = db.risk(asked, _numbers("--epsilon", epsilon))
     if as_json:
         print_json(found.to_dict())
         return
@@ -175,13 +176,16 @@ def risk(
     typer.echo(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
     if found.k is not None:
         few = f"{found.k} persons" if persons else f"{found.k}"
-        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {few}")
+        of = f", without {', '.join(asked.noisy)}" if asked.noisy else ""
+        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {few}{of}")
     fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
     typer.echo(f"the smallest class has {found.smallest_class:,} rows{fewest}")
     typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
     print_requirements(found.requirements)
     if found.noise is not None:
         print_noise(found.noise)
+    elif asked.noisy:
+        typer.echo("nothing meets the policy, so that there are no classes to tell the errors of noise for")
 
 
 @app.command()
@@ -235,21 +239,6 @@ def _numbers(option: str, given: str | None) -> tuple[float, ...]:
     except ValueError:
         message = f"must be numbers with commas between them, such as 0.1,0.5,1, not {given!r}"
         raise PolicyError([Problem(option, message)]) from None
-
-
-def _tell_noise(result: Result) -> None:
-    if result.noise is None:
-        return
-    for name, one in result.noise.items():
-        errors = one["expected_relative_error"], one["observed_relative_error"]
-        shown = [f"{error:.2%}" for error in errors if error is not None]
-        if len(shown) < 2:  # a date has none, nor has a column of zeros
-            shown = [f"{one['expected_error']:.4g}", f"{one['observed_error']:.4g}"]
-        typer.echo(f"noise: {name} with ε = {one['epsilon']:g}, error {shown[0]} expected, {shown[1]} observed")
-    typer.echo(f"a record's ε is {result.epsilon:g}; {result.linking_risk:.2%} are linked to their own values")
-    if result.confidence is not None:
-        rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
-        typer.echo(f"{rows:,} of the suppressed rows were suppressed for {beta:.4%} confidence".replace(".0000%", "%"))
 
 
 def _load(path: Path) -> Policy:

@@ -25,14 +25,12 @@ from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.result import Result
 from sqlanon.sources import readable
-from sqlanon.workspace import Run, Workspace
+from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from sqlanon.anonymization import Chosen
     from sqlanon.compare import ComparisonProgress
-    from sqlanon.noise import Noised, Told
     from sqlanon.plan import Plan
     from sqlanon.risk import Risk
 
@@ -120,7 +118,11 @@ class Database:
         run = self._space.run(policy)
         engine, work = run.engine, run.work
         with readable():
-            noise = _noise_of(run, policy)
+            noise = None
+            if policy.noisy:  # what needs no noise does not wait for what draws it
+                from sqlanon.noise.drawer import drawer  # noqa: PLC0415
+
+                noise = drawer(run, policy)
             prepared = prepare(engine, policy, run.source, work, run.population)
             warnings = self._warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
@@ -135,8 +137,8 @@ class Database:
             started = time.perf_counter()
             noised = noise(prepared, found.chosen, lambda open_, done: tell("noise", open_, done, None))
             seconds["noise"] = time.perf_counter() - started
-        chosen = found.chosen if noised is None else noised.chosen
-        result = Result(run, prepared, found, noised, warnings + chosen.warnings, seconds)
+            found = replace(found, chosen=noised.chosen)
+        result = Result(run, prepared, found, noised, warnings + found.chosen.warnings, seconds)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result
@@ -197,13 +199,16 @@ class Database:
 
         Raises
         ------
+        PolicyError
+            An ε is none, or the policy has no noise.
         SourceError
             The source or the population cannot be read, or does not fit the policy.
         HierarchyError
             The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
         """
-        from sqlanon.risk import assess, assess_noise  # noqa: PLC0415
+        from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415
 
+        refuse_epsilons(policy, epsilons)
         with self._space.run(policy) as run, readable():
             found = assess(run, policy)
         if not policy.noisy:
@@ -295,22 +300,3 @@ class Database:
             catalog.insert(engine, "runs", result.to_catalog())
             catalog.store_lattice(engine, result.run_id, lattice)
             catalog.store_hierarchies(engine, policy_hash, rules, prepared.hierarchies, now)
-
-
-def _noise_of(run: Run, policy: Policy) -> Callable[[Prepared, Chosen, Told], Noised] | None:
-    """What draws the noise that a policy asks for, once all is chosen; None if it asks for none.
-
-    Raises
-    ------
-    PolicyError
-        The library that draws it is missing.
-    SourceError
-        No noise can be added to a column.
-    """
-    if not policy.noisy:
-        return None
-    from sqlanon.noise import add_noise, columns_for_noise, refuse_without_opendp  # noqa: PLC0415
-
-    refuse_without_opendp(policy.noisy[0])
-    columns = columns_for_noise(run.engine, policy, run.source)
-    return lambda prepared, chosen, tell: add_noise(run.engine, prepared, chosen, columns, run.work, tell)

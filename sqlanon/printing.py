@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
 
 
@@ -60,6 +61,22 @@ def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
     _print_table(table)
 
 
+def print_noise_of(result: Result) -> None:
+    """What noise did to a result."""
+    for name, one in (result.noise or {}).items():
+        errors = [f"{one['expected_error']:,.4g}", f"{one['observed_error']:,.4g}"]
+        shares = one["expected_relative_error"], one["observed_relative_error"]
+        if None not in shares:  # a date has none, nor has a column of zeros
+            errors = [f"{error} ({100 * share:.3g} % of it)" for error, share in zip(errors, shares, strict=True)]
+        told = f"off by {errors[0]} as expected, by {errors[1]} as drawn, on average"
+        typer.echo(f"noise: {name} with ε = {one['epsilon']:g}, {told}")
+    risk = 100 * (result.linking_risk or 0.0)
+    typer.echo(f"a record's ε is {result.epsilon:g}; {risk:.3g} % of the records can be linked to their own values")
+    if result.confidence is not None:
+        rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
+        typer.echo(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+
+
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """The errors that noise would make, in a table."""
     from rich.table import Table
@@ -71,7 +88,7 @@ def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     for name, errors in noise.items():
         for one in errors:
             relative, error = one["expected_relative_error"], one["expected_error"]
-            cells = ["" if relative is None else f"{relative:.2%}", "" if error is None else f"{error:.4g}"]
+            cells = ["" if relative is None else f"{100 * relative:.3g} %", "" if error is None else f"{error:,.4g}"]
             table.add_row(Text(name), f"{one['epsilon']:g}", *cells)
     _print_table(table)
 

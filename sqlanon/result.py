@@ -21,11 +21,11 @@ from sqlanon.full_domain import measure_of
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
-from sqlanon.published import Release
 from sqlanon.queries.names import star
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
+from sqlanon.release.published import Release
 from sqlanon.release.requirements import needs_source
 from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
@@ -34,7 +34,7 @@ from sqlanon.workspace import Run
 if TYPE_CHECKING:
     import duckdb
 
-    from sqlanon.noise import Noised
+    from sqlanon.noise.stage import Noised
     from sqlanon.queries.recode import AnyRecoding
 
 
@@ -92,7 +92,7 @@ class Result:
         warnings: tuple[str, ...],
         seconds: dict[str, float],
     ) -> None:
-        chosen, outcome = found.chosen if noised is None else noised.chosen, found.outcome
+        chosen, outcome = found.chosen, found.outcome
         shown = measure_of(prepared).shown
         named = prepared.lattice.named
         self._run = run
@@ -210,11 +210,11 @@ class Result:
 
     def _audit(self) -> Callable[[str], Sequence[Check]] | None:
         """What is checked with the source, where a release alone does not show that it meets the policy."""
-        run, recoding = self._run, self._recoding
-        needed = needs_source(self.policy.privacy, self.policy.source.person is not None)
-        if not needed:
+        run = self._run
+        if not needs_source(self.policy.privacy, self.policy.source.person is not None):
             return None
-        return SourceAudit(run.engine, run.work, run.install_macros(), self._prepared, recoding, run.population).checks
+        plain, macros = self._chosen.recoding, run.install_macros()
+        return SourceAudit(run.engine, run.work, macros, self._prepared, self._recoding, plain, run.population).checks
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release

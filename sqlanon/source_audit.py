@@ -45,8 +45,8 @@ class SourceAudit:
     ----------
     engine, work, macros:
         Where, how tables are named, and the database that has the macro library.
-    prepared, recoding:
-        The source, and how the release is made of it.
+    prepared, recoding, plain:
+        The source, how the release is made of it, and how it was before noise: a population gets none.
     population:
         The population table, where the policy has one.
     """
@@ -56,6 +56,7 @@ class SourceAudit:
     macros: str
     prepared: Prepared
     recoding: AnyRecoding
+    plain: AnyRecoding
     population: Population | None
 
     def checks(self, relation: str) -> list[Check]:
@@ -101,9 +102,10 @@ class SourceAudit:
                 self.engine.execute(create_temporary_view(audited, with_persons.select(shuffled=False)))
                 made.append(audited)
             if self.population is not None:
-                theirs = self.work(f"population_audited_{mark}")
+                target = self.work(f"population_audited_{mark}")
                 query = self._generalized(self.population.source.relation)
-                self.population.engine.execute(create_table(theirs, query))
+                self.population.engine.execute(create_table(target.copy(), query))
+                theirs = target
             yield (
                 Private(
                     self.prepared.source.relation.sql(self.engine.dialect),
@@ -125,7 +127,7 @@ class SourceAudit:
 
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
-        prepared, recoding = self.prepared, self.recoding
+        prepared, recoding = self.prepared, self.plain
         assert isinstance(recoding, Recoding)  # a policy with a population asks for nothing else
         heights = prepared.marginals.heights
 

@@ -24,6 +24,7 @@ from sqlanon.errors import SourceError
 from sqlanon.policy import FileRule, MaskRule, Policy
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release import publish
+from sqlanon.release.reader import VERIFIED
 from sqlanon.resources import macros
 from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
 from sqlanon.workdir import spill_directory
@@ -221,7 +222,7 @@ class Workspace:
     def _free_alias(self, stem: str) -> str:
         """The file's own name, which views in it may use, unless it is taken."""
         names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
-        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, publish.STAGED}
+        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, publish.STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | ours
         number, alias = 1, stem
         while alias.lower() in taken:

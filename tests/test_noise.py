@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +24,7 @@ from typing import Any
 import duckdb
 import opendp.prelude as dp
 import oracle_noise
+import pyarrow
 import pytest
 from conftest import make_policy
 from strategies_noise import number, seen
@@ -1059,8 +1061,8 @@ def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found.noise is not None
     assert [one["epsilon"] for one in found.noise["height"]] == [0.1, 0.25, 0.5, 1, 2, 4]
     assert found.to_dict()["noise"] == found.noise
-    # The rest is of the source as it stands: of what is generalized, as noise is no part of a class.
-    assert (found.rows, found.classes) == (ROWS + 1, 7)
+    # The rest is of the source as it stands: all quasi-identifiers make classes.
+    assert (found.rows, found.classes) == (ROWS + 1, ROWS + 1)
 
 
 def test_risk_says_nothing_of_noise_where_there_is_none(source: Path) -> None:
@@ -1219,3 +1221,63 @@ def test_a_release_is_verified_with_its_policy(noise: dict[str, Any], source: Pa
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb", "patients")
         found = db.verify(release.path, policy)
     assert found.verified, found.failures
+
+
+def test_a_population_gets_no_noise(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT ['a', 'b'][1 + i % 2] AS q, i * 1.5 AS x FROM range(20) AS r(i)")
+        connection.execute("CREATE TABLE town AS FROM t UNION ALL FROM t")
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            population={"table": "town"},
+            attributes={
+                "q": {"role": "quasi", "hierarchy": "suppress"},
+                "x": {"role": "quasi", "noise": {"epsilon": 1.0}},
+            },
+            privacy={"k": 3, "k_map": 15},
+        )
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
+            found = db.verify(release.path, policy)
+    assert found.verified, found.failures
+    assert any(check.name == "against the source: 15-map" and check.passed for check in found.checks)
+
+
+@pytest.mark.parametrize("claim", ["[1]", '"x"'])
+def test_a_confidence_that_is_no_object_is_a_broken_manifest(claim: str, copy: Path) -> None:
+    execute(copy, f"UPDATE sqlanon.manifest SET confidence = '{claim}'")
+    with pytest.raises(sqlanon.ReleaseError, match="its manifest is broken"):
+        verify_file(copy)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_noise_is_drawn_on_as_many_threads_as_may_be(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def executor(workers: int) -> Any:
+        asked.append(workers)
+        return ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr("sqlanon.noise.laplace.ThreadPoolExecutor", executor)
+    table = pyarrow.table({"q": ["a"] * 9, "x": list(range(9))})
+    with sqlanon.connect(table, threads=threads) as db:
+        db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}, table=None))
+    assert asked == [threads]
+
+
+@pytest.mark.parametrize(("type_", "bounds"), [("INTEGER", [0, 77.3]), ("DECIMAL(9, 1)", [0.25, 5])])
+def test_bounds_are_values_of_the_type(type_: str, bounds: list[float]) -> None:
+    with pytest.raises(sqlanon.SourceError, match=r"bounds, .*, must be a multiple of"):
+        anonymized("(1), (2), (3), (4)", type_, {"bounds": bounds}, lambda result: result)
+
+
+def test_risk_counts_what_is_to_get_noise() -> None:
+    table = pyarrow.table({"q": ["a", "b"] * 50, "x": list(range(100))})
+    policy = make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}, k=5, table=None)
+    with sqlanon.connect(table) as db:
+        found = db.risk(policy)
+        with pytest.raises(sqlanon.PolicyError, match="the policy has none"):
+            db.risk(make_policy({"q": "suppress"}, table=None), epsilons=[1.0])
+    assert (found.rows, found.classes, found.uniques, found.highest_risk) == (100, 100, 100, 1.0)
+    assert (found.k, found.rows_below_k) == (5, 0)
+    assert [(one.requirement, one.holds) for one in found.requirements] == [("5-anonymity", True)]

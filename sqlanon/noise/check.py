@@ -12,10 +12,11 @@ from sqlanon.noise.columns import noisy_columns
 from sqlanon.preparation import Prepared
 from sqlanon.queries import noise_check as nc
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import Namer, all_of, col, create_temporary_view, drop_view, subquery, table
+from sqlanon.queries.names import Namer, all_of, col, create_temporary_view, drop_view, subquery
 from sqlanon.queries.noise import STEPS, NoisyColumn, classes, usable
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
+from sqlanon.sources import Place
 from sqlanon.steps import Steps
 
 FALSE_ALARM = 1e-9
@@ -29,8 +30,8 @@ class NoiseCheck:
 
     Attributes
     ----------
-    engine, work, macros:
-        Where, how tables are named, and the database that has the macro library.
+    engine, work, place, macros:
+        Where, how tables and views are named, and the database that has the macro library.
     prepared, manifest:
         The source, and what the release claims.
     released, recoded:
@@ -39,6 +40,7 @@ class NoiseCheck:
 
     engine: Engine
     work: Namer
+    place: Place
     macros: str
     prepared: Prepared
     manifest: Manifest
@@ -51,18 +53,11 @@ class NoiseCheck:
         columns = noisy_columns(policy, source)
         return [self._others(columns), *self._noise(columns)]
 
-    @property
-    def is_late(self) -> bool:
-        """Whether some rows were suppressed after noise was drawn: which ones depends on it."""
-        policy = self.prepared.policy
-        unknown = any(policy.attributes[name].on_unknown == "suppress" for name in policy.noisy)
-        return policy.privacy.confidence is not None or unknown
-
     def _others(self, columns: tuple[NoisyColumn, ...]) -> Check:
         """The columns without noise: the rows of the recoded source; some of them, if some were suppressed later."""
         noisy = {one.name for one in columns}
         names = [column.name for column in self.prepared.released if column.name not in noisy]
-        if self.is_late:
+        if self.prepared.policy.suppresses_last:
             extra = self.engine.rows(nc.rows_too_many(self.released, self.recoded, names))[0][0]
             message = "without noise, its rows are some of those of the release's source"
             return _told(
@@ -70,7 +65,7 @@ class NoiseCheck:
             )
         digests = []
         for i, relation in enumerate((self.released, self.recoded)):
-            view = table(f"sqlanon_without_noise_{i}", "main", "temp")
+            view = self.place.view(f"without_noise_{i}")
             self.engine.execute(create_temporary_view(view, nc.without(relation, names)))
             try:
                 digests.append(self.engine.rows(digest_of(view.sql(self.engine.dialect), self.macros))[0])

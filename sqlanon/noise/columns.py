@@ -10,7 +10,7 @@ from sqlanon.columns import match_columns, released_columns
 from sqlanon.engines.base import Engine
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
-from sqlanon.queries.noise import NoisyColumn, can_be_noisy, unusable_counts
+from sqlanon.queries.noise import NoisyColumn, can_be_noisy, unit_of, unusable_counts
 from sqlanon.sources import Source
 
 EPOCH = date(1970, 1, 1)
@@ -40,9 +40,10 @@ def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
         if noise.bounds is not None and isinstance(noise.bounds[0], date) != (type_ == "DATE"):
             kind = "dates" if type_ == "DATE" else "numbers"
             wrong.append(f"attribute {name!r} is {type_}: give its bounds as {kind}")
-        plain = NoisyColumn(column, type_, 0, 1.0).unit
-        if noise.round is not None and plain is not None and noise.round % plain:
-            wrong.append(f"attribute {name!r} is {type_}: round, {noise.round}, must be a multiple of {plain}")
+        unit = unit_of(type_)
+        for what, value in (("round", noise.round), *(("bounds", bound) for bound in noise.bounds or ())):
+            if isinstance(value, Decimal) and unit is not None and value % unit:
+                wrong.append(f"attribute {name!r} is {type_}: {what}, {value}, must be a multiple of {unit}")
         found.append(one)
     if wrong:
         raise SourceError("; ".join(wrong))

@@ -67,10 +67,15 @@ class Drawing:
         For how many, and of which ε.
     progress:
         Told how many more are done.
+    threads:
+        On how many to draw at most; None: as many as there are processors.
     """
 
-    def __init__(self, records: int, epsilons: Sequence[float], progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, records: int, epsilons: Sequence[float], progress: Callable[[int], None], threads: int | None = None
+    ) -> None:
         self._records, self._progress = records, progress
+        self._threads = threads or os.cpu_count() or 1
         self._mechanisms = [laplace(epsilon) for epsilon in epsilons]
         self._schema = pyarrow.schema(
             [("record", pyarrow.int64()), *((f"n_{j}", pyarrow.int64()) for j in range(len(epsilons)))]
@@ -101,12 +106,11 @@ class Drawing:
             raise
 
     def _batches(self) -> Iterator[pyarrow.RecordBatch]:
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:  # OpenDP lets go of the interpreter while it draws
+        with ThreadPoolExecutor(self._threads) as pool:  # OpenDP lets go of the interpreter while it draws
             ahead: deque[Future[pyarrow.RecordBatch]] = deque()
             for start in range(1, self._records + 1, BATCH):
                 ahead.append(pool.submit(self._draw, start))
-                if len(ahead) > workers:
+                if len(ahead) > self._threads:
                     yield from self._next(ahead)
             while ahead:
                 yield from self._next(ahead)

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from sqlanon.columns import Columns
 from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.recoding import NoisyRecoding
-from sqlanon.noise.stage import noise_classes
+from sqlanon.noise.stage import keep, noise_classes
 from sqlanon.policy import Policy
 from sqlanon.privacy import Distribution, Requirements
 from sqlanon.queries import linking, noise
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.names import Namer, column_definitions
 from sqlanon.queries.recode import AnyRecoding, ByClass
-from sqlanon.queries.survivors import judged_survivors, kept_records, survivors
 from sqlanon.sources import Source
 from sqlanon.steps import Steps
 
@@ -42,20 +41,13 @@ def noise_statements(
     work:
         How tables are named.
     """
-    noisy, attributes = noisy_columns(policy, source), len(policy.generalized)
+    noisy = noisy_columns(policy, source)
     records, classes = noise_classes(steps, recoding, noisy, work)
     drawn, keys = work("noise_drawn"), recoding.class_keys()
     steps.show(column_definitions(drawn.copy(), noise.drawn_columns(noisy)))
     rows = steps.make(work("noise_rows"), noise.noisy(records, classes, keys, drawn, noisy))
     steps.make(work("noise_links"), linking.links(rows, classes, noisy))
     kept = None
-    if policy.privacy.confidence is not None:
-        near = steps.make(work("noise_near"), linking.near(rows, classes, noisy, policy.privacy.confidence))
-        places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
-        values = [places[column] for column in columns.sensitive]
-        query = survivors(rows, classes, list(keys), attributes, values, None, near, policy.privacy.k or 1)
-        left = steps.make(work("noise_survivors"), query)
-        query = judged_survivors(left, attributes, columns.sensitive_names, asked, False, requirements)
-        judged = steps.make(work("noise_judged"), query)
-        kept = steps.make(work("noise_kept"), kept_records(left, judged, attributes))
+    if policy.suppresses_last:
+        _, kept = keep(steps, policy, columns, recoding, noisy, asked, requirements, rows, classes, work)
     return NoisyRecoding(recoding, rows, kept, noisy, tuple(recoding.rows().named_selects))

@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
+from sqlanon.columns import Columns
 from sqlanon.engines.base import ArrowEngine
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows
@@ -22,8 +23,10 @@ from sqlanon.noise.recoding import NoisyRecoding
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.preparation import Prepared
+from sqlanon.privacy import Distribution, Requirements
 from sqlanon.privacy.presence import DeltaPresence, KMap
 from sqlanon.queries import linking, noise
+from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.names import Namer, drop_table
 from sqlanon.queries.noise import NoisyColumn
 from sqlanon.queries.recode import ByClass, Column
@@ -85,8 +88,6 @@ class Noised:
         The linking attack.
     confidence:
         ``beta`` and ``suppressed_rows``, the rows that were suppressed for it; None where it is not asked for.
-    rows:
-        The records with noise, made by `queries.noise.noisy`.
     """
 
     chosen: Chosen
@@ -94,7 +95,6 @@ class Noised:
     attributes: Mapping[str, Mapping[str, Any]]
     linking: Linking
     confidence: Mapping[str, Any] | None
-    rows: exp.Table
 
     def claimed(self, policy: Policy) -> dict[str, Any]:
         """What the manifest shows, by its columns: nothing that depends on a single person.
@@ -124,8 +124,9 @@ def add_noise(
     columns: tuple[NoisyColumn, ...],
     work: Namer,
     progress: Told,
+    threads: int | None = None,
 ) -> Noised:
-    """Draw noise for what was chosen.
+    """Draw noise for what was chosen, on so many threads at most (default: as many as there are processors).
 
     Makes ``noise_classes``, ``noise_rows``, and where they are needed ``noise_near``, ``noise_survivors``,
     ``noise_judged`` and ``noise_kept`` in the work schema.
@@ -141,14 +142,15 @@ def add_noise(
     records, classes = noise_classes(steps, plain, columns, work)
     names = tuple(plain.rows().named_selects)
     count = steps.count(records)
-    noise_ = _drawn(engine, count, columns, work, progress)
-    rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), noise_, columns))
-    for done_with in (records, noise_):
+    draws = _drawn(engine, count, columns, work, progress, threads)
+    rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), draws, columns))
+    for done_with in (records, draws):
         engine.execute(drop_table(done_with))
-    unknown = prepared.marginals.rows - chosen.figures.suppressed_rows - count
     kept, beta, confidence = None, policy.privacy.confidence, None
-    if unknown or beta is not None:
-        chosen, kept = _suppressed_last(steps, prepared, chosen, columns, rows, classes, plain, work)
+    if policy.suppresses_last:
+        asked, requirements = prepared.sets.ground.sensitive, prepared.requirements
+        judged, kept = keep(steps, policy, prepared.columns, plain, columns, asked, requirements, rows, classes, work)
+        chosen = _suppressed_last(steps, prepared, chosen, judged)
         left = prepared.marginals.rows - chosen.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - left}
     expected = steps.figures(noise.expected_errors(classes, columns))
@@ -158,12 +160,16 @@ def add_noise(
         _errors(steps, policy, columns, rows, expected),
         _linking(steps, columns, rows, classes, kept, work),
         confidence,
-        rows,
     )
 
 
 def _drawn(
-    engine: ArrowEngine, records: int, columns: tuple[NoisyColumn, ...], work: Namer, progress: Told
+    engine: ArrowEngine,
+    records: int,
+    columns: tuple[NoisyColumn, ...],
+    work: Namer,
+    progress: Told,
+    threads: int | None,
 ) -> exp.Table:
     done = 0
 
@@ -174,69 +180,83 @@ def _drawn(
 
     target = work("noise_drawn")
     progress(records, 0)
-    with Drawing(records, [one.epsilon for one in columns], tell) as drawing:
+    with Drawing(records, [one.epsilon for one in columns], tell, threads) as drawing:
         engine.copy_arrow(target.copy(), drawing.reader)
     return target
 
 
-def _suppressed_last(
+def keep(
     steps: Steps,
-    prepared: Prepared,
-    chosen: Chosen,
-    columns: tuple[NoisyColumn, ...],
+    policy: Policy,
+    columns: Columns,
+    recoding: ByClass,
+    noisy: tuple[NoisyColumn, ...],
+    asked: Mapping[Distribution, Pairs],
+    requirements: Requirements,
     rows: exp.Table,
     classes: exp.Table,
-    recoding: ByClass,
     work: Namer,
-) -> tuple[Chosen, exp.Table]:
+) -> tuple[exp.Table, exp.Table]:
     """Leave out records that are near to too few, and then every class that does not meet the policy any more.
 
-    Also of those whose rows were left out because no noise can be added to their values.
+    Also of those whose rows were left out because no noise can be added to their values. Makes ``noise_near``,
+    ``noise_survivors``, ``noise_judged`` and ``noise_kept``; gives the last two.
     """
-    policy, attributes = prepared.policy, len(prepared.attributes)
-    near = None
-    if policy.privacy.confidence is not None:
-        near = steps.make(work("noise_near"), linking.near(rows, classes, columns, policy.privacy.confidence))
+    near, beta, attributes = None, policy.privacy.confidence, len(policy.generalized)
+    if beta is not None:
+        near = steps.make(work("noise_near"), linking.near(rows, classes, noisy, beta))
     places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
-    sensitive = [places[column] for column in prepared.columns.sensitive]
-    person = places.get(prepared.columns.person or "")
+    sensitive = [places[column] for column in columns.sensitive]
+    person = places.get(columns.person or "")
     keys = list(recoding.class_keys())
     query = survivors(rows, classes, keys, attributes, sensitive, person, near, policy.privacy.k or 1)
     left = steps.make(work("noise_survivors"), query)
-    asked = prepared.requirements
     # How many of the population a class matches does not change; what counts them all is refused by the policy.
-    own = tuple(one for one in asked.classes if not isinstance(one, (KMap, DeltaPresence)))
-    judged = steps.make(
-        work("noise_judged"),
-        judged_survivors(
-            left,
-            attributes,
-            prepared.columns.sensitive_names,
-            prepared.sets.ground.sensitive,
-            person is not None,
-            replace(asked, classes=own),
-        ),
+    own = tuple(one for one in requirements.classes if not isinstance(one, (KMap, DeltaPresence)))
+    query = judged_survivors(
+        left, attributes, columns.sensitive_names, asked, person is not None, replace(requirements, classes=own)
     )
-    kept = steps.make(work("noise_kept"), kept_records(left, judged, attributes))
-    found = steps.figures(kept_figures(judged))
-    suppressed, allowed = prepared.marginals.rows - found["rows"], allowed_rows(prepared)
-    broken = [one.name for one in asked.table if not one.holds(found["classes"], found["count"], found["singles"])]
-    if suppressed > allowed or not found["classes"] or broken:
-        why = (
-            f"with confidence {policy.privacy.confidence:g} " if near is not None else "with the values without noise "
-        )
-        why += f"{suppressed:,} of {prepared.marginals.rows:,} rows would have to be suppressed; the suppression limit "
-        why += f"allows {allowed:,}"
-        why += f"; and {', '.join(broken)} would not be met" if broken else ""
-        why += (
-            ": use a smaller epsilon, which lets more records be near, or a higher suppression_limit"
-            if near is not None
-            else ""
-        )
-        named = {name: level for name, level in chosen.generalization.items() if level is not None}
-        raise InfeasibleError(why, named, suppressed, allowed)
-    figures = replace(chosen.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
-    return replace(chosen, figures=figures, smallest_class=found["smallest"]), kept
+    judged = steps.make(work("noise_judged"), query)
+    return judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
+
+
+def _suppressed_last(steps: Steps, prepared: Prepared, chosen: Chosen, judged: exp.Table) -> Chosen:
+    """What was chosen, without the rows that were suppressed after noise was drawn.
+
+    Raises
+    ------
+    InfeasibleError
+        They are too many, or what is left does not meet the policy.
+    """
+    found, rows = steps.figures(kept_figures(judged)), prepared.marginals.rows
+    suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
+    if suppressed > allowed or not found["classes"]:
+        raise _refused(prepared, chosen, suppressed, allowed)
+    figures = found["classes"], found["count"], found["singles"]
+    if broken := [one.name for one in prepared.requirements.table if not one.holds(*figures)]:
+        message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that are left after noise was "
+        message += "drawn: loosen it, or ask for less confidence"
+        raise InfeasibleError(message, _named(chosen), suppressed, allowed)
+    kept = replace(chosen.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
+    return replace(chosen, figures=kept, smallest_class=found["smallest"])
+
+
+def _refused(prepared: Prepared, chosen: Chosen, suppressed: int, allowed: int) -> InfeasibleError:
+    beta, rows = prepared.policy.privacy.confidence, prepared.marginals.rows
+    before = chosen.figures.suppressed_rows
+    message = f"{suppressed:,} of {rows:,} rows would have to be suppressed ({before:,} before noise was drawn); the "
+    message += f"suppression limit allows {allowed:,}. Others "
+    if beta is None:
+        message += "have no value that noise can be added to, or are in a class that is too small without such rows: "
+        message += "raise suppression_limit, or give them a value with query = ..."
+    else:
+        message += f"are not hidden with confidence {beta:g}, or are in a class that is too small without such rows: "
+        message += "raise suppression_limit, lower epsilon (more records are near then), or lower confidence"
+    return InfeasibleError(message, _named(chosen), suppressed, allowed)
+
+
+def _named(chosen: Chosen) -> dict[str, int]:
+    return {name: level for name, level in chosen.generalization.items() if level is not None}
 
 
 def _still(policy: Policy, expected: Mapping[str, Any]) -> list[str]:
@@ -257,7 +277,7 @@ def _errors(
     return {
         name: {
             "epsilon": one.epsilon,
-            **of_epsilon(one, j, expected, one.epsilon),
+            **expected_with(one.epsilon, one, j, expected),
             "observed_relative_error": None if one.is_date else observed[f"observed_relative_{j}"],
             "observed_error": observed[f"observed_{j}"],
             "zero_rows": expected[f"zeros_{j}"],
@@ -266,7 +286,7 @@ def _errors(
     }
 
 
-def of_epsilon(column: NoisyColumn, j: int, expected: Mapping[str, Any], epsilon: float) -> dict[str, float | None]:
+def expected_with(epsilon: float, column: NoisyColumn, j: int, expected: Mapping[str, Any]) -> dict[str, float | None]:
     """The errors that are to be expected with some ε; a date has no relative one, for its zero means nothing."""
     relative, absolute = expected[f"expected_relative_{j}"], expected[f"expected_{j}"]
     return {

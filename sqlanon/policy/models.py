@@ -101,6 +101,12 @@ class Policy(Section):
         return tuple(name for name in self.quasi if self.attributes[name].noise is not None)
 
     @property
+    def suppresses_last(self) -> bool:
+        """Whether rows may be suppressed after noise was drawn: for confidence, or because they have no value."""
+        unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy)
+        return self.privacy.confidence is not None or unknown
+
+    @property
     def epsilons(self) -> dict[str, float]:
         """The ε of each attribute with noise."""
         asked = {name: noise.epsilon for name in self.quasi if (noise := self.attributes[name].noise) is not None}

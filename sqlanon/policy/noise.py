@@ -47,8 +47,8 @@ class Noise(Section):
         The least and the greatest value that is released. By default none: the range of a class would show its
         extremes.
     round:
-        The released values are multiples of it. By default whole numbers and days, the digits of a DECIMAL, and for
-        others a power of two.
+        The released values are multiples of it, or one of the bounds. By default whole numbers and days, the digits of
+        a DECIMAL, and for others a power of two.
 
     >>> Noise(epsilon=1.0, round=0.5).epsilon
     1.0

@@ -85,17 +85,9 @@ class NoisyColumn:
         return self.type == _DATE
 
     @property
-    def digits(self) -> int | None:
-        """The digits behind the point that its type has; None where they are not fixed."""
-        found = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", self.type)
-        return int(found[1]) if found else None if self.type in _FLOATING else 0
-
-    @property
     def unit(self) -> Decimal | None:
         """Released values are multiples of it; None where they are multiples of a power of two."""
-        if self.round is not None:
-            return self.round
-        return None if self.digits is None else Decimal(1).scaleb(-self.digits)
+        return unit_of(self.type) if self.round is None else self.round
 
     @property
     def released_type(self) -> str:
@@ -121,6 +113,12 @@ class NoisyColumn:
 def can_be_noisy(type_: str) -> bool:
     """Whether noise can be added to values of a type: numbers and dates."""
     return type_ in (*_WHOLE, *_FLOATING, _DATE) or type_.startswith("DECIMAL(")
+
+
+def unit_of(type_: str) -> Decimal | None:
+    """What all values of a type are multiples of; None where there is nothing of the kind."""
+    found = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", type_)
+    return Decimal(1).scaleb(-int(found[1])) if found else None if type_ in _FLOATING else Decimal(1)
 
 
 def as_number(value: exp.Expr, type_: str) -> exp.Expr:

@@ -88,8 +88,9 @@ class Manifest:
                 fields[name] = json.loads(fields[name])
         if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
             raise ValueError("the policy or the generalization is no JSON object")
-        if not isinstance(fields.get("noise") or {}, dict):
-            raise ValueError("the noise is no JSON object")
+        for name in ("noise", "confidence"):
+            if not isinstance(fields.get(name) or {}, dict):
+                raise ValueError(f"the {name} is no JSON object")
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])

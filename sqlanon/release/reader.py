@@ -27,6 +27,9 @@ SUBJECT = table("subject")
 
 ATTACHED = "release_file"
 
+VERIFIED = "sqlanon_verified"
+"""A release, for the engine that has its source."""
+
 
 @dataclass(frozen=True)
 class OpenRelease:

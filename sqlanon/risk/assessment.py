@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from sqlglot import exp
 
@@ -28,7 +29,7 @@ from sqlanon.queries.coding import ROWS
 from sqlanon.queries.names import subquery
 from sqlanon.queries.uncoded import distribution, frequency
 from sqlanon.risk import queries as rq
-from sqlanon.risk.noise import noise_risk_statement
+from sqlanon.risk.noise import show_noise
 from sqlanon.risk.prosecutor import Risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.steps import Steps
@@ -53,7 +54,7 @@ def risk_statements(run: Run, policy: Policy) -> str:
     shown: list[str] = []
     _Assessment(run, policy, Steps(run.engine, shown)).risk()
     if policy.noisy:
-        noise_risk_statement(run, policy, shown)
+        show_noise(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
 
 
@@ -70,20 +71,22 @@ class _Assessment:
         """All figures."""
         space = self._space()
         found = self.steps.figures(rq.figures(space))
+        # As it stands, what is to get noise makes classes, too; requirements are on those that are generalized.
+        as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self.steps.figures(fq.person_count(self.rows))[fq.PERSONS] if self.persons else None
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
         return Risk(
-            rows=found["rows"],
-            classes=found["classes"],
-            smallest_class=found["smallest_class"],
-            uniques=found["uniques"],
+            rows=as_it_stands["rows"],
+            classes=as_it_stands["classes"],
+            smallest_class=as_it_stands["smallest_class"],
+            uniques=as_it_stands["uniques"],
             k=self.policy.privacy.k,
             rows_below_k=sum(below),
-            highest_risk=1 / found["smallest_count"] if found["smallest_count"] else 0.0,
-            average_risk=found["classes"] / found["count"] if found["count"] else 0.0,
+            highest_risk=1 / as_it_stands["smallest_count"] if as_it_stands["smallest_count"] else 0.0,
+            average_risk=as_it_stands["classes"] / as_it_stands["count"] if as_it_stands["count"] else 0.0,
             persons=persons,
-            smallest_class_persons=found["smallest_count"] if self.persons else None,
+            smallest_class_persons=as_it_stands["smallest_count"] if self.persons else None,
             requirements=(
                 *(of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
                 *self._of_shields(requirements),
@@ -112,9 +115,10 @@ class _Assessment:
         columns, source = self.columns, self.run.source.relation
         asked = self.policy.privacy
         several = columns.sensitive or self.persons or asked.k_anonymity or asked.population_uniqueness
-        if not several:
-            return subquery(rq.every_row(source, columns.generalized), "rows")
-        query = fq.raw_frequency(source, columns.generalized, columns.sensitive, columns.person)
+        quasi = (*columns.generalized, *columns.noisy)
+        if not several and not columns.noisy:
+            return subquery(rq.every_row(source, quasi), "rows")
+        query = fq.raw_frequency(source, quasi, columns.sensitive, columns.person)
         return self.steps.make(self.work("raw"), query)
 
     def _space(self) -> ClassSpace:
@@ -123,6 +127,11 @@ class _Assessment:
             return self._numbered(self.rows)
         quasi = range(len(self.columns.generalized))
         return self._plain(self.rows, quasi, self.population, self._requirements())
+
+    def _as_it_stands(self) -> Mapping[str, Any]:
+        """The figures of the classes that all quasi-identifiers make."""
+        quasi = range(len(self.columns.generalized) + len(self.columns.noisy))
+        return self.steps.figures(rq.figures(self._plain(self.rows, quasi, None, Requirements())))
 
     def _plain(
         self, rows: exp.Expr, quasi: Sequence[int], population: exp.Expr | None, requirements: Requirements

@@ -1,44 +1,70 @@
-"""The errors that noise would make, for several ε, so that one can be chosen."""
+"""The errors that noise would make, for several ε, so that one can be chosen. Nothing is drawn."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlanon.anonymization import anonymize
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
-from sqlanon.noise.forecast import EPSILONS, Forecast, forecast
+from sqlanon.noise.stage import expected_with, noise_classes
 from sqlanon.policy import Policy
 from sqlanon.preparation import prepare
-from sqlanon.queries import noise
+from sqlanon.queries.noise import expected_errors
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
+EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
-def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> Forecast | None:
-    """The errors in the classes of the version that the policy's search finds; None where it finds none.
+NoiseRisk = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By attribute a list, one for each ε: ``epsilon``, ``expected_relative_error``, ``expected_error``."""
+
+
+def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
+    """Refuse an ε that is none, or is asked about for nothing.
 
     Raises
     ------
     PolicyError
-        An ε is none.
+        With all of them.
+    """
+    problems = [
+        Problem("epsilon", f"must be more than 0, and {epsilon:g} is not")
+        for epsilon in epsilons
+        if not (math.isfinite(epsilon) and epsilon > 0)
+    ]
+    if epsilons and not policy.noisy:
+        problems.append(Problem("epsilon", "is for attributes with noise, and the policy has none"))
+    if problems:
+        raise PolicyError(problems)
+
+
+def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> NoiseRisk | None:
+    """The errors in the classes of the version that the policy's search finds; None where it finds none.
+
+    Raises
+    ------
     SourceError, HierarchyError
         The source does not fit the policy, or a hierarchy is no tree over its values.
     """
-    wrong = [epsilon for epsilon in epsilons if not (math.isfinite(epsilon) and epsilon > 0)]
-    if wrong:
-        raise PolicyError([Problem("epsilon", f"must be more than 0, and {one:g} is not") for one in wrong])
     columns = columns_for_noise(run.engine, policy, run.source)
     try:
         prepared = prepare(run.engine, policy, run.source, run.work, run.population)
         found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
     except InfeasibleError:
         return None
-    return forecast(Steps(run.engine), policy, found.chosen.recoding, columns, epsilons or EPSILONS, run.work)
+    steps = Steps(run.engine)
+    _, classes = noise_classes(steps, found.chosen.recoding, columns, run.work)
+    expected = steps.figures(expected_errors(classes, columns))
+    return {
+        name: [{"epsilon": epsilon, **expected_with(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS]
+        for j, (name, one) in enumerate(zip(policy.noisy, columns, strict=True))
+    }
 
 
-def noise_risk_statement(run: Run, policy: Policy, shown: list[str]) -> None:
+def show_noise(run: Run, policy: Policy, shown: list[str]) -> None:
     """Show the statement behind the errors, over the classes with noise that `plan` makes."""
-    steps, columns = Steps(run.engine, shown), noisy_columns(policy, run.source)
-    steps.figures(noise.expected_errors(run.work("noise_classes"), columns))
+    columns = noisy_columns(policy, run.source)
+    Steps(run.engine, shown).figures(expected_errors(run.work("noise_classes"), columns))

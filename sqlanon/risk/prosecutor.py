@@ -25,7 +25,8 @@ class Risk:
         Rows that are alone in their class.
     k, rows_below_k:
         The policy's k (None without one), and the rows in classes of fewer rows, or of fewer persons where the
-        policy counts persons.
+        policy counts persons. As all requirements, k is on the classes that the quasi-identifiers without noise make;
+        all other figures are of those that all quasi-identifiers make.
     highest_risk, average_risk:
         The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1. Where the policy counts persons:
         of a person, and the mean over the persons of each class.
