@@ -73,7 +73,7 @@ LIKE = [
 ]
 
 
-@pytest.mark.parametrize("values", some(LIKE, 2), ids=str)
+@pytest.mark.parametrize("values", some([(one,) for one in LIKE], 2), ids=str)
 def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[str, ...]) -> None:
     lines = [f"{values[i % len(values)]},a\n" for i in range(6_000)]
     path = write(tmp_path / "people.csv", "x,y\n" + "".join(lines))

@@ -696,7 +696,7 @@ def uncompressed(
         connection.execute("SET GLOBAL force_compression = 'uncompressed'")
         connection.execute(
             "CREATE TABLE people AS SELECT ['north', 'south'][1 + i % 2] AS region, "
-            "sin(i) * 1000 + 1 / (i + 3) AS income, i * 48611 + 7000000000000 AS account, "
+            "sin(i) * 1000 + 1 / (i + 3) AS income, i * 48611 + 7000000000007 AS account, "
             "DATE '1900-01-01' + CAST(i * 97 AS INTEGER) AS born, 'note ' || i AS note FROM range(200) AS r(i)"
         )
         noise = {"role": "quasi", "noise": {"epsilon": 1.0}}
