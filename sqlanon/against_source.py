@@ -18,7 +18,7 @@ from sqlanon.noise.check import NoiseCheck
 from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import create_temporary_view, read_parquet, table
+from sqlanon.queries.names import create_temporary_view, drop_view, read_parquet, star, table
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.reader import VERIFIED
@@ -71,7 +71,12 @@ def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:
 def _released(run: Run, found: Verification) -> Iterator[exp.Table]:
     """The rows of the release, as a relation of the run's engine."""
     if found.path.suffix.lower() == ".parquet":
-        yield read_parquet([str(found.path)])
+        view = run.place.view("released")  # macros look up names
+        run.engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(found.path)]))))
+        try:
+            yield view
+        finally:
+            run.engine.execute(drop_view(view.copy()))
         return
     run.engine.attach(found.path, VERIFIED, read_only=True)
     try:

@@ -157,7 +157,8 @@ class Result:
         """Each record that got noise, for the holder's eyes: a relation; None without noise. It is private.
 
         Columns: ``record``, ``class``, and for each attribute with noise, in the policy's order, ``x_0`` (its value as
-        a number, of a date the days since 1970-01-01), ``y_0`` (as it is released), ``x_1``, ...; ``released``: whether
+        a number, of a date the days since 1970-01-01), ``v_0`` (with noise), ``y_0`` (as it is released: rounded, and
+        within its bounds), ``x_1``, ...; ``released``: whether
         the record is, or was suppressed after noise was drawn.
         """
         if self._noised is None:

@@ -22,11 +22,13 @@ STEPS = 1024
 
 @dataclass(frozen=True)
 class Noisy:
-    """A record that got noise: its class, and by attribute its original and its released value."""
+    """A record that got noise: its class, and by attribute its original, its released value, and (if that is another)
+    the value with noise before it was rounded and cut off."""
 
     place: Hashable
     xs: tuple[float, ...]
     ys: tuple[float, ...]
+    vs: tuple[float, ...] = ()
 
 
 Records = Sequence[Noisy]
@@ -163,7 +165,7 @@ def half_width(b: float, beta: float, attributes: int) -> float:
 
 
 def near(records: Records, epsilons: Sequence[float], beta: float) -> list[int]:
-    """n_i: how many originals of its class are, in every attribute, within the half-width of each record's values.
+    """n_i: how many originals of its class are, in every attribute, within the half-width of a record with noise.
 
     An attribute without a range has no noise and tells nothing, even where rounding moves its value.
     """
@@ -173,8 +175,8 @@ def near(records: Records, epsilons: Sequence[float], beta: float) -> list[int]:
         widths = [half_width(scale, beta, len(epsilons)) for scale in b[record.place]]
         n = 0
         for j in members[record.place]:
-            pairs = zip(records[j].xs, record.ys, widths, strict=True)
-            n += all(width == 0 or abs(x - y) <= width for x, y, width in pairs)
+            pairs = zip(records[j].xs, record.vs or record.ys, widths, strict=True)
+            n += all(width == 0 or v - width <= x <= v + width for x, v, width in pairs)
         found.append(n)
     return found
 

@@ -256,8 +256,8 @@ def seen(result: sqlanon.Result, attributes: int) -> Seen:
     rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     records = []
     for row in rows:
-        xs, ys = (tuple(row[f"{letter}_{j}"] for j in range(attributes)) for letter in "xy")
-        assert all(type(value) is float for value in (*xs, *ys))
-        records.append(Noisy(row["class"], xs, ys))
+        xs, ys, vs = (tuple(row[f"{letter}_{j}"] for j in range(attributes)) for letter in "xyv")
+        assert all(type(value) is float for value in (*xs, *ys, *vs))
+        records.append(Noisy(row["class"], xs, ys, vs))
     assert f"x_{attributes}" not in relation.columns
     return Seen(records, [not row["released"] for row in rows])

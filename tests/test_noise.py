@@ -1281,3 +1281,66 @@ def test_risk_counts_what_is_to_get_noise() -> None:
     assert (found.rows, found.classes, found.uniques, found.highest_risk) == (100, 100, 100, 1.0)
     assert (found.k, found.rows_below_k) == (5, 0)
     assert [(one.requirement, one.holds) for one in found.requirements] == [("5-anonymity", True)]
+
+
+def test_rounding_hides_nobody_from_confidence() -> None:
+    """51 is released as 100, which it alone comes to: of what is released nothing is near, of what was drawn it is."""
+    values = ", ".join(["(49.0)"] * 19 + ["(51.0)"])
+    more = {"k": 5, "search": {"suppression_limit": 0.5}}
+    noise = {"epsilon": 10.0, "round": 100}
+
+    def check(result: sqlanon.Result) -> int:
+        assert result.confidence is not None
+        return int(result.confidence["suppressed_rows"])
+
+    attribute = {"role": "quasi", "noise": noise}
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS q, CAST(v AS DOUBLE) AS x FROM (VALUES {values}) AS r(v)")
+        with sqlanon.connect(connection) as db:
+            policy = make_policy({"q": "suppress", "x": attribute}, **more)
+            assert check(db.anonymize(with_privacy(policy, confidence=0.99))) >= 1
+
+
+@pytest.mark.parametrize("target", ["release.duckdb", "release.parquet"])
+@pytest.mark.parametrize("confidence", [None, 0.9])
+def test_a_class_beyond_the_bounds_is_verified(target: str, confidence: float | None, tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT 'young' AS q, 20 + i % 30 AS x FROM range(200) AS r(i) "
+            "UNION ALL SELECT 'old', 91 + i % 9 FROM range(200) AS r(i)"
+        )
+        noise = {"role": "quasi", "noise": {"epsilon": 1.0, "bounds": [0, 90]}}
+        policy = make_policy({"q": "suppress", "x": noise}, search={"suppression_limit": 0.5})
+        policy = policy if confidence is None else with_privacy(policy, confidence=confidence)
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(policy).publish(tmp_path / target)
+            found = db.verify(release.path, policy)
+    assert found.verified, found.failures
+
+
+def test_values_without_noise_keep_every_digit() -> None:
+    """In a class where all are equal, and without a warning that is not true."""
+    for type_, value in (("BIGINT", "4611686018427387903"), ("DECIMAL(20, 2)", "123456789012345678.89")):
+        released = anonymized(", ".join([f"({value})"] * 5), type_, {}, column)
+        assert [str(one) for one in released] == [value] * 5
+
+
+def test_values_that_there_is_no_room_for_are_refused() -> None:
+    for type_, value in (("BIGINT", 2**63 - 1), ("HUGEINT", 2 * 10**37), ("DECIMAL(38, 37)", 5)):
+        with pytest.raises(sqlanon.SourceError, match="too large for its type"):
+            anonymized(", ".join([f"({value})"] * 5), type_, {}, lambda result: result)
+
+
+@pytest.mark.parametrize("round_", [Decimal("1e-320"), Decimal("1e400")])
+def test_a_granularity_is_a_number_that_can_be_counted_with(round_: Decimal) -> None:
+    with pytest.raises(sqlanon.PolicyError, match="round: must be at"):
+        make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0, "round": round_}}})
+
+
+def test_a_confidence_next_to_1() -> None:
+    noise = {"role": "quasi", "noise": {"epsilon": 1.0}}
+    table = pyarrow.table({"q": ["a"] * 9, "x": list(range(9)), "y": list(range(9))})
+    policy = make_policy({"q": "suppress", "x": noise, "y": noise}, table=None)
+    with sqlanon.connect(table) as db:
+        result = db.anonymize(with_privacy(policy, confidence=1 - 1e-16))
+    assert result.confidence is not None and result.confidence["suppressed_rows"] == 0

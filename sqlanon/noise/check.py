@@ -79,7 +79,7 @@ class NoiseCheck:
         steps, prepared = Steps(self.engine), self.prepared
         quasi = [column.name for column in prepared.released if column.quasi is not None]
         query = nc.as_records(self.recoded, quasi, columns)
-        query = query.where(all_of(usable(col(one.name), one.type) for one in columns), copy=False)
+        query = query.where(all_of(usable(col(one.name), one) for one in columns), copy=False)
         records = steps.make(self.work("checked_records"), query)
         keys = {i: f"code_{i}" for i in range(len(quasi))}
         made = steps.make(self.work("checked_classes"), classes(records, keys, columns))
@@ -88,29 +88,46 @@ class NoiseCheck:
         found = [
             _told("classes", not lost, "the release has those of the source", f"{lost} rows are in none of its own")
         ]
+        late = steps.count(records) - self.manifest.released_rows
+        if self.manifest.confidence is not None:
+            found.append(self._late(late))
         for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
             bad = f"{wrong[j]} values are none that noise makes in their class"
             found.append(_told(f"noise of {name}", not wrong[j], "the values are such as noise makes", bad))
             out, expected = nc.beyond(released, records, made, len(quasi), j, one)
             count = self.engine.rows(out)[0][0]
-            found.append(self._size(name, one.epsilon, count, *self.engine.rows(expected)[0]))
+            found.append(self._size(name, one.epsilon, late, count, *self.engine.rows(expected)[0]))
         return found
 
+    def _late(self, late: int) -> Check:
+        """What is claimed to have been suppressed for confidence."""
+        claimed = (self.manifest.confidence or {}).get("suppressed_rows", 0)
+        message = f"{late} rows were suppressed after noise was drawn"
+        return _told("confidence", claimed == late, message, f"{claimed} are claimed, and {late} rows were suppressed")
+
     def _size(
-        self, name: str, epsilon: float, count: int, expected: float | None, variance: float | None, records: int
+        self,
+        name: str,
+        epsilon: float,
+        late: int,
+        count: int,
+        expected: float | None,
+        variance: float | None,
+        records: int,
     ) -> Check:
-        """Whether noise is of the size that its ε gives it, by how many values are beyond the range of their class."""
+        """Whether noise is of the size that its ε gives it, by how many values are beyond the range of their class.
+
+        Those that were suppressed after it was drawn may have been any of them.
+        """
         title = f"against the source: size of the noise of {name}"
-        if self.prepared.policy.privacy.confidence is not None:
-            return Check(title, None, "not verifiable: records were suppressed by their noise")
         if not records:
             return Check(title, True, "there is none: in each class all values are equal")
         # A value is on a grid: it is less than two of its steps from where it would be without one.
         slack = records * epsilon / STEPS
-        off = max(abs(count - (expected or 0.0)) - slack, 0.0)
-        told = (
-            f"{count} of {records} values are beyond the range of their class, {expected or 0.0:.1f} are to be expected"
-        )
+        off = max(abs(count - (expected or 0.0)) - slack - late, 0.0)
+        told = f"{count} of {records} values are beyond the range of their class, {expected or 0.0:.1f} are expected"
+        if late:
+            told += f" of all, and {late} were suppressed"
         chance = 2 * math.exp(-(off**2) / (2 * ((variance or 0.0) + slack + off / 3))) if off else 1.0
         if chance < FALSE_ALARM:
             return Check(title, False, f"not so: it is as ε = {epsilon:g} gives it: {told}")

@@ -46,7 +46,7 @@ def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
                 wrong.append(f"attribute {name!r} is {type_}: {what}, {value}, must be a multiple of {unit}")
         found.append(one)
     if wrong:
-        raise SourceError("; ".join(wrong))
+        raise SourceError("; ".join(dict.fromkeys(wrong)))
     return tuple(found)
 
 
@@ -76,8 +76,8 @@ def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[N
 def _told(counts: Mapping[str, int], policy: Policy) -> list[str]:
     return [
         f"attribute {name!r} has {count:,} rows without a value that noise can be added to (NULL, NaN, infinite, or "
-        'beyond 1e100): a reader could tell them from the rest of their class; set on_unknown = "suppress", or leave '
-        "them out with query = ..."
+        "too large for its type): a reader could tell them from the rest of their class; set "
+        'on_unknown = "suppress", or leave them out with query = ...'
         for name, count in counts.items()
         if count and policy.attributes[name].on_unknown == "error"
     ]

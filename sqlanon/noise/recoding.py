@@ -59,7 +59,7 @@ class NoisyRecoding:
     def shown(self) -> exp.Select:
         """The records with noise, for the holder: ``record``, ``class``, ``x_j``, ``y_j``, ``released``."""
         output: list[exp.Expr] = [col("record", "n"), col("class", "n")]
-        output += [col(f"{name}_{j}", "n") for j in range(len(self.noisy_columns)) for name in "xy"]
+        output += [col(f"{name}_{j}", "n") for j in range(len(self.noisy_columns)) for name in "xvy"]
         query = select(output, aliased(self.noisy, "n"))
         if self.kept is None:
             return query.select(named(exp.true(), "released"), copy=False)

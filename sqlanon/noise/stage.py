@@ -33,7 +33,7 @@ from sqlanon.queries.recode import ByClass, Column
 from sqlanon.queries.survivors import judged_survivors, kept_figures, kept_records, survivors
 from sqlanon.steps import Steps
 
-PAIRS = 2_000_000_000
+PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.
 Where there are more, evenly chosen records are looked at."""
 
@@ -202,14 +202,19 @@ def keep(
     Also of those whose rows were left out because no noise can be added to their values. Makes ``noise_near``,
     ``noise_survivors``, ``noise_judged`` and ``noise_kept``; gives the last two.
     """
-    near, beta, attributes = None, policy.privacy.confidence, len(policy.generalized)
+    near, beta, k, attributes = None, policy.privacy.confidence, policy.privacy.k or 1, len(policy.generalized)
     if beta is not None:
-        near = steps.make(work("noise_near"), linking.near(rows, classes, noisy, beta))
+        each = [
+            steps.make(work(f"noise_near_{j}"), linking.near(rows, classes, noisy, beta, j)) for j in range(len(noisy))
+        ]
+        near = each[0]
+        if len(each) > 1:
+            near = steps.make(work("noise_near"), linking.near_in_all(rows, classes, noisy, beta, each, k))
     places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
     sensitive = [places[column] for column in columns.sensitive]
     person = places.get(columns.person or "")
     keys = list(recoding.class_keys())
-    query = survivors(rows, classes, keys, attributes, sensitive, person, near, policy.privacy.k or 1)
+    query = survivors(rows, classes, keys, attributes, sensitive, person, near, k)
     left = steps.make(work("noise_survivors"), query)
     # How many of the population a class matches does not change; what counts them all is refused by the policy.
     own = tuple(one for one in requirements.classes if not isinstance(one, (KMap, DeltaPresence)))

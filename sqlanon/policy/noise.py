@@ -36,6 +36,10 @@ def _two(value: object) -> object:
     return value
 
 
+_FINEST = Decimal("1e-100")
+_AS_NUMBER = WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "minimum": 1e-100, "maximum": 1e100})
+
+
 class Noise(Section):
     """Laplace noise of scale Δ/ε, Δ the range of the attribute in its class, for numbers and dates (as days).
 
@@ -58,7 +62,7 @@ class Noise(Section):
     bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_two)] | None = Field(
         default=None, description="the least and the greatest value that may be released"
     )
-    round: Annotated[Exact, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = Field(
+    round: Annotated[Exact, Field(gt=0), _AS_NUMBER] | None = Field(
         default=None, description="released values are multiples of it"
     )
 
@@ -69,9 +73,13 @@ class Noise(Section):
         return self
 
     def _flaws(self) -> Iterator[Flaw]:
+        if self.round is not None and not _FINEST <= self.round <= 1 / _FINEST:
+            yield ("round",), "must be at least 1e-100 and at most 1e100"
         if self.bounds is not None:
             low, high = self.bounds
-            if isinstance(low, date) != isinstance(high, date):
+            if any(not isinstance(one, date) and abs(one) > 1 / _FINEST for one in (low, high)):
+                yield ("bounds",), "must be within ±1e100"
+            elif isinstance(low, date) != isinstance(high, date):
                 yield ("bounds",), "are a number and a date: give two of a kind"
             elif not low < high:  # type: ignore[operator]  # of one kind
                 yield ("bounds",), f"the first, {low}, must be less than the second, {high}"

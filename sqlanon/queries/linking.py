@@ -16,11 +16,12 @@ from sqlanon.queries.names import (
     aliased,
     all_columns,
     all_of,
-    anonymous,
     cast,
     col,
     greatest,
+    ident,
     is_there,
+    least,
     named,
     number,
     select,
@@ -84,7 +85,7 @@ def _nearest_of_one(noisy: exp.Table) -> exp.Select:
     below = exp.Paren(this=exp.Sub(this=col("place"), expression=col("below")))
     above = exp.Paren(this=exp.Sub(this=col("above"), expression=col("place")))
     own = exp.Abs(this=exp.Sub(this=col("place"), expression=col("own")))
-    nearest = anonymous("LEAST", below, above)  # there is one at least, and NULL is passed over
+    nearest = least(below, above)  # there is one at least, and NULL is passed over
     linked = exp.LTE(this=own, expression=nearest)
     two = all_of(
         [exp.EQ(this=below.copy(), expression=above.copy()), exp.NEQ(this=col("below"), expression=col("above"))]
@@ -148,28 +149,30 @@ def _same_class(alias: str) -> exp.Expr:
     return exp.EQ(this=col("class", "r"), expression=col("class", alias))
 
 
-def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], confidence: float) -> exp.Select:
-    """How many originals of its class are in the linking range of each record: ``record`` and ``near``.
-
-    The range holds the record's own value so surely: half as wide as −b ln(1 − β) for one attribute, b = Δ/ε the
-    scale of its noise; for m of them β^(1/m) takes the place of β in each.
-    """
-    widths = []
+def _half_widths(columns: Sequence[NoisyColumn], confidence: float) -> list[exp.Expr]:
+    """Half of the linking range, by attribute: −b ln(1 − β^(1/m)) for m attributes, b = Δ/ε the scale of the noise."""
+    factor = -math.log(-math.expm1(math.log(confidence) / len(columns)))
+    widths: list[exp.Expr] = []
     for j, one in enumerate(columns):
-        factor = -math.log1p(-(confidence ** (1 / len(columns)))) / one.epsilon
-        width = exp.Mul(this=col(f"delta_{j}", "c"), expression=number(factor))
+        width = exp.Mul(this=col(f"delta_{j}", "c"), expression=number(factor / one.epsilon))
         none = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
         widths.append(exp.If(this=none, true=number(EVERYTHING), false=width))
-    return _in_range_of_one(noisy, classes, widths[0]) if len(columns) == 1 else _in_box(noisy, classes, widths)
+    return widths
 
 
-def _in_range_of_one(noisy: exp.Table, classes: exp.Table, width: exp.Expr) -> exp.Select:
-    """One attribute: originals up to the upper end of the range, less those before its lower end."""
+def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], confidence: float, j: int) -> exp.Select:
+    """How many originals of its class are in the linking range of each record, in attribute ``j``: as ``near``.
+
+    The range is around the value with noise, before it is rounded and cut off at bounds: so it holds the original with
+    the confidence that is asked for. (What is released tells less.) Counted in their order: originals up to the upper
+    end of a range, less those before its lower end.
+    """
+    width = _half_widths(columns, confidence)[j]
     originals = select(
         [
             named(exp.null(), "record"),
             col("class"),
-            named(col("x_0"), "place"),
+            named(col(f"x_{j}"), "place"),
             named(number(1), "turn"),
             named(number(1), "original"),
         ],
@@ -177,42 +180,91 @@ def _in_range_of_one(noisy: exp.Table, classes: exp.Table, width: exp.Expr) -> e
     )
     ends: list[exp.Query] = [originals]
     for turn, sign in ((0, exp.Sub), (2, exp.Add)):
-        end = sign(this=col("y_0", "r"), expression=width.copy())
-        columns: list[exp.Expr] = [
+        end: list[exp.Expr] = [
             col("record", "r"),
             col("class", "r"),
-            named(end, "place"),
+            named(sign(this=col(f"v_{j}", "r"), expression=width.copy()), "place"),
             named(number(turn), "turn"),
             named(number(0), "original"),
         ]
-        query = select(columns, aliased(noisy, "r"))
+        query = select(end, aliased(noisy, "r"))
         ends.append(query.join(aliased(classes, "c"), on=_same_class("c"), copy=False))
     order = exp.Order(expressions=[exp.Ordered(this=col("place")), exp.Ordered(this=col("turn"))])
     spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
     so_far = exp.Window(this=exp.Sum(this=col("original")), partition_by=[col("class")], order=order, spec=spec)
-    counted = select(
-        [col("record"), col("turn"), named(so_far, "so_far")],
-        subquery(union_all(*ends), "e"),
+    counted = select([col("record"), col("turn"), named(so_far, "so_far")], subquery(union_all(*ends), "e"))
+    is_upper = exp.EQ(this=col("turn"), expression=number(2))
+    signed = exp.If(this=is_upper, true=col("so_far"), false=exp.Neg(this=col("so_far")))
+    count = named(cast(exp.Sum(this=signed), "BIGINT"), "near")
+    return select([col("record"), count], subquery(counted, "c"), [col("record")]).where(
+        is_there(col("record")), copy=False
     )
-    signed = exp.If(
-        this=exp.EQ(this=col("turn"), expression=number(2)), true=col("so_far"), false=exp.Neg(this=col("so_far"))
-    )
-    query = select(
-        [col("record"), named(cast(exp.Sum(this=signed), "BIGINT"), "near")], subquery(counted, "c"), [col("record")]
-    )
-    return query.where(is_there(col("record")), copy=False)
 
 
-def _in_box(noisy: exp.Table, classes: exp.Table, widths: Sequence[exp.Expr]) -> exp.Select:
-    """Several attributes: originals that are in the range of each; all pairs of a class are looked at."""
+def near_in_all(
+    noisy: exp.Table,
+    classes: exp.Table,
+    columns: Sequence[NoisyColumn],
+    confidence: float,
+    each: Sequence[exp.Table],
+    k: int,
+) -> exp.Select:
+    """How many originals are in the linking range in all attributes: ``record`` and ``near``; k or more may be told as
+    less than it is, but not as less than k.
+
+    Of n originals, n_j in the range of attribute j, at least Σ n_j − (m − 1) n are in all, and at most the least n_j:
+    that decides of most records. Of the others, all pairs of the class are looked at.
+
+    Parameters
+    ----------
+    each:
+        Made by `near`, one an attribute.
+    """
+    names = [f"m{j}" for j in range(len(each))]
+    counts = [col("near", name) for name in names]
+    together: exp.Expr = counts[0]
+    for count in counts[1:]:
+        together = exp.Add(this=together, expression=count.copy())
+    others = exp.Paren(this=exp.Mul(this=number(len(each) - 1), expression=col("size", "c")))
+    bounds: list[exp.Expr] = [
+        col("record", "r"),
+        named(exp.Sub(this=exp.Paren(this=together), expression=others), "at_least"),
+        named(least(*(count.copy() for count in counts)), "at_most"),
+    ]
+    known = select(bounds, aliased(noisy, "r")).join(aliased(classes, "c"), on=_same_class("c"), copy=False)
+    for name, table in zip(names, each, strict=True):
+        on = exp.EQ(this=col("record", "r"), expression=col("record", name))
+        known = known.join(aliased(table, name), on=on, copy=False)
     inside = all_of(
-        exp.LTE(this=exp.Abs(this=exp.Sub(this=col(f"y_{j}", "r"), expression=col(f"x_{j}", "o"))), expression=width)
-        for j, width in enumerate(widths)
+        exp.LTE(this=exp.Abs(this=exp.Sub(this=col(f"v_{j}", "r"), expression=col(f"x_{j}", "o"))), expression=width)
+        for j, width in enumerate(_half_widths(columns, confidence))
     )
-    query = select([col("record", "r"), named(where(exp.Count(this=exp.Star()), inside), "near")], aliased(noisy, "r"))
-    query = query.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
-    query = query.join(aliased(noisy, "o"), on=_same_class("o"), copy=False)
-    return query.group_by(col("record", "r"), copy=False)
+    open_ = all_of(
+        [
+            exp.LT(this=col("at_least", "b"), expression=number(k)),
+            exp.GT(this=col("at_most", "b"), expression=number(0)),
+        ]
+    )
+    counted = select([col("record", "r"), named(where(exp.Count(this=exp.Star()), inside), "near")], table_of("bounds"))
+    counted = counted.join(
+        aliased(noisy, "r"), on=exp.EQ(this=col("record", "b"), expression=col("record", "r")), copy=False
+    )
+    counted = counted.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
+    counted = counted.join(aliased(noisy, "o"), on=_same_class("o"), copy=False)
+    counted = counted.where(open_, copy=False).group_by(col("record", "r"), copy=False)
+    decided = exp.If(
+        this=exp.EQ(this=col("at_most", "b"), expression=number(0)), true=number(0), false=col("at_least", "b")
+    )
+    found = named(exp.Coalesce(this=col("near", "n"), expressions=[decided]), "near")
+    query = select([col("record", "b"), found], table_of("bounds"))
+    on = exp.EQ(this=col("record", "b"), expression=col("record", "n"))
+    query = query.join(subquery(counted, "n"), on=on, join_type="left", copy=False)
+    return query.with_(ident("bounds"), as_=known, materialized=True, copy=False)
+
+
+def table_of(name: str) -> exp.Table:
+    """A relation of the same statement, as ``b``."""
+    return exp.Table(this=ident(name), alias=exp.TableAlias(this=ident("b")))
 
 
 def pairs(classes: exp.Table) -> exp.Select:

@@ -133,6 +133,11 @@ def greatest(*values: exp.Expr) -> exp.Anonymous:
     return anonymous("GREATEST", *values)
 
 
+def least(*values: exp.Expr) -> exp.Anonymous:
+    """The least of some numbers; one that is NULL is passed over."""
+    return anonymous("LEAST", *values)
+
+
 def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] | None = None) -> exp.Select:
     """``SELECT expressions FROM source [GROUP BY group]``, put together without copies: checks are a hot loop."""
     query = exp.Select(expressions=expressions)

@@ -5,7 +5,7 @@ attribute ``j`` with noise ``x_j`` (its value as a number; of a date the days si
 (its number), the keys of the recoding, ``key_i`` for each attribute ``i`` that tells classes apart (a rank in place of
 the key: never NULL), ``size``, and for each ``j`` ``low_j``, ``delta_j`` (the range), ``grid_j``, ``step_j``,
 ``inverses_j`` (the sum of 1 / |x|) and ``zeros_j`` (rows without one). Of what was drawn: ``record`` and ``n_j``. With
-noise: ``y_j``.
+noise: ``v_j``; ``y_j``, as it is released, rounded and within the limits; and ``still_j``, whether there is none.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sqlanon.queries.names import (
     col,
     greatest,
     is_there,
+    least,
     named,
     number,
     same,
@@ -98,16 +99,19 @@ class NoisyColumn:
         return _WHOLE.get(self.type, _DATE if self.type == _DATE else "DOUBLE")
 
     @property
-    def limits(self) -> tuple[float, float] | None:
-        """The least and the greatest value that is released: what its type holds, and the policy's bounds."""
+    def held(self) -> tuple[float, float]:
+        """The least and the greatest value that there is room for in the release."""
         found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.released_type)
-        held = _LIMITS.get(self.released_type)
-        if found:
-            room = 10.0 ** (int(found[1]) - int(found[2]) - 1)
-            held = (-room, room)
-        if self.bounds is None or held is None:
-            return self.bounds or held
-        return max(self.bounds[0], held[0]), min(self.bounds[1], held[1])
+        if found is None:
+            return _LIMITS.get(self.released_type, (-LARGEST, LARGEST))
+        room = 10.0 ** (int(found[1]) - int(found[2]) - 1)
+        return -room, room
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest value that is released: the policy's bounds, and what there is room for."""
+        low, high = self.held
+        return (low, high) if self.bounds is None else (max(self.bounds[0], low), min(self.bounds[1], high))
 
 
 def can_be_noisy(type_: str) -> bool:
@@ -129,13 +133,14 @@ def as_number(value: exp.Expr, type_: str) -> exp.Expr:
     return cast(value, "DOUBLE")
 
 
-def usable(value: exp.Expr, type_: str) -> exp.Expr:
-    """Whether noise can be added to a value: it is there, and a number that is not too large."""
-    there = is_there(value)
-    if type_ == _DATE:
-        return all_of([there, anonymous("ISFINITE", value.copy())])
-    small = exp.LTE(this=exp.Abs(this=cast(value.copy(), "DOUBLE")), expression=number(LARGEST))
-    return all_of([there, small])  # NaN is greater than any number, here
+def usable(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    """Whether noise can be added to a value: it is there, and a number that there is room for."""
+    conditions: list[exp.Expr] = [is_there(value)]
+    if column.is_date:
+        conditions.append(anonymous("ISFINITE", value.copy()))
+    low, high = (number(limit) for limit in column.held)
+    room = exp.Between(this=as_number(value.copy(), column.type), low=low, high=high)  # NaN is not
+    return all_of([*conditions, exp.Paren(this=room)])
 
 
 def is_zero(x: exp.Expr) -> exp.Expr:
@@ -145,17 +150,16 @@ def is_zero(x: exp.Expr) -> exp.Expr:
 
 def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row: for each column the rows whose value no noise can be added to."""
-    missing = [exp.Not(this=exp.Paren(this=usable(col(one.name), one.type))) for one in columns]
+    missing = [exp.Not(this=exp.Paren(this=usable(col(one.name), one))) for one in columns]
     return select([where(exp.Count(this=exp.Star()), one) for one in missing], source.copy())
 
 
 def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
     """The rows of a recoding that noise can be added to, each with its number."""
-    values = [(col(f"value_{one.place}", "r"), one.type) for one in columns]
-    everything = all_columns("r")
-    numbers = [named(as_number(value, type_), f"x_{j}") for j, (value, type_) in enumerate(values)]
-    query = select([everything, *numbers], subquery(rows, "r"))
-    query = query.where(all_of(usable(value.copy(), type_) for value, type_ in values), copy=False)
+    values = [(col(f"value_{one.place}", "r"), one) for one in columns]
+    numbers = [named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)]
+    query = select([all_columns("r"), *numbers], subquery(rows, "r"))
+    query = query.where(all_of(usable(value.copy(), one) for value, one in values), copy=False)
     record = named(exp.Window(this=exp.RowNumber()), "record")
     return select([record, all_columns("u")], subquery(query, "u"))
 
@@ -166,15 +170,15 @@ def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[Noisy
     figures: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "size")]
     for j, one in enumerate(columns):
         x, value = col(f"x_{j}"), col(f"value_{one.place}")
-        least, most = exp.Min(this=x), exp.Max(this=x.copy())
+        lowest, highest = exp.Min(this=x), exp.Max(this=x.copy())
         # Values may differ where as DOUBLE they are equal: no range is 0 for that.
-        ulp = exp.Mul(this=exp.Abs(this=most.copy()), expression=number(2.0**-52))
-        wide = greatest(exp.Sub(this=most, expression=least.copy()), ulp, number(_TINIEST))
+        ulp = exp.Mul(this=exp.Abs(this=highest.copy()), expression=number(2.0**-52))
+        wide = greatest(exp.Sub(this=highest, expression=lowest.copy()), ulp, number(_TINIEST))
         differ = exp.GT(this=exp.Max(this=value), expression=exp.Min(this=value.copy()))
         inverse = exp.Div(this=number(1.0), expression=exp.Abs(this=x.copy()))
         zero, other = is_zero(x.copy()), exp.Not(this=is_zero(x.copy()))
         figures += [
-            named(least, f"low_{j}"),
+            named(lowest, f"low_{j}"),
             named(exp.If(this=differ, true=wide, false=number(0.0)), f"delta_{j}"),
             named(where(exp.Sum(this=inverse), other), f"inverses_{j}"),
             named(where(exp.Count(this=exp.Star()), zero), f"zeros_{j}"),
@@ -213,12 +217,16 @@ def noisy(
 ) -> exp.Select:
     """The records with the number of their class, and what was drawn added to their values."""
     own: list[exp.Expr] = [all_columns("r"), col("class", "c")]
-    own += [named(_with_noise(one, j), f"y_{j}") for j, one in enumerate(columns)]
+    for j, _ in enumerate(columns):
+        still = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
+        own += [named(_with_noise(j), f"v_{j}"), named(col(f"step_{j}", "c"), f"step_{j}"), named(still, f"still_{j}")]
     query = select(own, aliased(records, "r"))
     on = all_of(same(col(key, "r"), col(key, "c")) for key in keys.values())
     query = query.join(aliased(classes, "c"), on=on, copy=False)
     on_record = exp.EQ(this=col("record", "r"), expression=col("record", "d"))
-    return query.join(aliased(drawn, "d"), on=on_record, copy=False)
+    query = query.join(aliased(drawn, "d"), on=on_record, copy=False)
+    shown = [named(on_steps(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one), f"y_{j}") for j, one in enumerate(columns)]
+    return select([all_columns("w"), *shown], subquery(query, "w"))
 
 
 def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
@@ -226,18 +234,17 @@ def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
     return [("record", "BIGINT"), *((f"n_{j}", "BIGINT") for j in range(len(columns)))]
 
 
-def _with_noise(column: NoisyColumn, j: int) -> exp.Expr:
-    """``low + (z + n) grid``, rounded; z = 0 .. `STEPS` is where on the grid of its class a value is."""
-    low, grid, step = col(f"low_{j}", "c"), col(f"grid_{j}", "c"), col(f"step_{j}", "c")
+def _with_noise(j: int) -> exp.Expr:
+    """``low + (z + n) grid``; z = 0 .. `STEPS` is where on the grid of its class a value is."""
+    low, grid = col(f"low_{j}", "c"), col(f"grid_{j}", "c")
     offset = exp.Paren(this=exp.Sub(this=col(f"x_{j}", "r"), expression=low))
     place = exp.Round(this=exp.Div(this=offset, expression=grid))
     # Whatever rounding does, no two values of a class are more than its range apart: that is what ε is of.
-    on_grid = anonymous("LEAST", greatest(place, number(0.0)), number(float(STEPS)))
+    on_grid = least(greatest(place, number(0.0)), number(float(STEPS)))
     moved = exp.Paren(this=exp.Add(this=on_grid, expression=cast(col(f"n_{j}", "d"), "DOUBLE")))
     value: exp.Expr = exp.Add(this=low.copy(), expression=exp.Mul(this=moved, expression=grid.copy()))
     none = exp.EQ(this=grid.copy(), expression=number(0.0))
-    value = exp.Paren(this=exp.If(this=none, true=low.copy(), false=value))
-    return on_steps(value, step, column)
+    return exp.If(this=none, true=low.copy(), false=value)
 
 
 def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
@@ -246,9 +253,8 @@ def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
     if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
         rounded = exp.Round(this=rounded, decimals=number(places))  # 0.1 times a whole number is not always as written
     shown: exp.Expr = exp.Coalesce(this=rounded, expressions=[value.copy()])
-    if column.limits is not None:
-        low_limit, high_limit = (number(limit) for limit in column.limits)
-        shown = anonymous("LEAST", greatest(shown, low_limit), high_limit)
+    low_limit, high_limit = (number(limit) for limit in column.limits)
+    shown = least(greatest(shown, low_limit), high_limit)
     return exp.Paren(this=exp.Add(this=shown, expression=number(0.0)))  # no -0.0
 
 
@@ -275,7 +281,10 @@ def released(
             output.append(named(col(name, "n"), name))
             continue
         j, one = by_name[name]
-        output.append(named(typed(col(f"y_{j}", "n"), one), name))
+        value = typed(col(f"y_{j}", "n"), one)
+        if one.round is None and one.bounds is None:  # as it is, to the last digit
+            value = exp.If(this=col(f"still_{j}", "n"), true=cast(col(name, "n"), one.released_type), false=value)
+        output.append(named(value, name))
     query = select(output, aliased(noisy, "n"))
     if kept is not None:
         on = exp.EQ(this=col("record", "n"), expression=col("record", "k"))

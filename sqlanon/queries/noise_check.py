@@ -76,13 +76,19 @@ def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequ
         shown = as_number(typed(on_steps(exp.Paren(this=meant), step.copy(), one), one), one.type)
         finite = exp.Between(this=y.copy(), low=number(-FINITE), high=number(FINITE))  # NaN is not
         # What is cut off at a bound need not be on a step.
-        meant_or_cut = [shown, *(number(limit) for limit in one.limits or ())]
+        meant_or_cut = [shown, *(number(limit) for limit in one.limits)]
         as_made = exp.Paren(
             this=exp.or_(*(exp.EQ(this=y.copy(), expression=value) for value in meant_or_cut), copy=False)
         )
         right = exp.Coalesce(this=exp.Paren(this=all_of([finite, as_made])), expressions=[exp.false()])
         output.append(where(exp.Count(this=exp.Star()), exp.Not(this=right)))
     return _in_classes(released, classes, quasi, output, "left")
+
+
+def _within(end: exp.Expr, least: exp.Expr, most: exp.Expr) -> exp.Expr:
+    """Whether values on both sides of an end may be released: else what is cut off tells nothing of it."""
+    above = exp.GT(this=end.copy(), expression=least.copy())
+    return exp.Paren(this=all_of([above, exp.LT(this=end.copy(), expression=most.copy())]))
 
 
 def beyond(
@@ -106,12 +112,9 @@ def beyond(
     lower = exp.Paren(this=midway(col(f"low_{j}", "c"), exp.Floor, exp.Sub))
     upper = exp.Paren(this=midway(high, exp.Ceil, exp.Add))
     noisy = exp.GT(this=delta.copy(), expression=number(0.0))
-    open_lower: list[exp.Expr] = [noisy]
-    open_upper: list[exp.Expr] = [noisy.copy()]
-    if column.limits is not None:
-        least, most = (number(limit) for limit in column.limits)
-        open_lower.append(exp.GT(this=lower.copy(), expression=least))
-        open_upper.append(exp.LT(this=upper.copy(), expression=most))
+    least, most = (number(limit) for limit in column.limits)
+    open_lower: list[exp.Expr] = [noisy, _within(lower, least, most)]
+    open_upper: list[exp.Expr] = [noisy.copy(), _within(upper, least, most)]
     is_out = exp.or_(
         all_of([*open_lower, exp.LT(this=col(f"y_{j}", "r"), expression=lower.copy())]),
         all_of([*open_upper, exp.GT(this=col(f"y_{j}", "r"), expression=upper.copy())]),
