@@ -354,6 +354,7 @@ def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     place.check_source()
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_directories_of_a_living_one_alone(place: Place) -> None:
     """A run of another process that stands still in the middle of its work."""
     waiting = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('here', flush=True); sys.stdin.read()")

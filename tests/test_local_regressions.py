@@ -102,6 +102,7 @@ def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> No
     assert (release.manifest.columns[0].type == "INTEGER") is typed
 
 
+@pytest.mark.slow
 def test_where_nothing_is_lost_nothing_is_tried() -> None:
     with fill([1, 1, 10**15, 10**15], "BIGINT") as connection, sqlanon.connect(connection) as db:
         result = db.anonymize(asked({"mask": "right"}, "subtree"))

@@ -77,6 +77,7 @@ def test_the_commands(transcript: dict[str, str]) -> None:
     assert [text.splitlines()[-1] for text in verifications] == ["verified", "verified"]
 
 
+@pytest.mark.slow
 def test_the_policy_with_several_requirements(workshop: Path) -> None:
     policy = Policy.load(workshop / FOLDER / "second.toml")
     with connect() as db:

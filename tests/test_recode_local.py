@@ -163,7 +163,7 @@ def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=2)
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")
