@@ -47,7 +47,7 @@ def is_slow(entry: Entry) -> bool:
         words = ("k", "measure", "aggregate")
         return tuple(entry[word] for word in words) != (5, "loss", "mean") or entry["suppression_limit"] != 0.05
     if entry["model"] != "k":
-        if entry["model"].startswith("hierarchical"):  # a tree's distances are those of equal values, level by level
+        if entry["model"].startswith("hierarchical"):  # it takes as long as all the others
             return True
         return (entry["suppression_limit"], entry["measure"], entry["aggregate"]) != (0.05, "loss", "mean")
     few = ("loss", "suppression") if entry["suppression_limit"] else ("loss", "suppression", "distinct")
