@@ -263,7 +263,7 @@ def test_every_requirement_is_met(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(privacy_properties.thorough, max_examples=60)
+@settings(privacy_properties.thorough, max_examples=30)
 @given(privacy_cases())
 def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")

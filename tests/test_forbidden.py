@@ -303,7 +303,7 @@ def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) 
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=100)
+@settings(thorough, max_examples=50)
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restricted) -> None:
     check(restricted_case)

@@ -328,7 +328,7 @@ def test_the_most_distinct_tuples(question: Question) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=150)
+@settings(thorough, max_examples=75)
 @given(question=questions())
 def test_the_most_distinct_tuples_many(question: Question) -> None:
     check_optimum(question, most=400)
@@ -351,7 +351,7 @@ def test_the_release(question: Question) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=150)
+@settings(thorough, max_examples=75)
 @given(question=questions())
 def test_the_release_many(question: Question) -> None:
     check_release(question)

@@ -35,7 +35,7 @@ quick = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=120, print_blob=True)
+thorough = settings(quick, max_examples=60, print_blob=True)
 
 
 def columns_of(source: Source) -> dict[str, pa.DataType]:
@@ -183,7 +183,7 @@ def test_requirements_together(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=600)
+@settings(thorough, max_examples=300)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
@@ -258,7 +258,7 @@ def test_as_many_rows_are_suppressed_as_may_be(turn: int, kind: str) -> None:
 @pytest.mark.parametrize("persons", [None, "settled", "moving"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
 def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
-    for seed in range(15):
+    for seed in range(8):
         check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons), strategy)
 
 
