@@ -37,7 +37,7 @@ from sqlanon.preparation import Prepared, prepare
 from sqlanon.quality import MEASURES
 from sqlanon.queries import linking
 from sqlanon.queries.names import create_schema, drop_schema, table
-from sqlanon.queries.noise import NoisyColumn
+from sqlanon.queries.noisy_column import NoisyColumn
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run, Workspace
 

@@ -158,8 +158,7 @@ class Result:
 
         Columns: ``record``, ``class``, and for each attribute with noise, in the policy's order, ``x_0`` (its value as
         a number, of a date the days since 1970-01-01), ``v_0`` (with noise), ``y_0`` (as it is released: rounded, and
-        within its bounds), ``x_1``, ...; ``released``: whether
-        the record is, or was suppressed after noise was drawn.
+        within its bounds), ``x_1``, ...; ``released``: whether the record is, or was suppressed after noise was drawn.
         """
         if self._noised is None:
             return None

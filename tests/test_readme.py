@@ -22,7 +22,7 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import Strategy
 from sqlanon.queries.macros import FIGURES
-from sqlanon.queries.noise import NoisyColumn, can_be_noisy
+from sqlanon.queries.noisy_column import NoisyColumn, can_be_noisy
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,7 +13,8 @@ from sqlanon.preparation import Prepared
 from sqlanon.queries import noise_check as nc
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import Namer, all_of, col, create_temporary_view, drop_view, subquery
-from sqlanon.queries.noise import STEPS, NoisyColumn, classes, usable
+from sqlanon.queries.noise import STEPS, classes
+from sqlanon.queries.noisy_column import NoisyColumn, usable
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources import Place

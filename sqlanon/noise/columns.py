@@ -10,7 +10,8 @@ from sqlanon.columns import match_columns, released_columns
 from sqlanon.engines.base import Engine
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
-from sqlanon.queries.noise import NoisyColumn, can_be_noisy, unit_of, unusable_counts
+from sqlanon.queries.noise import unusable_counts
+from sqlanon.queries.noisy_column import NoisyColumn, can_be_noisy, unit_of
 from sqlanon.sources import Source
 
 EPOCH = date(1970, 1, 1)
@@ -68,12 +69,12 @@ def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[N
     columns = noisy_columns(policy, source)
     if columns:
         counts = engine.rows(unusable_counts(source.relation, columns))[0]
-        if wrong := _told(dict(zip(policy.noisy, counts, strict=True)), policy):
+        if wrong := _without_noise(dict(zip(policy.noisy, counts, strict=True)), policy):
             raise SourceError("; ".join(wrong))
     return columns
 
 
-def _told(counts: Mapping[str, int], policy: Policy) -> list[str]:
+def _without_noise(counts: Mapping[str, int], policy: Policy) -> list[str]:
     return [
         f"attribute {name!r} has {count:,} rows without a value that noise can be added to (NULL, NaN, infinite, or "
         "too large for its type): a reader could tell them from the rest of their class; set "

@@ -52,7 +52,7 @@ def laplace(epsilon: float) -> Callable[[list[int]], list[int]]:
     while True:
         mechanism = dp.m.make_laplace(*domain, scale=scale)
         if mechanism.map(STEPS) <= epsilon:
-            return mechanism  # type: ignore[no-any-return]
+            return mechanism  # type: ignore[no-any-return]  # what OpenDP gives has no type
         scale = math.nextafter(scale, math.inf)
 
 

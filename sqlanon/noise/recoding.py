@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.queries.names import aliased, col, is_there, named, select
-from sqlanon.queries.noise import NoisyColumn, released
+from sqlanon.queries.noise import released
+from sqlanon.queries.noisy_column import NoisyColumn
 from sqlanon.queries.recode import ByClass, Column, in_order
 
 

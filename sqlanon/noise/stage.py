@@ -27,10 +27,11 @@ from sqlanon.privacy import Distribution, Requirements
 from sqlanon.privacy.presence import DeltaPresence, KMap
 from sqlanon.queries import linking, noise
 from sqlanon.queries.distribution import Pairs
-from sqlanon.queries.names import Namer, drop_table
-from sqlanon.queries.noise import NoisyColumn
+from sqlanon.queries.local.kept import class_figures
+from sqlanon.queries.names import Namer, drop_table, star
+from sqlanon.queries.noisy_column import NoisyColumn
 from sqlanon.queries.recode import ByClass, Column
-from sqlanon.queries.survivors import judged_survivors, kept_figures, kept_records, survivors
+from sqlanon.queries.survivors import judged_survivors, kept_records, survivors
 from sqlanon.steps import Steps
 
 PAIRS = 200_000_000
@@ -233,7 +234,7 @@ def _suppressed_last(steps: Steps, prepared: Prepared, chosen: Chosen, judged: e
     InfeasibleError
         They are too many, or what is left does not meet the policy.
     """
-    found, rows = steps.figures(kept_figures(judged)), prepared.marginals.rows
+    found, rows = steps.figures(class_figures(star(judged))), prepared.marginals.rows
     suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
     if suppressed > allowed or not found["classes"]:
         raise _refused(prepared, chosen, suppressed, allowed)

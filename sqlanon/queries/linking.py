@@ -29,7 +29,7 @@ from sqlanon.queries.names import (
     union_all,
     where,
 )
-from sqlanon.queries.noise import NoisyColumn
+from sqlanon.queries.noisy_column import NoisyColumn
 
 EVERYTHING = 1e300
 """The half-width of a range that holds all values: where there is no noise."""

@@ -23,9 +23,8 @@ from sqlanon.queries.names import (
     subquery,
     where,
 )
-from sqlanon.queries.noise import NoisyColumn, as_number, on_steps, typed
-
-FINITE = 1e300
+from sqlanon.queries.noise import on_steps
+from sqlanon.queries.noisy_column import NoisyColumn, as_number, typed
 
 
 def without(relation: exp.Expr, names: Sequence[str]) -> exp.Select:
@@ -74,13 +73,12 @@ def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequ
         still = is_null(step)
         meant = exp.If(this=still, true=low, false=y)
         shown = as_number(typed(on_steps(exp.Paren(this=meant), step.copy(), one), one), one.type)
-        finite = exp.Between(this=y.copy(), low=number(-FINITE), high=number(FINITE))  # NaN is not
         # What is cut off at a bound need not be on a step.
         meant_or_cut = [shown, *(number(limit) for limit in one.limits)]
         as_made = exp.Paren(
             this=exp.or_(*(exp.EQ(this=y.copy(), expression=value) for value in meant_or_cut), copy=False)
         )
-        right = exp.Coalesce(this=exp.Paren(this=all_of([finite, as_made])), expressions=[exp.false()])
+        right = exp.Coalesce(this=as_made, expressions=[exp.false()])  # NaN is none of them, for it would be cut off
         output.append(where(exp.Count(this=exp.Star()), exp.Not(this=right)))
     return _in_classes(released, classes, quasi, output, "left")
 

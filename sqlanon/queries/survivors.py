@@ -1,7 +1,7 @@
 """Rows that are left when some of a class were suppressed by themselves: are the classes still what they have to be?
 
 The rows stand as those of `queries.frequency.raw_frequency`: ``q0, q1, ...`` (a class's key of each quasi-identifier,
-never NULL), ``s0, s1, ...``, ``person`` and ``n``; beside ``record`` and ``class``.
+never NULL), ``s0, s1, ...``, ``person`` and ``n``; beside ``record``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlanon.queries.classes import KEPT, ClassSpace, SensitiveTable, judged
 from sqlanon.queries.coding import ROWS, code_name
 from sqlanon.queries.distribution import Pairs, value_pairs
 from sqlanon.queries.frequency import PERSON
-from sqlanon.queries.names import aliased, all_of, col, named, number, select, star, subquery, total, where
+from sqlanon.queries.names import aliased, all_of, col, named, number, select, star, subquery
 from sqlanon.queries.uncoded import distribution, frequency
 
 
@@ -43,7 +43,7 @@ def survivors(
     near, k:
         Made by `queries.linking.near`: a record that is near to some originals, but fewer than k, is suppressed.
     """
-    output: list[exp.Expr] = [col("record", "n"), col("class", "n")]
+    output: list[exp.Expr] = [col("record", "n")]
     output += [named(col(f"key_{i}", "c") if i in keys else number(0), f"q{i}") for i in range(attributes)]
     output += [named(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
     output += [named(col(person, "n"), PERSON)] if person is not None else []
@@ -102,17 +102,3 @@ def kept_records(survivors: exp.Table, judged: exp.Table, attributes: int) -> ex
     good = subquery(star(judged.copy()).where(col(KEPT), copy=False), "j")
     query = select([col("record", "s")], aliased(survivors, "s"))
     return query.join(good, on=all_of(same), join_type="semi", copy=False)
-
-
-def kept_figures(judged: exp.Table) -> exp.Select:
-    """One row of the kept classes: ``classes``, ``rows``, ``smallest``, ``count`` and ``singles``."""
-    one = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
-    zero = number(0)
-    figures: list[exp.Expr] = [
-        named(exp.Count(this=exp.Star()), "classes"),
-        named(exp.Coalesce(this=total(col(CLASS_SIZE)), expressions=[zero]), "rows"),
-        named(exp.Coalesce(this=exp.Min(this=col(CLASS_SIZE)), expressions=[zero.copy()]), "smallest"),
-        named(exp.Coalesce(this=total(col(CLASS_COUNT)), expressions=[zero.copy()]), "count"),
-        named(where(exp.Count(this=exp.Star()), one), "singles"),
-    ]
-    return select(figures, judged.copy()).where(col(KEPT), copy=False)

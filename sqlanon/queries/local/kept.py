@@ -7,11 +7,24 @@ from sqlglot import exp
 from sqlanon.privacy.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.queries.coding import KNOWN, ROWS, code_name
 from sqlanon.queries.local.nodes import Tree
-from sqlanon.queries.names import aliased, all_of, cast, col, double_total, named, number, select, subquery, total
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    double_total,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    where,
+)
 
 
 def class_figures(judged: exp.Select) -> exp.Select:
-    """One row: ``classes``, ``rows``, ``smallest``, ``squares`` and ``count`` of the groups that are kept."""
+    """One row: ``classes``, ``rows``, ``smallest``, ``squares``, ``count`` and ``singles`` (those of one) of the
+    groups that are kept."""
     size = col(CLASS_SIZE)
     squared = exp.Pow(this=cast(size.copy(), "DOUBLE"), expression=number(2))
     none = number(0)
@@ -21,6 +34,7 @@ def class_figures(judged: exp.Select) -> exp.Select:
         named(exp.Coalesce(this=exp.Min(this=size.copy()), expressions=[none.copy()]), "smallest"),
         named(exp.Coalesce(this=double_total(squared), expressions=[none.copy()]), "squares"),
         named(exp.Coalesce(this=total(col(CLASS_COUNT)), expressions=[none.copy()]), "count"),
+        named(where(exp.Count(this=exp.Star()), exp.EQ(this=col(CLASS_COUNT), expression=number(1))), "singles"),
     ]
     return select(figures, subquery(judged, "j")).where(col("kept"), copy=False)
 
