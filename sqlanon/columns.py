@@ -27,6 +27,8 @@ class Columns:
         The sensitive attributes' names in the policy.
     person:
         The column that tells persons apart, or None: each row is a person.
+    key:
+        The columns that tell rows apart, if the policy names them.
     """
 
     by_attribute: Mapping[str, str]
@@ -35,6 +37,7 @@ class Columns:
     sensitive: tuple[str, ...]
     sensitive_names: tuple[str, ...]
     person: str | None
+    key: tuple[str, ...] = ()
 
 
 def match_columns(policy: Policy, source: Source) -> Columns:
@@ -48,13 +51,16 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     by_lower = {name.lower(): name for name in source.columns}
     person = policy.source.person
     missing = [name for name in policy.attributes if name.lower() not in by_lower]
-    declared = {name.lower() for name in policy.attributes} | ({person.lower()} if person else set())
+    key = policy.source.key
+    declared = {name.lower() for name in (*policy.attributes, *([person] if person else []), *key)}
     undeclared = [name for name in source.columns if name.lower() not in declared]
     wrong = []
     if missing:
         wrong.append(f"attributes without a column in the source: {listed(missing)}; check their names")
     if person and person.lower() not in by_lower:
         wrong.append(f"source.person: there is no column {person!r}; check its name")
+    if keyless := [name for name in key if name.lower() not in by_lower]:
+        wrong.append(f"source.key: there is no column {listed(keyless)}; check its name")
     if undeclared and policy.source.undeclared == "error":
         wrong.append(
             f"columns without a role: {listed(undeclared)}; "
@@ -77,6 +83,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         tuple(matched[name] for name in looked_at),
         looked_at,
         by_lower[person.lower()] if person else None,
+        tuple(by_lower[name.lower()] for name in key),
     )
 
 

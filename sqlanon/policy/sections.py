@@ -20,6 +20,7 @@ from sqlanon.policy.values import (
     Name,
     Number,
     Section,
+    Switch,
     Whole,
     as_list,
     as_set,
@@ -164,6 +165,15 @@ class SourceSection(_Relation):
     """
 
     undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
+    key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
+        default=(), description="the columns that tell rows apart, never released: how `extend` knows what is new"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
+        fields: dict[str, Any] = handler(self)
+        return fields if self.key else {name: value for name, value in fields.items() if name != "key"}
 
 
 class PopulationSection(_Relation):
@@ -277,6 +287,18 @@ class ReleaseSection(Section):
         default="drop",
         description="leave suppressed rows out, or keep them with every quasi-identifier masked",
     )
+    after: Literal["all"] | Annotated[tuple[Name, ...], as_list, one_or_more] = Field(
+        default=(), description="earlier releases that it must be safe together with, by name; or all of them"
+    )
+    decoys: Switch = Field(default=False, description="fill classes that stay too small with rows of nobody")
+    ledger: Switch = Field(default=True, description="whether the catalog records the publication")
+
+    @model_serializer(mode="wrap")
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
+        fields: dict[str, Any] = handler(self)
+        idle = {"after": not self.after, "decoys": not self.decoys, "ledger": self.ledger}
+        return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     @model_validator(mode="after")
     def _sound(self) -> ReleaseSection:

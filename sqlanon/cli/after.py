@@ -1,0 +1,45 @@
+"""The commands that look at releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sqlanon.cli.common import AsJson, MemoryLimit, Threads, app, load
+from sqlanon.printing import print_json
+
+
+@app.command()
+def verify(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release file", show_default=False)],
+    policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
+    as_json: AsJson = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Check a release: what it shows against what it claims."""
+    from sqlanon.engines.limits import Limits
+    from sqlanon.release.verify import verify_file
+
+    path, limits = release.absolute(), Limits(memory_limit, threads)
+    if policy is None:
+        found = verify_file(path, limits=limits)
+    else:
+        from sqlanon.database import connect
+
+        with connect(memory_limit=memory_limit, threads=threads) as db:
+            found = db.verify(path, load(policy))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+        for check in found.checks:
+            word, message = words[check.passed], check.message
+            if check.passed is None and message.startswith("not "):
+                word, _, message = message.partition(": ")
+            typer.echo(f"{word}: {check.name}: {message}")
+        typer.echo("verified" if found.verified else "NOT verified")
+    if not found.verified:
+        raise typer.Exit(1)

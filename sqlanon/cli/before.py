@@ -1,0 +1,47 @@
+"""The commands that look at a private table before it is released."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers
+from sqlanon.printing import print_json, print_noise, print_requirements
+
+
+@app.command()
+def risk(
+    policy: PolicyFile,
+    as_json: AsJson = False,
+    epsilon: Annotated[
+        str | None,
+        typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: tell the errors for these ε"),
+    ] = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Say how risky the source is as it stands, and what of it breaks the policy."""
+    from sqlanon.database import connect
+
+    asked = load(policy)
+    with connect(memory_limit=memory_limit, threads=threads) as db:
+        found = db.risk(asked, numbers("--epsilon", epsilon))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    persons = found.persons is not None
+    who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
+    typer.echo(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
+    if found.k is not None:
+        few = f"{found.k} persons" if persons else f"{found.k}"
+        of = f", without {', '.join(asked.noisy)}" if asked.noisy else ""
+        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {few}{of}")
+    fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
+    typer.echo(f"the smallest class has {found.smallest_class:,} rows{fewest}")
+    typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
+    print_requirements(found.requirements)
+    if found.noise is not None:
+        print_noise(found.noise)
+    elif asked.noisy:
+        typer.echo("nothing meets the policy, so that there are no classes to tell the errors of noise for")

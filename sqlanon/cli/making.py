@@ -1,0 +1,123 @@
+"""The commands that make releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.printing import print_comparison, print_json, print_noise_of
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="where its files go")] = Path("sqlanon-demo"),
+    rows: Annotated[int, typer.Option("--rows", min=1, help="patients of the hospital")] = 100_000,
+) -> None:
+    """Tell the whole story on a hospital database that it makes itself."""
+    from rich.console import Console
+
+    from sqlanon.demo import run_demo
+
+    if not run_demo(directory, rows, Console()).verified:
+        raise typer.Exit(1)
+
+
+@app.command()
+def anonymize(
+    policy: PolicyFile, as_json: AsJson = False, memory_limit: MemoryLimit = None, threads: Threads = None
+) -> None:
+    """Find the best version of the table that meets the policy, audit it, and publish it."""
+    import time
+
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_progress
+
+    started = time.perf_counter()
+    asked = load(policy)
+    if asked.release is None or not (asked.release.database or asked.release.file):
+        message = 'say where the release goes: database = "release.duckdb" or file = "release.parquet"'
+        raise PolicyError([Problem("release", message)])
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+        result = db.anonymize(asked, progress)
+        progress("write", 0, result.checked, result.score)
+        release = result.publish()
+    figures = result.to_dict() | {
+        "classes": release.manifest.classes,
+        "smallest_class": release.manifest.smallest_class,
+        "release": str(release.path),
+        "table": release.table,
+        "seconds": result.seconds | {"total": time.perf_counter() - started},
+    }
+    for warning in result.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(figures)
+        return
+    levels = ", ".join(
+        f"{name} {'at several levels' if level is None else level}" for name, level in result.generalization.items()
+    )
+    typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
+    typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
+    typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
+    if result.noise is not None:
+        print_noise_of(result)
+    of = "times" if asked.search.is_local else f"of {result.nodes:,} generalizations"
+    typer.echo(f"checked {result.checked:,} {of} in {figures['seconds']['total']:.2f} s")
+    typer.echo(f"release: {release.path}, table {release.table}")
+
+
+@app.command()
+def compare(
+    policy: PolicyFile,
+    strategies: Annotated[
+        str | None,
+        typer.Option("--strategies", metavar="NAME,...", help="which; by default all that can do what is asked"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON list, an object a strategy")] = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Say what each of several strategies finds; nothing is published."""
+    from sqlanon.compare import policies_of
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_comparison
+
+    asked = load(policy)
+    names = None if strategies is None else [name.strip() for name in strategies.split(",")]
+    count = len(policies_of(asked, names))
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
+        relation = db.compare(asked, names, progress)
+        found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    if as_json:
+        print_json(found)
+    else:
+        print_comparison(found, asked.search.measure)
+        for one in found:
+            if one["error"] is not None:
+                typer.echo(f"{one['strategy']}: {one['error']}", err=True)
+    if all(one["error"] is not None for one in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def plan(policy: PolicyFile) -> None:
+    """Show the stages of the main job and their SQL; reads no rows."""
+    from sqlanon.database import connect
+
+    with connect() as db:
+        typer.echo(str(db.plan(load(policy))))
+
+
+@app.command()
+def init(
+    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="a DuckDB file", show_default=False)],
+) -> None:
+    """Install the catalog and the macro library in a DuckDB file."""
+    from sqlanon.catalog import init_database
+
+    init_database(database.absolute())
+    typer.echo(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
