@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.queries.attacks import complementary as cr
 from sqlanon.queries.attacks.linked import Linked
 from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import col, column_definitions, table
+from sqlanon.queries.names import column_definitions, table
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -119,7 +119,7 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
     return connection.execute(query.sql("duckdb")).fetchall()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(releases())
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -130,7 +130,7 @@ def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) 
         assert rows_of(connection, cr.complementary_victims(*given_)) == [complementary_victims(**case)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(releases())
 def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:

@@ -30,9 +30,9 @@ def complementary_release(
 ) -> exp.Select:
     """Combinations of finest values that the join of two releases yields for fewer than k rows: ``v0`` .. and ``n``.
 
-    The join is on equal shared values and labels that go together. A group of n rows in one release that meets a group
-    of m in the other stands for no more than the lesser of the two; so ``n`` is the sum of these over the shared values,
-    and never more than either release has.
+    The join is on equal shared values and labels that go together. A group of rows in one release that meets a group in
+    the other stands for no more rows than the lesser of the two has; so ``n`` is the sum of these over the shared
+    values, and never more than either release has.
 
     Parameters
     ----------

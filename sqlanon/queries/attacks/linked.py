@@ -175,7 +175,7 @@ def compatible(one: Linked, i: int) -> exp.Select:
     for name, query in present.items():
         query.from_(exp.Table(this=ident(name)), copy=False)
     on = same(col(f"l{i}", "a"), col(f"l{i}", "b"))
-    equal = [named(col(f"l{i}", "a"), name) for name in ("one", "two", "finer")]
+    equal: list[exp.Expr] = [named(col(f"l{i}", "a"), name) for name in ("one", "two", "finer")]
     pairs: list[exp.Query] = [
         select(equal, subquery(present[FIRST].copy(), "a")).join(
             subquery(present[SECOND].copy(), "b"), on=on, copy=False
@@ -236,7 +236,7 @@ def pairs_name(i: int) -> str:
 
 
 def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
-    """``FROM`` the groups of both releases that can be the same rows: as ``a`` and ``b``, pairs of labels as ``c0`` .."""
+    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; pairs of labels are ``c0`` .."""
     query = exp.Select().from_(within(FIRST, "a"), copy=False)
     several = of_several_levels(attributes)
     for i, _ in several:

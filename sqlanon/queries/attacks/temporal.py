@@ -66,9 +66,12 @@ def temporal(then: exp.Expr, now: exp.Expr, shared: Sequence[str], attributes: S
     """
     new = _counted_apart if of_several_levels(attributes) else _by_key
     here = [i for i, one in enumerate(attributes) if one.second is not None]
-    labels = [col(f"l{i}") for i in here]
+    labels: list[exp.Expr] = [col(f"l{i}") for i in here]
     rows = total(col(ROWS))
-    output = [*(named(label, f"v{i}") for label, i in zip(labels, here, strict=True)), named(rows, ROWS)]
+    output: list[exp.Expr] = [
+        *(named(label, f"v{i}") for label, i in zip(labels, here, strict=True)),
+        named(rows, ROWS),
+    ]
     query = select(output, subquery(new(attributes, len(shared)), "new"), [label.copy() for label in labels])
     few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
     return both_grouped(query.having(few, copy=False), then, now, shared, attributes)
@@ -78,7 +81,8 @@ def _by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
     """The rows of each group of `now` that can be new: all levels are known."""
     keys = [f"s{j}" for j in range(shared)]
     keys += [f"k{i}" for i, one in shared_in(attributes) if not one.meets_all]
-    there = select([*(col(key) for key in keys), named(total(col(ROWS)), ROWS)], within(FIRST, "t"))
+    output: list[exp.Expr] = [*(col(key) for key in keys), named(total(col(ROWS)), ROWS)]
+    there = select(output, within(FIRST, "t"))
     if keys:
         there.set("group", exp.Group(expressions=[col(key) for key in keys]))
     whole = exp.Window(this=exp.Sum(this=col(ROWS, "b")), partition_by=[col(key, "b") for key in keys])
