@@ -64,6 +64,7 @@ ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS policy_hash VARCHAR;
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS epsilon DOUBLE;         -- of a record, with noise
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        -- run_ids of those it is safe with
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those it breaks, by --force
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the one whose rows it has, too
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another took its place
 
 -- Which rows of the source are in a release: hashes of their keys, with the secret.
@@ -83,5 +84,5 @@ SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
     n.strategy, n.generalization, n.rows, r.released_rows, n.suppressed_rows, n.classes, n.measure, n.score, n.optimal,
     r.epsilon, sum(r.epsilon) OVER (PARTITION BY r.source ORDER BY r.published_at) AS epsilon_so_far,
-    r.after, r.breaks, r.replaced_at, r.digest
+    r.after, r.breaks, r.extends, r.replaced_at, r.digest
 FROM sqlanon.releases AS r LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;

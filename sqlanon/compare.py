@@ -176,9 +176,7 @@ def _found(
 def _loss(engine: Engine, prepared: Prepared, found: Found) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
-    policy = prepared.asked
-    weights = [policy.attributes[name].weight for name in policy.generalized]
-    loss = MEASURES["loss"](prepared.marginals, weights)
+    loss = MEASURES["loss"](prepared.marginals, prepared.weights)
     if found.totals is not None:
         return loss.recoded(found.chosen.figures, found.totals)
     assert found.outcome is not None

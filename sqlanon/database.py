@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlanon import anonymization, catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.ledger import based_on_earlier, runs_before
+from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
 from sqlanon.queries.lattice import create_lattice, insert_lattice
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sqlanon.compare import ComparisonProgress
+    from sqlanon.extend import Extension
     from sqlanon.plan import Plan
     from sqlanon.risk import Risk
 
@@ -185,6 +186,32 @@ class Database:
         found = list(compare(self._space.run, policies_of(policy, strategies), tell))
         return self._space.engine.relation(relation_of(found))
 
+    def extend(self, policy: Policy) -> Extension:
+        """What can be added to the policy's release of the rows that its source has got since.
+
+        Released rows keep their values. New rows are generalized as they are; those of a class are added if they
+        meet the policy by themselves, and wait otherwise.
+
+        Parameters
+        ----------
+        policy:
+            The one that the release was made by, with ``[source] key``.
+
+        Raises
+        ------
+        PolicyError
+            The policy has no key, or asks for what an extended release cannot keep.
+        ReleaseError
+            There is no release to be extended, or it was made by another policy.
+        SourceError, HierarchyError
+            The source does not fit the policy; or its values would be labelled in another way than in the release.
+        """
+        from sqlanon.extend import extend  # noqa: PLC0415
+
+        run = self._space.run(policy)  # what is found publishes from it
+        with readable():
+            return extend(run, policy)
+
     def risk(self, policy: Policy, epsilons: Sequence[float] = ()) -> Risk:
         """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
 
@@ -256,12 +283,16 @@ class Database:
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
-        from sqlanon.against_source import check_against_source  # noqa: PLC0415
+        from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
 
         found = verify_file(Path(release).absolute(), limits=self._space.limits)
         with self._space.run(policy) as run, readable():
-            prepared = based_on_earlier(run, policy, runs_before(run.engine, policy, found.digest))
-            checks = check_against_source(run, prepared, found)
+            known = publication_of(run.engine, policy, found.digest)
+            if known is not None and known.extends is not None:
+                checks = check_extended(run, policy, found, known)
+            else:
+                prepared = based_on_earlier(run, policy, None if known is None else known.after)
+                checks = check_against_source(run, prepared, found)
         return replace(found, checks=(*found.checks, *checks))
 
     def close(self) -> None:

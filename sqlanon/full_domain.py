@@ -29,11 +29,10 @@ def allowed_rows(prepared: Prepared) -> int:
 
 def measure_of(prepared: Prepared) -> Measure:
     """The policy's measure, over the prepared source."""
-    policy = prepared.asked
-    weights = [policy.attributes[name].weight for name in policy.generalized]
+    policy = prepared.policy
     whole = guarantee_of(policy.search.strategy) != "combinations"
     least = prepared.requirements.least_class if whole else 1  # of combinations: a class may have one row
-    return MEASURES[policy.search.measure](prepared.marginals, weights, policy.search.aggregate, least)
+    return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
 
 
 def rules_of(prepared: Prepared) -> Rules:

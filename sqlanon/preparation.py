@@ -89,6 +89,12 @@ class Prepared:
     after: tuple[str, ...] = ()
 
     @property
+    def weights(self) -> list[float]:
+        """Of the quasi-identifiers that the search has; the marks of earlier releases are no value that is lost."""
+        own = [self.policy.attributes[name].weight for name in self.policy.generalized]
+        return own + [0.0] * (len(self.attributes) - len(own))
+
+    @property
     def types(self) -> list[str]:
         """The types of the quasi-identifiers in the source."""
         return [self.source.columns[column] for column in self.columns.generalized]

@@ -558,7 +558,7 @@ def test_an_error_within_is_2_and_no_traceback(run: Run, folder: Path, monkeypat
     def failing(*_: Any) -> None:
         raise ZeroDivisionError("Person 7")
 
-    monkeypatch.setattr("sqlanon.database.prepare", failing)
+    monkeypatch.setattr("sqlanon.database.based_on_earlier", failing)
     ended = run("anonymize", folder / "policy.toml")
     assert (ended.status, ended.out) == (2, "")
     assert "ZeroDivisionError" in ended.err

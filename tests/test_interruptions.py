@@ -153,7 +153,7 @@ PUBLISH, DATABASE = "sqlanon.release.publish", "sqlanon.database"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging.
 STAGES = [
     ("sqlanon.workspace", "bind_source", "after", True, False),
-    (DATABASE, "prepare", "after", True, False),
+    (DATABASE, "based_on_earlier", "after", True, False),
     ("sqlanon.anonymization", "find", "after", True, False),
     ("sqlanon.catalog", "insert", "before", True, False),
     ("sqlanon.catalog", "store_hierarchies", "after", True, False),
@@ -252,7 +252,7 @@ def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: 
 
 # Until it is published: after `Path.replace` it is.
 POINTS: list[tuple[Any, str]] = [
-    (sqlanon.database, "prepare"),
+    (sqlanon.database, "based_on_earlier"),
     (sqlanon.database.anonymization, "find"),
     (publishing, "_write_rows"),
     (publishing, "_write_manifest"),

@@ -77,6 +77,36 @@ def anonymize(
 
 
 @app.command()
+def extend(
+    policy: PolicyFile,
+    as_json: AsJson = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="publish even what breaks another release; the ledger says so")
+    ] = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Add to a release what its source has got since; what was released stays as it is."""
+    import time
+
+    from sqlanon.database import connect
+
+    started = time.perf_counter()
+    with connect(memory_limit=memory_limit, threads=threads) as db:
+        found = db.extend(load(policy))
+        release = found.publish(force=force)
+    figures = found.to_dict() | {"release": str(release.path), "table": release.table}
+    figures |= {"seconds": {"total": time.perf_counter() - started}}
+    if as_json:
+        print_json(figures)
+        return
+    typer.echo(f"{found.released_before:,} rows were released before; the source has {found.new_rows:,} more")
+    typer.echo(f"{found.added_rows:,} of them are added, {found.waiting_rows:,} have to wait")
+    typer.echo(f"{found.classes:,} classes, the smallest of {found.smallest_class:,} rows")
+    typer.echo(f"release: {release.path}, table {release.table}")
+
+
+@app.command()
 def compare(
     policy: PolicyFile,
     strategies: Annotated[

@@ -1,17 +1,21 @@
 """The ledger: what was published, and what later releases have to do with it. It is kept in the catalog."""
 
-from sqlanon.ledger.based import based_on_earlier
-from sqlanon.ledger.records import Publication, publications, record, runs_before, secret_of
+from sqlanon.ledger.based import based_on_earlier, beside_earlier
+from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.records import Publication, publication_of, publications, record, secret_of
 from sqlanon.ledger.together import NewRelease, Together, standing
 
 __all__ = [
+    "Earlier",
     "NewRelease",
     "Publication",
     "Together",
     "based_on_earlier",
+    "beside_earlier",
+    "opened",
+    "publication_of",
     "publications",
     "record",
-    "runs_before",
     "secret_of",
     "standing",
 ]

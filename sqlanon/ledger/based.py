@@ -56,6 +56,28 @@ def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None
     earlier = _publications(run, policy, runs)
     if not earlier:
         return prepare(run.engine, policy, run.source, run.work, run.population)
+    return beside_earlier(run, policy, earlier)
+
+
+def beside_earlier(
+    run: Run, policy: Policy, earlier: Sequence[Publication], fixed: Mapping[str, int] | None = None
+) -> Prepared:
+    """Prepare a source with marks of the rows that some releases have.
+
+    Parameters
+    ----------
+    run, policy:
+        Of what, and what is asked.
+    earlier:
+        The releases. Bit i of a row's mark is for the i-th.
+    fixed:
+        The one generalization that is looked at; else all that are no finer than the earlier ones are.
+
+    Raises
+    ------
+    PolicyError, ReleaseError, SourceError, HierarchyError, InfeasibleError
+        As of `based_on_earlier`.
+    """
     first = prepare(run.engine, policy, run.source, _prefixed(run.work, "before_"), run.population)
     columns = _needed(first)
     rows = run.work("marked_0")
@@ -70,10 +92,10 @@ def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None
                 floors[name] = max(floor, floors.get(name, 0))
             ks += [one.k] if one.k is not None else []
             rows = _mark(run, first, one, rows, columns, i)
-    problems += _too_fine(policy, floors)
+    problems += _too_fine(policy, floors) if fixed is None else []
     if problems:
         raise PolicyError(problems)
-    asked = _asked(policy, floors, ks)
+    asked = _asked(policy, floors if fixed is None else fixed, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
     prepared = prepare(run.engine, asked, source, run.work)
     return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier))
@@ -210,8 +232,9 @@ def _hashes(run: Run, first: Prepared, one: Earlier) -> tuple[str, exp.Table] | 
     return secret, target
 
 
-def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int]) -> Policy:
-    """The policy of the search: with levels that are no finer, and the marks as one more quasi-identifier.
+def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixed: bool) -> Policy:
+    """The policy of the search: with levels that are no finer, or just these, and the marks as one more
+    quasi-identifier.
 
     The parts of classes are what requirements are on. Where an earlier release promises a smaller k, parts have that
     one, and whole classes the policy's.
@@ -219,10 +242,11 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int]) -> Poli
     attributes = {}
     for name, spec in policy.attributes.items():
         if spec.role != "identifying":
-            least = max(spec.min_level, floors.get(name, 0))
-            attributes[name] = spec.model_copy(update={"min_level": least}) if spec.role == "quasi" else spec
-    mark = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
-    attributes[EARLIER] = mark.model_copy(update={"weight": 0.0})  # it is no value that is lost
+            least = floors[name] if is_fixed and name in floors else max(spec.min_level, floors.get(name, 0))
+            most = least if is_fixed else spec.max_level
+            limits = {"min_level": least, "max_level": most}
+            attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
+    attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
     if k is not None and min([k, *ks]) < k:
         whole = Shield(quasi=policy.generalized, k=k)

@@ -16,7 +16,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.verify import verify_file
 
 EARLIER_FILE = "sqlanon_earlier_file"
-"""An earlier release, for the engine that has its source."""
+"""So begins the name of an earlier release, for the engine that has its source."""
 
 
 @dataclass(frozen=True)
@@ -81,5 +81,5 @@ def opened(engine: DuckDBEngine, publication: Publication) -> Iterator[Earlier]:
         raise ReleaseError(f"{publication.path} is not the release that the ledger has of it: it was changed")
     if not found.verified:
         raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(found.failures)}")
-    with attached(engine, found, EARLIER_FILE) as relation:
+    with attached(engine, found, f"{EARLIER_FILE}_{publication.run_id[:12]}") as relation:
         yield Earlier(publication, found.manifest, relation)

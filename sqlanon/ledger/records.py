@@ -30,6 +30,8 @@ class Publication:
         What it is a release of: JSON, made by `Workspace.run`. None in catalogs of older versions.
     after:
         The runs of the releases that it is safe together with.
+    extends:
+        The run of the release whose rows it has, too.
     """
 
     run_id: str
@@ -40,6 +42,7 @@ class Publication:
     policy_hash: str | None
     source: str | None
     after: tuple[str, ...] = ()
+    extends: str | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -50,7 +53,7 @@ class Publication:
         return f"{self.path} of {self.published_at:%Y-%m-%d %H:%M}"
 
 
-_COLUMNS = ("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after")
+_COLUMNS = ("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after", "extends")
 
 
 def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
@@ -75,8 +78,8 @@ def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
         query = query.where(is_null(col("replaced_at")), copy=False)
         rows = engine.rows(query.order_by(col("published_at"), copy=False))
     return [
-        Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()))
-        for run_id, at, place, name, digest, policy_hash, source, after in rows
+        Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), extends)
+        for run_id, at, place, name, digest, policy_hash, source, after, extends in rows
     ]
 
 
@@ -112,21 +115,21 @@ def named_publications(known: Sequence[Publication], after: Sequence[str] | str,
     return [one for one in known if one.run_id in wanted]
 
 
-def runs_before(engine: DuckDBEngine, policy: Policy, digest: str) -> tuple[str, ...] | None:
-    """The runs of the releases that a published release was based on; None where the policy asks for none.
+def publication_of(engine: DuckDBEngine, policy: Policy, digest: str) -> Publication | None:
+    """What the ledger has of a published release, if it has it.
 
     Raises
     ------
     ReleaseError
-        The policy asks for some, and the ledger does not know the release.
+        The policy bases it on earlier ones, and the ledger does not know the release.
     """
-    if policy.release is None or not policy.release.after or policy.catalog is None:
+    if policy.catalog is None:
         return None
-    for one in publications(engine, policy.catalog.database):
-        if one.digest == digest:
-            return one.after
-    ledger = f"the ledger in {policy.catalog.database}"
-    raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
+    known = [one for one in publications(engine, policy.catalog.database) if one.digest == digest]
+    if not known and policy.release is not None and policy.release.after:
+        ledger = f"the ledger in {policy.catalog.database}"
+        raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
+    return known[-1] if known else None
 
 
 def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Query | None = None) -> None:
@@ -156,6 +159,16 @@ def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Quer
             engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=known)))  # published twice
             of_run = select([named(text(row["run_id"]), "run_id"), col("key_hash")], exp.Subquery(this=keys))
             engine.execute(exp.Insert(this=target, expression=of_run))
+        _forget_keys(engine)
+
+
+def _forget_keys(engine: DuckDBEngine) -> None:
+    """Of releases whose place another has taken, keys are needed no more."""
+    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
+    standing = select([col("run_id")], releases).where(is_null(col("replaced_at")), copy=False)
+    gone = exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=standing)))
+    keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
+    engine.execute(exp.Delete(this=keys, where=exp.Where(this=gone)))
 
 
 def secret_of(engine: DuckDBEngine, path: Path) -> str:

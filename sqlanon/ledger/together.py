@@ -6,7 +6,8 @@ combinations that fewer rows have than each of the two promises.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class Together:
         Where the new one goes.
     force:
         Whether what breaks them is told and let through.
+    open:
+        By run, those that are open already: a file can be attached once.
     breaks:
         The paths of those that it breaks, once it was held against them.
     """
@@ -70,6 +73,7 @@ class Together:
     earlier: Sequence[Publication]
     target: Path
     force: bool = False
+    open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
 
     def checks(self, new: NewRelease, staged: exp.Table) -> list[Check]:
@@ -85,7 +89,8 @@ class Together:
     def _check(self, publication: Publication, new: NewRelease, staged: exp.Table) -> Check:
         name = f"together with {publication}"
         try:
-            with opened(self.run.engine, publication) as one:
+            own = self.open.get(publication.run_id)
+            with opened(self.run.engine, publication) if own is None else nullcontext(own) as one:
                 found = list(self._attacks(one, new, staged))
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:

@@ -1,0 +1,242 @@
+"""Growing tables: `extend` adds what can be added, keeps what was released, and lets the rest wait."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.cli import main
+from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
+
+ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
+
+
+def policy(place: Path, **more: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": place / "hospital.duckdb", "table": "patients", "key": ["id"], **more.pop("source", {})},
+        attributes={
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}},
+            "sex": {"role": "quasi", "hierarchy": "suppress"},
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+            "illness": {"role": "sensitive"},
+        },
+        privacy={"k": 3, **more.pop("privacy", {})},
+        search={"suppression_limit": 0.2, **more.pop("search", {})},
+        release={"database": place / "release.duckdb", "table": "patients", **more.pop("release", {})},
+        catalog={"database": place / "private.duckdb"},
+        **more,
+    )
+
+
+def insert(place: Path, *rows: tuple[Any, ...]) -> None:
+    with duckdb.connect(str(place / "hospital.duckdb")) as connection:
+        connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def released(place: Path) -> Counter[tuple[Any, ...]]:
+    with duckdb.connect(str(place / "release.duckdb"), read_only=True) as connection:
+        return Counter(connection.execute("SELECT * FROM patients").fetchall())
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
+    insert(tmp_path, *ROWS)
+    with sqlanon.connect() as db:
+        db.anonymize(policy(tmp_path)).publish()
+    return tmp_path
+
+
+def extend(place: Path, **more: Any) -> Any:
+    with sqlanon.connect() as db:
+        found = db.extend(policy(place, **more))
+        return found, found.publish()
+
+
+def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> None:
+    before = released(hospital)
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 95, "f", "99999", "alone"))
+    found, release = extend(hospital)
+    after = released(hospital)
+    assert before <= after
+    assert {row[-1] for row in after - before} == {"new 0", "new 1", "new 2"}
+    assert (found.released_before, found.new_rows, found.added_rows, found.waiting_rows) == (60, 4, 3, 1)
+    assert release.verify().verified
+    manifest = release.manifest
+    assert (manifest.rows, manifest.released_rows, manifest.suppressed_rows) == (64, 63, 1)
+
+
+def test_too_few_wait_until_there_are_enough(hospital: Path) -> None:
+    insert(hospital, (100, 21, "m", "02131", "first"), (101, 21, "m", "02131", "second"))
+    found, _ = extend(hospital)
+    assert (found.added_rows, found.waiting_rows) == (0, 2)
+    insert(hospital, (102, 21, "m", "02131", "third"))
+    found, _ = extend(hospital)
+    assert (found.added_rows, found.waiting_rows) == (3, 0)
+
+
+def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> None:
+    insert(hospital, *((100 + i, 95, "f", "99999", "new") for i in range(3)))
+    found, _ = extend(hospital)
+    assert found.added_rows == 3
+    assert sum(row[-1] == "new" for row in released(hospital).elements()) == 3
+
+
+def test_released_rows_keep_their_values_whatever_becomes_of_the_source(hospital: Path) -> None:
+    before = released(hospital)
+    with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
+        connection.execute("DELETE FROM patients WHERE id < 5")
+        connection.execute("UPDATE patients SET illness = 'changed', age = 90 WHERE id BETWEEN 10 AND 20")
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
+    extend(hospital)
+    assert before <= released(hospital)
+    assert sum((released(hospital) - before).values()) == 3
+
+
+def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
+    insert(tmp_path, *ROWS)
+    diverse = {"privacy": {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 2}]}}
+    with sqlanon.connect() as db:
+        db.anonymize(policy(tmp_path, **diverse)).publish()
+    insert(tmp_path, *((100 + i, 21, "m", "02131", "the same") for i in range(3)))
+    found, _ = extend(tmp_path, **diverse)
+    assert (found.added_rows, found.waiting_rows) == (0, 3)
+    insert(tmp_path, (110, 21, "m", "02131", "another"))
+    found, _ = extend(tmp_path, **diverse)
+    assert (found.added_rows, found.waiting_rows) == (4, 0)
+
+
+def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> None:
+    """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
+    for step in range(4):
+        before = released(hospital)
+        insert(
+            hospital, *((1000 * (step + 1) + i, 20 + i % 13, "mf"[i % 2], f"0213{i % 3}", f"ill {i}") for i in range(9))
+        )
+        found, _ = extend(hospital)
+        new = Counter(row[:-1] for row in (released(hospital) - before).elements())
+        assert all(count >= 3 for count in new.values())
+        assert sum(new.values()) == found.added_rows
+    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        keys = connection.execute(
+            "SELECT count(*), count(DISTINCT key_hash), count(DISTINCT run_id) FROM sqlanon.released_keys"
+        )
+        assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
+
+
+def test_another_release_is_not_broken(hospital: Path) -> None:
+    """A second release that has some of the rows already: those that it does not have would be few."""
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(4)))
+    with sqlanon.connect() as db:
+        other = policy(hospital, release={"database": hospital / "other.duckdb"})
+        db.anonymize(other).publish(force=True)
+    insert(hospital, (104, 21, "m", "02131", "new 4"))
+    with pytest.raises(AuditError, match="temporal attack"):
+        extend(hospital)
+    assert sum(released(hospital).values()) == 60
+
+
+def test_the_ledger_says_what_was_extended(hospital: Path) -> None:
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
+    extend(hospital)
+    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        rows = connection.execute(
+            "SELECT strategy, extends IS NULL, replaced_at IS NULL, released_rows FROM sqlanon.ledger ORDER BY ALL"
+        ).fetchall()
+    assert rows == [("extend", False, True, 63), ("optimal", True, False, 60)]
+
+
+def test_verify_with_the_policy(hospital: Path) -> None:
+    insert(
+        hospital,
+        *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)),
+        (200, 95, "f", "99999", "alone"),
+        (201, 28, "f", "02131", "few"),
+    )
+    _, release = extend(hospital)
+    assert release.manifest.suppressed_rows == 2
+    with sqlanon.connect() as db:
+        found = db.verify(release.path, policy(hospital))
+    assert found.verified, found.failures
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"source": {"key": []}}, "source.key"),
+        ({"search": {"strategy": "mondrian"}}, "search.strategy"),
+        ({"release": {"suppressed": "mask"}}, "release.suppressed"),
+        ({"source": {"person": "id"}}, "source.person"),
+    ],
+)
+def test_what_cannot_be_extended(hospital: Path, more: dict[str, Any], words: str) -> None:
+    if "key" in more.get("source", {}):
+        asked = policy(hospital).model_copy(update={"source": policy(hospital).source.model_copy(update={"key": ()})})
+    else:
+        asked = policy(hospital, **more)
+    with sqlanon.connect() as db, pytest.raises(PolicyError, match=words):
+        db.extend(asked)
+
+
+def test_keys_must_tell_rows_apart(hospital: Path) -> None:
+    insert(hospital, (0, 21, "m", "02131", "again"), (None, 21, "m", "02131", "none"))
+    with sqlanon.connect() as db, pytest.raises(SourceError, match="1 keys are of several rows, and 1 rows have none"):
+        db.extend(policy(hospital))
+
+
+def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="another policy"):
+        db.extend(policy(hospital, privacy={"k": 4}))
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="publish one first"):
+        db.extend(policy(hospital, release={"database": tmp_path / "none.duckdb"}))
+
+
+def test_labels_that_changed_are_refused(hospital: Path) -> None:
+    """With a longer text in the column, a mask has other labels."""
+    insert(hospital, (100, 21, "m", "021310000", "long"))
+    with sqlanon.connect() as db:
+        levels = db.anonymize(policy(hospital, release={"database": hospital / "x.duckdb"})).generalization
+        if levels["zip"] == 0:
+            pytest.skip("the release shows whole codes")
+        with pytest.raises(SourceError, match="another label"):
+            db.extend(policy(hospital))
+
+
+def test_the_command_line(hospital: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    file = hospital / "policy.toml"
+    file.write_text(
+        """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+key = ["id"]
+[attributes]
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20] } }
+sex = { role = "quasi", hierarchy = "suppress" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+illness = { role = "sensitive" }
+[privacy]
+k = 3
+[release]
+database = "by_file.duckdb"
+""",
+        encoding="utf-8",
+    )
+    for command in ("anonymize", "extend"):
+        monkeypatch.setattr("sys.argv", ["sqlanon", command, str(file), "--json"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+    shown = capsys.readouterr().out.strip().splitlines()[-1]
+    figures = json.loads(shown)
+    assert figures["released_before"] == figures["released_rows"] == 60
+    assert (figures["new_rows"], figures["added_rows"], figures["waiting_rows"]) == (0, 0, 0)
