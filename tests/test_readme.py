@@ -29,6 +29,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
 NOISE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
+LEDGER = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
@@ -190,7 +191,7 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     assert called >= FIGURES.keys() - {"digest"}
 
 
-@pytest.mark.parametrize("page", [REQUIREMENTS, STRATEGIES], ids=["requirements", "strategies"])
+@pytest.mark.parametrize("page", [REQUIREMENTS, STRATEGIES, LEDGER], ids=["requirements", "strategies", "ledger"])
 def test_the_python_of_the_pages(page: str, workshop: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workshop if page == REQUIREMENTS else hospital.parents[1])
     for program in blocks("python", page):
