@@ -53,7 +53,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
         return checks + _audited(audit, run, recoded)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
-    with attached(engine, found, VERIFIED) as released:
+    with attached(engine, found.path, manifest, VERIFIED) as released:
         checks += NoiseCheck(engine, work, run.place, macros, prepared, manifest, released, recoded).checks()
         # With noise, rows may have been suppressed that the recoded source has.
         return checks + _audited(audit, run, released if policy.source.person is None else recoded)
@@ -71,7 +71,7 @@ def check_extended(run: Run, policy: Policy, found: Verification, publication: P
     if not all(check.passed for check in checks):
         return checks
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
-    prepared = beside_earlier(run, policy, [publication], levels)
+    prepared = beside_earlier(run, policy, [publication], levels, {publication.run_id})
     rows = run.work("released_rows")
     engine.execute(create_table(rows.copy(), released(prepared.source.relation)))
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)

@@ -113,7 +113,7 @@ class Extension:
             The audit refused it; nothing was changed.
         """
         engine, publication = self._run.engine, self._publication
-        with opened(engine, publication) as release:
+        with opened(engine, publication, verified=True) as release:
             together = self._together(force, release)
             query = ex.extended(
                 release.relation, self._run.work("added"), [one.name for one in release.manifest.columns]
@@ -243,11 +243,11 @@ def extend(run: Run, policy: Policy) -> Extension:
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     known = publications(run.engine, policy.catalog.database)
     others = [one for one in known if one.run_id in publication.after]
-    prepared = beside_earlier(run, policy, [publication, *others], levels)
+    prepared = beside_earlier(run, policy, [publication, *others], levels, {publication.run_id})
     _refuse_changes(run, prepared, manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
     count = run.engine.rows(select([exp.Count(this=exp.Star())], run.work("added")))[0][0]
-    with opened(run.engine, publication) as release:
+    with opened(run.engine, publication, verified=True) as release:
         names = [one.name for one in manifest.columns]
         rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
         figures = Steps(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))

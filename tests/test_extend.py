@@ -9,6 +9,8 @@ from typing import Any
 
 import duckdb
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.cli import main
@@ -240,3 +242,85 @@ database = "by_file.duckdb"
     figures = json.loads(shown)
     assert figures["released_before"] == figures["released_rows"] == 60
     assert (figures["new_rows"], figures["added_rows"], figures["waiting_rows"]) == (0, 0, 0)
+
+
+# --- against the obvious way, on random small tables
+
+
+Patient = tuple[int, int, "str | None", str]
+ages, sexes, illnesses = st.integers(10, 29), st.sampled_from(["m", "f", None]), st.sampled_from("abc")
+arrivals = st.lists(st.tuples(ages, sexes, illnesses), max_size=14)
+
+
+def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
+    _, age, sex, _ = patient
+    width = (1, 5, 10)
+    return (
+        age // width[levels["age"]] if levels["age"] < 3 else "*",
+        sex if levels["sex"] == 0 else "*",
+    )
+
+
+@pytest.mark.parametrize("examples", [pytest.param(4, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
+def test_what_is_added_is_what_it_should_be(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(
+        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+    )
+    @given(
+        start=st.lists(st.tuples(ages, sexes, illnesses), min_size=4, max_size=30),
+        later=st.lists(arrivals, min_size=1, max_size=3),
+        k=st.integers(1, 4),
+        diverse=st.integers(1, 2),
+    )
+    def check(start: list[Any], later: list[list[Any]], k: int, diverse: int) -> None:
+        folder = tmp_path_factory.mktemp("extend")
+        asked = sqlanon.Policy(
+            source={"database": folder / "h.duckdb", "table": "t", "key": ["id"]},
+            attributes={
+                "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}},
+                "sex": {"role": "quasi", "hierarchy": "suppress"},
+                "ill": {"role": "sensitive"},
+            },
+            privacy={"k": k, "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": diverse}]},
+            search={"suppression_limit": 0.4},
+            release={"database": folder / "r.duckdb", "table": "t"},
+            catalog={"database": folder / "c.duckdb"},
+        )
+        waiting = [(i, *row) for i, row in enumerate(start)]
+        with duckdb.connect(str(folder / "h.duckdb")) as connection:
+            connection.execute("CREATE TABLE t (id INT, age INT, sex TEXT, ill TEXT)")
+            connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", waiting)
+        with sqlanon.connect() as db:
+            try:
+                result = db.anonymize(asked)
+            except sqlanon.InfeasibleError:
+                return
+            result.publish()
+        levels = {name: level or 0 for name, level in result.generalization.items()}
+        count = 0
+        for number, batch in enumerate([[], *later]):
+            new = [(1000 * number + i, *row) for i, row in enumerate(batch)]
+            waiting += new
+            if new:
+                with duckdb.connect(str(folder / "h.duckdb")) as connection:
+                    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", new)
+            parts: dict[Any, list[Patient]] = {}
+            for patient in waiting:
+                parts.setdefault(class_of(patient, levels), []).append(patient)
+            good = [part for part in parts.values() if len(part) >= k and len({one[-1] for one in part}) >= diverse]
+            added = {patient for part in good for patient in part}
+            if number:
+                with sqlanon.connect() as db:
+                    found = db.extend(asked)
+                    release = found.publish()
+                assert (found.added_rows, found.waiting_rows) == (len(added), len(waiting) - len(added))
+                assert release.verify().verified
+            count += len(added)
+            waiting = [patient for patient in waiting if patient not in added]
+            with duckdb.connect(str(folder / "r.duckdb"), read_only=True) as connection:
+                assert connection.execute("SELECT count(*) FROM t").fetchall() == [(count,)]
+        with sqlanon.connect() as db:
+            verified = db.verify(folder / "r.duckdb", asked)
+        assert verified.verified, verified.failures
+
+    check()

@@ -13,7 +13,7 @@ Fuzziness and Knowledge-based Systems 10(5), 2002), section 4:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,11 @@ def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None
 
 
 def beside_earlier(
-    run: Run, policy: Policy, earlier: Sequence[Publication], fixed: Mapping[str, int] | None = None
+    run: Run,
+    policy: Policy,
+    earlier: Sequence[Publication],
+    fixed: Mapping[str, int] | None = None,
+    verified: Collection[str] = (),
 ) -> Prepared:
     """Prepare a source with marks of the rows that some releases have.
 
@@ -72,6 +76,8 @@ def beside_earlier(
         The releases. Bit i of a row's mark is for the i-th.
     fixed:
         The one generalization that is looked at; else all that are no finer than the earlier ones are.
+    verified:
+        The runs of those that were verified just now.
 
     Raises
     ------
@@ -84,7 +90,7 @@ def beside_earlier(
     run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
     floors, ks, problems = dict[str, int](), list[int](), list[Problem]()
     for i, publication in enumerate(earlier):
-        with opened(run.engine, publication) as one:
+        with opened(run.engine, publication, publication.run_id in verified) as one:
             problems += _differences(run, policy, one)
             if problems:
                 continue

@@ -13,6 +13,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
 from sqlanon.release.attached import attached
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import open_release
 from sqlanon.release.verify import verify_file
 
 EARLIER_FILE = "sqlanon_earlier_file"
@@ -68,18 +69,34 @@ class Earlier:
 
 
 @contextmanager
-def opened(engine: DuckDBEngine, publication: Publication) -> Iterator[Earlier]:
+def opened(engine: DuckDBEngine, publication: Publication, verified: bool = False) -> Iterator[Earlier]:
     """Open an earlier release, once it is verified.
+
+    Parameters
+    ----------
+    engine:
+        Reads it.
+    publication:
+        What the ledger has of it.
+    verified:
+        Whether it was verified in this run already: then only its manifest is read again.
 
     Raises
     ------
     ReleaseError
         It is not there any more, or is another one.
     """
-    found = verify_file(publication.path, limits=engine.limits)
-    if found.digest != publication.digest:
+    path = publication.path
+    failures: tuple[str, ...] = ()
+    if verified:
+        with open_release(path, engine.limits) as release:
+            manifest, digest = release.manifest, release.manifest.digest
+    else:
+        found = verify_file(path, limits=engine.limits)
+        manifest, digest, failures = found.manifest, found.digest, found.failures
+    if digest != publication.digest:
         raise ReleaseError(f"{publication.path} is not the release that the ledger has of it: it was changed")
-    if not found.verified:
-        raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(found.failures)}")
-    with attached(engine, found, f"{EARLIER_FILE}_{publication.run_id[:12]}") as relation:
-        yield Earlier(publication, found.manifest, relation)
+    if failures:
+        raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(failures)}")
+    with attached(engine, path, manifest, f"{EARLIER_FILE}_{publication.run_id[:12]}") as relation:
+        yield Earlier(publication, manifest, relation)
