@@ -58,3 +58,12 @@ CREATE TABLE IF NOT EXISTS sqlanon.releases (
     released_rows BIGINT NOT NULL,
     digest VARCHAR NOT NULL
 );
+
+-- Where the decoys of a run are: rows of nobody, with the columns of its release. Nothing in the release tells them.
+-- The real rows are FROM release EXCEPT ALL FROM <table_name>.
+CREATE TABLE IF NOT EXISTS sqlanon.decoys (
+    run_id VARCHAR PRIMARY KEY,
+    table_name VARCHAR NOT NULL,          -- in schema sqlanon
+    rows BIGINT NOT NULL,
+    made_at TIMESTAMP NOT NULL
+);
