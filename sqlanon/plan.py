@@ -263,9 +263,10 @@ class _Stages:
 
 def _example(policy: Policy, heights: Levels) -> Levels:
     """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
-    return tuple(
-        max(bottom, min(1, height)) for bottom, height in zip(lattice_of(policy, heights).bottom, heights, strict=True)
-    )
+    lowest = lattice_of(policy, heights).bottom
+    example = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
+    # In one class of all rows, there is nothing to fill.
+    return lowest if policy.decoys and example == tuple(heights) else example
 
 
 def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:

@@ -78,7 +78,7 @@ class Filled:
 def fill(steps: Steps, prepared: Prepared, found: Found, work: Namer) -> Filled:
     """Draw the decoys of what a full-domain strategy found. They are drawn once, and kept in the work schema.
 
-    Makes ``decoys``, and ``decoy_classes``.
+    Makes ``decoys``; where no class has to be filled, ``decoy_classes`` alone.
     """
     chosen, k = found.chosen, prepared.requirements.k
     plain = chosen.recoding
@@ -133,7 +133,7 @@ def draw(steps: Steps, heights: tuple[int, ...], plain: Recoding, classes: exp.T
     ways = steps.make(work("decoy_ways"), dq.donor_classes(classes, plain.levels, heights, k))
     targets = steps.make(work("decoy_targets"), dq.targets(ways))
     picked = steps.make(work("decoy_picks"), dq.picks(classes, targets, k, keys, values))
-    made, given = [ways, targets, picked], None
+    made, given = [classes, ways, targets, picked], None
     if values:
         kept = steps.make(work("decoy_sources"), dq.sources(ways, targets, classes, keys))
         given = steps.make(work("decoy_donors"), dq.donated(plain.rows(), kept, picked, keys, values))
