@@ -32,7 +32,7 @@ from sqlanon import catalog, decoys
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.release.verify import verify_file
 
-quick = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, max_examples=300, print_blob=True)
 
 OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
@@ -320,7 +320,8 @@ def test_decoys_stand_anywhere_in_the_file(tmp_path: Path) -> None:
 
 LITTLE = """
     CREATE TABLE t AS
-    SELECT 'p' || i % 4 AS place, i % 2 AS "class", 'd' || i % 3 AS illness, DATE '2020-01-01' + i::INTEGER AS "my ""day"
+    SELECT 'p' || i % 4 AS place, i % 2 AS "class", 'd' || i % 3 AS illness,
+           DATE '2020-01-01' + i::INTEGER AS "my ""day"
     FROM range(40) AS r(i)
     UNION ALL SELECT 'q0', 0, 'private-q7', DATE '1999-01-01' FROM range(2)
     UNION ALL SELECT NULL, 1, 'd1', NULL
@@ -538,12 +539,15 @@ def test_values_of_any_type_can_be_drawn(tmp_path: Path) -> None:
 # --- what does not go together ----------------------------------------------------------------------
 
 
+DIVERSE = {"attribute": "s", "kind": "distinct", "l": 2}
+
+
 @pytest.mark.parametrize(
     ("sections", "place", "told"),
     [
         ({"privacy": {"k": 1}}, "privacy.k", "up to k rows"),
-        ({"privacy": {"l_diversity": [{"attribute": "s", "l": 2}]}}, "privacy.k", "up to k rows"),
-        ({"privacy": {"k": 2, "l_diversity": [{"attribute": "s", "l": 2}]}}, "release.decoys", "privacy.l_diversity"),
+        ({"privacy": {"l_diversity": [DIVERSE]}}, "privacy.k", "up to k rows"),
+        ({"privacy": {"k": 2, "l_diversity": [DIVERSE]}}, "release.decoys", "privacy.l_diversity"),
         ({"privacy": {"k": 2, "k_anonymity": [{"quasi": ["q"], "k": 3}]}}, "release.decoys", "privacy.k_anonymity"),
         ({"privacy": {"k": 2, "average_risk": 0.1}}, "release.decoys", "privacy.average_risk"),
         ({"search": {"strategy": "mondrian"}}, "release.decoys", "strategy mondrian"),
@@ -644,7 +648,7 @@ def test_a_decoy_in_another_class(little: Path) -> None:
 
 
 def test_other_decoys_than_the_catalog_has(little: Path) -> None:
-    asked, path, drawn = published(little)
+    asked, path, _ = published(little)
     table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
     assert failed(asked, path) == set()
     with duckdb.connect(little / "private.duckdb") as connection:
