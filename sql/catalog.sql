@@ -2,8 +2,9 @@
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The format of these tables, for later versions to know.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 1 AS format;
+-- The format of these tables, for later versions to know. 2: the ledger.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 2 AS format;
+UPDATE sqlanon.catalog_format SET format = 2 WHERE format < 2;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -49,15 +50,31 @@ CREATE TABLE IF NOT EXISTS sqlanon.lattice (
     score DOUBLE
 );
 
--- One row a published release.
+-- One row a publication. What stands below `digest` is what later releases are held against.
 CREATE TABLE IF NOT EXISTS sqlanon.releases (
     run_id VARCHAR NOT NULL,
     published_at TIMESTAMP NOT NULL,
-    path VARCHAR NOT NULL,
+    path VARCHAR NOT NULL,                -- where it is; the rows stay there
     table_name VARCHAR NOT NULL,
     released_rows BIGINT NOT NULL,
     digest VARCHAR NOT NULL
 );
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS source VARCHAR;         -- JSON: of what it is a release
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS policy_hash VARCHAR;
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS epsilon DOUBLE;         -- of a record, with noise
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        -- run_ids of those it is safe with
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those it breaks, by --force
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another took its place
+
+-- Which rows of the source are in a release: hashes of their keys, with the secret.
+CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
+    run_id VARCHAR NOT NULL,
+    key_hash UUID NOT NULL
+);
+
+-- What keys are hashed with: one row, made when the first keys are kept. Who has a release and guesses keys learns
+-- nothing without it.
+CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
 
 -- Where the decoys of a run are: rows of nobody, with the columns of its release. Nothing in the release tells them.
 -- The real rows are FROM release EXCEPT ALL FROM <table_name>.
@@ -67,3 +84,13 @@ CREATE TABLE IF NOT EXISTS sqlanon.decoys (
     rows BIGINT NOT NULL,
     made_at TIMESTAMP NOT NULL
 );
+
+-- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise
+-- adds up: epsilon_so_far.
+CREATE OR REPLACE VIEW sqlanon.ledger AS
+SELECT
+    r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
+    n.strategy, n.generalization, n.rows, r.released_rows, n.suppressed_rows, n.classes, n.measure, n.score, n.optimal,
+    r.epsilon, sum(r.epsilon) OVER (PARTITION BY r.source ORDER BY r.published_at) AS epsilon_so_far,
+    r.after, r.breaks, r.replaced_at, r.digest
+FROM sqlanon.releases AS r LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;

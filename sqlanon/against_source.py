@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +18,8 @@ from sqlanon.noise.check import NoiseCheck
 from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import create_temporary_view, drop_view, read_parquet, star, table
+from sqlanon.queries.names import create_temporary_view
+from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
@@ -62,7 +61,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
         return checks + _audited(audit, run, recoded)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
-    with _released(run, found) as released:
+    with attached(engine, found, VERIFIED) as released:
         checks += NoiseCheck(engine, work, run.place, macros, prepared, manifest, released, recoded).checks()
         # With noise, rows may have been suppressed that the recoded source has.
         return checks + _audited(audit, run, released if policy.source.person is None else recoded)
@@ -80,30 +79,12 @@ def _with_decoys(
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return []
     steps, manifest = Steps(run.engine), found.manifest
-    with _released(run, found) as released:
+    with attached(run.engine, found, VERIFIED) as released:
         checks = decoy_checks(steps, manifest, recoded, released, run.work)
         if prepared.policy.catalog is not None and manifest.decoys:
             with recorded_decoys(run.engine, prepared.policy.catalog.database, found.digest) as recorded:
                 checks.append(catalog_check(steps, manifest, recorded, run.work))
         return checks + k_counts_decoys(_audited(audit, run, released), manifest)
-
-
-@contextmanager
-def _released(run: Run, found: Verification) -> Iterator[exp.Table]:
-    """The rows of the release, as a relation of the run's engine."""
-    if found.path.suffix.lower() == ".parquet":
-        view = run.place.view("released")  # macros look up names
-        run.engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(found.path)]))))
-        try:
-            yield view
-        finally:
-            run.engine.execute(drop_view(view.copy()))
-        return
-    run.engine.attach(found.path, VERIFIED, read_only=True)
-    try:
-        yield table(found.manifest.table_name, "main", VERIFIED)
-    finally:
-        run.engine.detach(VERIFIED)
 
 
 def _same_rows(run: Run, macros: str, manifest: Manifest, recoded: exp.Table, claimed: str) -> Check:
@@ -125,7 +106,7 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
     policy = prepared.policy
     if None in manifest.generalization.values() or policy.search.is_local:
         return _found_again(run, prepared, manifest)
-    levels = tuple(manifest.generalization.get(name) or 0 for name in policy.generalized)
+    levels = tuple(manifest.generalization.get(name) or 0 for name in prepared.asked.generalized)
     fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
     checks = [_check("generalization", fits, "it is one of the policy's lattice")]
     if not fits:

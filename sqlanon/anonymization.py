@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 from sqlglot import exp
@@ -17,9 +18,10 @@ from sqlanon.preparation import Prepared
 from sqlanon.privacy import void_shields
 from sqlanon.quality import Figures
 from sqlanon.quality.base import Totals
-from sqlanon.queries.candidate import smallest_class
+from sqlanon.queries.candidate import smallest_class, whole_classes
 from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Levels
+from sqlanon.queries.earlier import EARLIER
 from sqlanon.queries.names import Namer, create_table
 from sqlanon.queries.recode import ByClass, Recoding, masked_class
 from sqlanon.queries.recode import suppressed_classes as classes_to_suppress
@@ -95,7 +97,10 @@ class Found:
 
     def lattice_rows(self) -> list[list[Any]] | None:
         """The lattice table, one list a column; None where the lattice was not searched."""
-        return None if self.search is None else self.search.rows()
+        if self.search is None:
+            return None
+        rows, own = self.search.rows(), [name != EARLIER for name in self.search.lattice.attributes]
+        return [[list(compress(levels, own)) for levels in rows[0]], *rows[1:]]
 
 
 def anonymize(engine: Engine, prepared: Prepared, work: Namer, progress: Progress) -> Found:
@@ -164,7 +169,7 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     """
     suppressed = None
     space = prepared.sets.at(levels)
-    masked, warnings = 0, list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
+    masked, warnings = 0, list(void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
     if figures.suppressed_rows:
         suppressed = work("suppressed")
         engine.execute(create_table(suppressed, classes_to_suppress(space, levels)))
@@ -182,7 +187,11 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
         mask=masked > 0,
     )
     mapping = mapping_of(engine, prepared, levels)
-    smallest = engine.rows(smallest_class(space, levels))[0][0] or 0
+    if prepared.after:
+        visible, smallest = engine.rows(whole_classes(space, levels, len(prepared.policy.generalized)))[0]
+        figures = replace(figures, classes=visible)
+    else:
+        smallest = engine.rows(smallest_class(space, levels))[0][0] or 0
     named = prepared.lattice.named(levels)
     return Chosen(named, figures, smallest, recoding, masked, tuple(warnings), mapping)
 

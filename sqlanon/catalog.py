@@ -21,6 +21,8 @@ from sqlanon.workdir import private_files
 
 ATTACHED = "sqlanon_catalog"
 SCHEMA = "sqlanon"
+NEWEST = "ledger"
+"""What the first version of the catalog did not have: where it is, nothing has to be installed."""
 
 
 def init_database(path: Path) -> None:
@@ -91,7 +93,7 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
 
 def _is_installed(engine: DuckDBEngine) -> bool:
     try:
-        return bool(engine.types(table("decoys", SCHEMA, ATTACHED)))
+        return bool(engine.types(table(NEWEST, SCHEMA, ATTACHED)))
     except duckdb.CatalogException:
         return False
 
@@ -102,6 +104,11 @@ def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     one = statement.expression.expressions[0]
     statement.expression.set("expressions", [one.copy() for _ in rows])
     engine.execute(statement, [value for row in rows for value in row.values()])
+
+
+def hierarchy_name(policy_hash: str, attribute: str) -> str:
+    """The table with the hierarchy of an attribute in the runs of a policy."""
+    return f"hierarchy_{policy_hash[:12]}_{attribute}"
 
 
 def store_hierarchies(
@@ -122,7 +129,7 @@ def store_hierarchies(
             "rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False),
             "height": hierarchy.height,
             "leaves": hierarchy.leaves,
-            "table_name": f"hierarchy_{policy_hash[:12]}_{hierarchy.attribute}",
+            "table_name": hierarchy_name(policy_hash, hierarchy.attribute),
             "made_at": now,
         }
         for hierarchy in hierarchies

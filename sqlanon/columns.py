@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
 from sqlanon.privacy import sensitive_attributes
+from sqlanon.queries.earlier import EARLIER
 from sqlanon.queries.recode import Column
 from sqlanon.sources import Source
 
@@ -123,11 +124,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
-    """What is released, in the source's order: everything with a role but the identifying, and not the person."""
+    """What is released, in the source's order: everything with a role but the identifying; not the person, nor a key,
+    nor the marks of earlier releases."""
     matched = {column: name for name, column in match_columns(policy, source).by_attribute.items()}
     number = {name: i for i, name in enumerate(policy.generalized)}
     return tuple(
         Column(column, number.get(matched[column]))
         for column in source.columns
-        if column in matched and policy.attributes[matched[column]].role != "identifying"
+        if column in matched and column != EARLIER and policy.attributes[matched[column]].role != "identifying"
     )

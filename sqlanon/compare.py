@@ -14,9 +14,10 @@ from sqlanon.anonymization import Found
 from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.full_domain import allowed_rows, checker, measure_of
+from sqlanon.ledger import based_on_earlier
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import TRAITS, Traits
-from sqlanon.preparation import Prepared, prepare
+from sqlanon.preparation import Prepared
 from sqlanon.quality import MEASURES
 from sqlanon.queries.names import cast, col, ident, named, select
 from sqlanon.sources import readable
@@ -156,7 +157,7 @@ def _found(
     name: str, policy: Policy, run: Run, progress: Callable[[int, int, float | None], None], started: float
 ) -> Compared:
     with readable():
-        prepared = prepare(run.engine, policy, run.source, run.work, run.population)
+        prepared = based_on_earlier(run, policy)
     found = anonymization.anonymize(run.engine, prepared, run.work, progress)
     seconds = time.perf_counter() - started
     figures = found.chosen.figures
@@ -175,7 +176,7 @@ def _found(
 def _loss(engine: Engine, prepared: Prepared, found: Found) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
-    policy = prepared.policy
+    policy = prepared.asked
     weights = [policy.attributes[name].weight for name in policy.generalized]
     loss = MEASURES["loss"](prepared.marginals, weights)
     if found.totals is not None:

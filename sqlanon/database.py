@@ -17,8 +17,9 @@ from sqlglot import exp
 from sqlanon import anonymization, catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.ledger import based_on_earlier, runs_before
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared, prepare
+from sqlanon.preparation import Prepared
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.release.publish import utc_now
@@ -124,7 +125,7 @@ class Database:
                 from sqlanon.noise.drawer import drawer  # noqa: PLC0415
 
                 noise = drawer(run, policy)
-            prepared = prepare(engine, policy, run.source, work, run.population)
+            prepared = based_on_earlier(run, policy)
             warnings = self._warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
         started = time.perf_counter()
@@ -268,7 +269,7 @@ class Database:
 
         found = verify_file(Path(release).absolute(), limits=self._space.limits)
         with self._space.run(policy) as run, readable():
-            prepared = prepare(run.engine, policy, run.source, run.work, run.population)
+            prepared = based_on_earlier(run, policy, runs_before(run.engine, policy, found.digest))
             checks = check_against_source(run, prepared, found)
         return replace(found, checks=(*found.checks, *checks))
 
@@ -308,6 +309,7 @@ class Database:
         with catalog.open_catalog(engine, path):
             catalog.insert(engine, "runs", result.to_catalog())
             catalog.store_lattice(engine, result.run_id, lattice)
-            catalog.store_hierarchies(engine, policy_hash, rules, prepared.hierarchies, now)
+            own = [one for one in prepared.hierarchies if one.attribute in rules]
+            catalog.store_hierarchies(engine, policy_hash, rules, own, now)
             if (decoys := result.decoy_query()) is not None:
                 catalog.store_decoys(engine, result.run_id, decoys, now)

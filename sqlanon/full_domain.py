@@ -29,7 +29,7 @@ def allowed_rows(prepared: Prepared) -> int:
 
 def measure_of(prepared: Prepared) -> Measure:
     """The policy's measure, over the prepared source."""
-    policy = prepared.policy
+    policy = prepared.asked
     weights = [policy.attributes[name].weight for name in policy.generalized]
     whole = guarantee_of(policy.search.strategy) != "combinations"
     least = prepared.requirements.least_class if whole else 1  # of combinations: a class may have one row

@@ -47,6 +47,9 @@ class Prepared:
     ----------
     policy, source, columns, released:
         What is asked, of what, what its columns are to the policy, and what is released of it.
+    asked:
+        What is asked of the search. That is the policy, but for a release that is based on earlier ones: then its
+        levels are no finer than theirs, and the mark of the rows that they have is a quasi-identifier, the last one.
     hierarchies, attributes:
         Of the quasi-identifiers, in the policy's order.
     sensitive_hierarchies:
@@ -59,6 +62,8 @@ class Prepared:
         What is asked of classes.
     marginals:
         What the attributes' own counts tell.
+    after:
+        The runs of the earlier releases that it is based on.
     own, population:
         What was scanned: of its tables, those of persons are still there.
     population_columns, population_person:
@@ -66,6 +71,7 @@ class Prepared:
     """
 
     policy: Policy
+    asked: Policy
     source: Source
     columns: Columns
     released: tuple[Column, ...]
@@ -80,6 +86,7 @@ class Prepared:
     population: Scan | None = None
     population_columns: tuple[str, ...] = ()
     population_person: str | None = None
+    after: tuple[str, ...] = ()
 
     @property
     def types(self) -> list[str]:
@@ -155,6 +162,7 @@ def prepare(
     names, person = ((), None) if population is None else population_columns(policy, population.source)
     return Prepared(
         policy=policy,
+        asked=policy,
         source=source,
         columns=columns,
         released=released_columns(policy, source),

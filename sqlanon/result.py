@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sqlglot import Dialect
+from sqlglot import Dialect, exp
 
-from sqlanon import catalog
 from sqlanon.anonymization import Found
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
+from sqlanon.ledger import NewRelease, Together, publications, record, secret_of, standing
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
-from sqlanon.queries.names import star
+from sqlanon.queries.earlier import KEY_HASH, key_hash
+from sqlanon.queries.names import named, select, star, subquery
+from sqlanon.queries.recode import Column
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.publish import Content, publish, utc_now
@@ -196,7 +198,7 @@ class Result:
         query = self._recoding.select()
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
-    def publish(self, path: str | Path | None = None, table: str | None = None) -> Release:
+    def publish(self, path: str | Path | None = None, table: str | None = None, force: bool = False) -> Release:
         """Write the release to a fresh file, audit it there, and put it in its place.
 
         Parameters
@@ -205,17 +207,21 @@ class Result:
             A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``.
         table:
             Its table; default: the policy's, else the source's name.
+        force:
+            Whether it is published even where it breaks an earlier release of the ledger; the ledger says so then.
 
         Raises
         ------
         ReleaseError
             The place cannot be written, or holds something else.
         AuditError
-            The audit refused the release; nothing was changed.
+            The audit refused the release; nothing was changed. Among its reasons may be that somebody who has an
+            earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
         target = self._target(path)
         name = table or self._table_name()
+        together = self._together(target, force)
         content = Content(
             self._recoding.select(),
             self._columns(),
@@ -226,22 +232,42 @@ class Result:
             self._chosen.masked_rows,
             self._manifest(name),
             self._repeating(),
-            self._audit(),
+            self._audit(name, together),
         )
         verification = publish(self._run.engine, content, target, name)
         release = Release(target, name, verification.manifest, self._run.engine.limits)
-        if self.policy.catalog is not None:
-            self._record(release)
+        if self.policy.catalog is not None and (self.policy.release is None or self.policy.release.ledger):
+            self._record(release, together.breaks if together else [])
         self.seconds["publish"] = time.perf_counter() - started
         return release
 
-    def _audit(self) -> Callable[[str], Sequence[Check]] | None:
-        """What is checked with the source, where a release alone does not show that it meets the policy."""
-        run = self._run
-        if not needs_source(self.policy.privacy, self.policy.source.person is not None):
+    def _together(self, target: Path, force: bool) -> Together | None:
+        """The earlier releases that it is held against, if there are any."""
+        if self.policy.catalog is None:
             return None
-        plain, macros = self._chosen.recoding, run.install_macros()
-        return SourceAudit(run.engine, run.work, macros, self._prepared, self._recoding, plain, run.population).checks
+        known = publications(self._run.engine, self.policy.catalog.database)
+        earlier = standing(known, self._prepared, self._run.identity, str(target))
+        return Together(self._run, self._prepared, earlier, target, force) if earlier else None
+
+    def _audit(self, name: str, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
+        """What is checked with the source, where a release alone does not show that it meets the policy; and with
+        earlier releases."""
+        run = self._run
+        source: SourceAudit | None = None
+        if needs_source(self.policy.privacy, self.policy.source.person is not None):
+            plain, macros = self._chosen.recoding, run.install_macros()
+            source = SourceAudit(run.engine, run.work, macros, self._prepared, self._recoding, plain, run.population)
+        if source is None and together is None:
+            return None
+
+        def audit(relation: exp.Table) -> Sequence[Check]:
+            found = [] if source is None else source.checks(relation.sql(run.engine.dialect))
+            if together is not None:
+                new = NewRelease(self._columns(), self.generalization, self._chosen.masked_rows > 0, name)
+                found += together.checks(new, relation)
+            return found
+
+        return audit
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release
@@ -277,7 +303,7 @@ class Result:
         recoding = self._recoding
         counts = self._run.engine.rows(recoding.label_counts())[0]
         names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
-        few = {names[i] for i, count in enumerate(counts) if count <= FEW}
+        few = {name for i, name in names.items() if counts[i] <= FEW}
         return [column.name for column in self._columns() if column.name in few and column.type == "VARCHAR"]
 
     def _manifest(self, table: str) -> Any:
@@ -307,21 +333,35 @@ class Result:
 
         return manifest
 
-    def _record(self, release: Release) -> None:
+    def _record(self, release: Release, breaks: Sequence[str]) -> None:
         assert self.policy.catalog is not None
-        with catalog.open_catalog(self._run.engine, self.policy.catalog.database):
-            catalog.insert(
-                self._run.engine,
-                "releases",
-                {
-                    "run_id": self.run_id,
-                    "published_at": release.manifest.published_at,
-                    "path": str(release.path),
-                    "table_name": release.table,
-                    "released_rows": release.manifest.released_rows,
-                    "digest": release.manifest.digest,
-                },
-            )
+        engine, path, manifest = self._run.engine, self.policy.catalog.database, release.manifest
+        row = {
+            "run_id": self.run_id,
+            "published_at": manifest.published_at,
+            "path": str(release.path),
+            "table_name": release.table,
+            "released_rows": manifest.released_rows,
+            "digest": manifest.digest,
+            "source": self._run.identity,
+            "policy_hash": manifest.policy_hash,
+            "epsilon": self.epsilon,
+            "after": list(self._prepared.after),
+            "breaks": breaks,
+        }
+        record(engine, path, row, self._keys(path))
+
+    def _keys(self, path: Path) -> exp.Query | None:
+        """The hashes of the keys of the released rows, where the policy names a key."""
+        key, recoding = self._prepared.columns.key, self._recoding
+        if self._filled is not None and self._filled.recoding is not None:
+            recoding = self._filled.recoding.real  # a decoy is nobody, and has none
+        if not key:
+            return None
+        for name in key:
+            recoding = recoding.with_column(Column(name))
+        hashed = named(key_hash(key, secret_of(self._run.engine, path)), KEY_HASH)
+        return select([hashed], subquery(recoding.select(shuffled=False), "released"))
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""

@@ -6,6 +6,7 @@ database is only read.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from contextlib import ExitStack, suppress
@@ -21,7 +22,7 @@ from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
-from sqlanon.policy import FileRule, MaskRule, Policy
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release import publish
 from sqlanon.release.reader import VERIFIED
@@ -41,13 +42,17 @@ class Population:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its engine, its names, its source. Leaving its context drops all that it made."""
+    """One run: its engine, its names, its source. Leaving its context drops all that it made.
+
+    ``identity`` says for the ledger of what table it is: JSON, the same for the same table.
+    """
 
     engine: DuckDBEngine
     work: Namer
     place: Place
     source: Source
     population: Population | None = None
+    identity: str = ""
 
     def __enter__(self) -> Run:
         return self
@@ -172,13 +177,26 @@ class Workspace:
             if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
         )
         wanted = [name for name, attribute in policy.attributes.items() if attribute.role != "identifying"]
-        source = bind_source(
-            engine, section, place, self._arrow, as_text, _lower(*wanted, section.person, *policy.source.key)
-        )
-        run = Run(engine, work, place, source, self._population(policy, engine, schema, work, as_text, read))
+        wanted += [name for name in (section.person, *policy.source.key) if name]
+        source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted))
+        population = self._population(policy, engine, schema, work, as_text, read)
+        run = Run(engine, work, place, source, population, self._identity(section))
         if self._is_live:
             self._stack.callback(run.drop)
         return run
+
+    def _identity(self, section: SourceSection) -> str:
+        """What the source is, in words that stay the same."""
+        database = section.database
+        place: Any = "arrow" if self._arrow is not None else None if database is None else os.path.realpath(database)
+        if self._is_live:
+            files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
+            path = self._engine.rows(files)[0][0]
+            place = ":memory:" if path is None else os.path.realpath(path)
+        parts = table_parts(section.table) if section.table else None
+        name = ".".join(parts).lower() if parts else section.table
+        files_ = [one if "://" in one else os.path.realpath(one) for one in section.files]
+        return json.dumps({"database": place, "table": name, "query": section.query, "files": files_})
 
     def _population(
         self,

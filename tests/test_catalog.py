@@ -21,7 +21,7 @@ from sqlanon.catalog import init_database
 from sqlanon.cli import main
 from sqlanon.errors import SourceError
 
-TABLES = {"runs", "hierarchies", "lattice", "releases", "decoys", "catalog_format"}
+TABLES = {"runs", "hierarchies", "lattice", "releases", "released_keys", "secret", "decoys", "catalog_format"}
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
     *("average_risk", "k_map", "delta_presence", "presence_classes", "l_diversity", "l_diversity_classes"),
@@ -104,7 +104,9 @@ def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
     init_database(path)
     with duckdb.connect(path) as connection:
         row = "('r', TIMESTAMP '2026-01-01', '/r.duckdb', 't', 1, 'd')"
-        connection.execute(f"INSERT INTO sqlanon.releases VALUES {row}")
+        connection.execute(
+            f"INSERT INTO sqlanon.releases (run_id, published_at, path, table_name, released_rows, digest) VALUES {row}"
+        )
     init_database(path)
     init_database(path)
     assert contents(path) == (TABLES, MACROS)

@@ -28,7 +28,13 @@ def demo(
 
 @app.command()
 def anonymize(
-    policy: PolicyFile, as_json: AsJson = False, memory_limit: MemoryLimit = None, threads: Threads = None
+    policy: PolicyFile,
+    as_json: AsJson = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="publish even what breaks an earlier release; the ledger says so")
+    ] = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
 ) -> None:
     """Find the best version of the table that meets the policy, audit it, and publish it."""
     import time
@@ -44,7 +50,7 @@ def anonymize(
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(asked, progress)
         progress("write", 0, result.checked, result.score)
-        release = result.publish()
+        release = result.publish(force=force)
     figures = result.to_dict() | {
         "classes": release.manifest.classes,
         "smallest_class": release.manifest.smallest_class,

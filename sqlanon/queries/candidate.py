@@ -67,6 +67,27 @@ def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
     return select([where(exp.Min(this=col(CLASS_SIZE)), col(KEPT))], subquery(judged(space, levels), "j"))
 
 
+def whole_classes(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
+    """One row: the kept classes as a release shows them, by its first attributes alone, and the rows of the smallest.
+
+    Parameters
+    ----------
+    space, levels:
+        What was judged: parts of these classes.
+    shown:
+        How many of the attributes are shown.
+    """
+    codes: list[exp.Expr] = [col(code_name(i, level)) for i, level in space.below_top(levels) if i < shown]
+    named_codes: list[exp.Expr] = [named(code, f"code_{i}") for i, code in enumerate(codes)]
+    keys: list[exp.Expr] = [col(f"code_{i}") for i in range(len(codes))]
+    size = named(total(col(CLASS_SIZE)), "size")
+    parts = select([size], subquery(judged(space, levels, named_codes), "j"), keys).where(col(KEPT), copy=False)
+    if not keys:  # one class, if there is any
+        parts = parts.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
+    least = exp.Coalesce(this=exp.Min(this=col("size")), expressions=[number(0)])
+    return select([exp.Count(this=exp.Star()), least], subquery(parts, "w"))
+
+
 def kept_sizes(space: ClassSpace, levels: Levels) -> exp.Select:
     """How many kept classes there are of each size, in rows or persons."""
     query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged(space, levels), "j"))

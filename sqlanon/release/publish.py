@@ -69,7 +69,7 @@ class Content:
     repeating:
         Columns of text that has few values.
     audit:
-        Checks with the source what a release alone cannot show; it is given the released rows, by their text. None
+        Checks with the source what a release alone cannot show; it is given the released rows. None
         where there is nothing of the kind.
     """
 
@@ -82,7 +82,7 @@ class Content:
     masked_rows: int
     manifest: Callable[[int, int, int, str], Manifest]
     repeating: Collection[str] = ()
-    audit: Callable[[str], Sequence[Check]] | None = None
+    audit: Callable[[exp.Table], Sequence[Check]] | None = None
 
 
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
@@ -261,7 +261,7 @@ def _with_source(engine: DuckDBEngine, content: Content, staged: Path, table_nam
         return ()
     engine.attach(staged, STAGED, read_only=True)
     try:
-        return content.audit(table(table_name, "main", STAGED).sql(engine.dialect))
+        return content.audit(table(table_name, "main", STAGED))
     finally:
         engine.detach(STAGED)
 

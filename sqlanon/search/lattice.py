@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlanon.queries.coding import Levels
+from sqlanon.queries.earlier import EARLIER
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class Lattice:
         return path
 
     def named(self, levels: Levels) -> dict[str, int]:
-        """Level by attribute."""
-        return dict(zip(self.attributes, levels, strict=True))
+        """Level by attribute of the policy."""
+        return {name: level for name, level in zip(self.attributes, levels, strict=True) if name != EARLIER}
 
     @staticmethod
     def _above(levels: Levels, attribute: int) -> Levels:

@@ -1,0 +1,232 @@
+"""A release that is based on earlier ones: together they tell no more of anybody than each of them does.
+
+Two remedies, both of L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty,
+Fuzziness and Knowledge-based Systems 10(5), 2002), section 4:
+
+- No value is finer than in the earlier release (section 4.2): each attribute is generalized at least as far, one that
+  the earlier release does not have, to its top. So whoever joins the two finds no finer combination than before.
+- What the earlier releases show counts as a quasi-identifier: here, which of them a row is in. A class is made of rows
+  that they have and rows that they do not have; each part must meet the policy by itself. So whoever takes away the
+  rows that are known already is left with none, or with as many as the policy asks for (section 4.3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon import catalog
+from sqlanon.errors import PolicyError, Problem, SourceError
+from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
+from sqlanon.policy import Attribute, Policy, Shield
+from sqlanon.policy.problems import join
+from sqlanon.preparation import Prepared, prepare
+from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, unmarked
+from sqlanon.queries.names import Namer, col, create_table, drop_table, select, table, text
+from sqlanon.sources import Source
+from sqlanon.workspace import Run
+
+
+def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> Prepared:
+    """Prepare the source of a policy; with ``[release] after`` so that all that is found is safe with those releases.
+
+    Makes in the work schema what `prepare` makes, and with earlier releases ``marked``.
+
+    Parameters
+    ----------
+    run, policy:
+        Of what, and what is asked.
+    runs:
+        The runs of the earlier releases, where they are known; else the policy names them.
+
+    Raises
+    ------
+    PolicyError
+        A name is no release's; or the policy does not allow what an earlier release asks for. With all problems.
+    ReleaseError
+        An earlier release is not where it was.
+    SourceError, HierarchyError, InfeasibleError
+        As of `prepare`.
+    """
+    earlier = _publications(run, policy, runs)
+    if not earlier:
+        return prepare(run.engine, policy, run.source, run.work, run.population)
+    first = prepare(run.engine, policy, run.source, _prefixed(run.work, "before_"), run.population)
+    columns = _needed(first)
+    rows = run.work("marked_0")
+    run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
+    floors, ks, problems = dict[str, int](), list[int](), list[Problem]()
+    for i, publication in enumerate(earlier):
+        with opened(run.engine, publication) as one:
+            problems += _differences(run, policy, one)
+            if problems:
+                continue
+            for name, floor in _floors(first, one).items():
+                floors[name] = max(floor, floors.get(name, 0))
+            ks += [one.k] if one.k is not None else []
+            rows = _mark(run, first, one, rows, columns, i)
+    problems += _too_fine(policy, floors)
+    if problems:
+        raise PolicyError(problems)
+    asked = _asked(policy, floors, ks)
+    source = Source(rows, run.engine.columns(rows), run.source.files)
+    prepared = prepare(run.engine, asked, source, run.work)
+    return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier))
+
+
+def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:
+    after = policy.release.after if policy.release else ()
+    if not after:
+        return []
+    if policy.catalog is None:
+        message = "asks for the ledger, which is in the catalog: add [catalog] database = ..."
+        raise PolicyError([Problem("release.after", message)])
+    known = publications(run.engine, policy.catalog.database)
+    if runs is None:
+        return named_publications(known, after, run.identity)
+    return [one for one in known if one.run_id in runs]
+
+
+def _prefixed(work: Namer, prefix: str) -> Namer:
+    return lambda name: work(f"{prefix}{name}")
+
+
+def _needed(prepared: Prepared) -> list[str]:
+    """The columns that are looked at or released."""
+    columns, attributes = prepared.columns, prepared.policy.attributes
+    wanted = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
+    wanted |= {*columns.key, *([columns.person] if columns.person else [])}
+    return [name for name in prepared.source.columns if name in wanted]
+
+
+def _differences(run: Run, policy: Policy, one: Earlier) -> list[Problem]:
+    """What cannot be held against an earlier release, or is finer than it by its role alone."""
+    place, problems = "release.after", []
+    name = one.publication.path.name
+    several = [column for key, column in one.columns.items() if one.levels.get(key) is None]
+    if several:
+        told = f"{name} shows {', '.join(several)} at several levels"
+        problems.append(Problem(place, f"{told}: a release can be based on one of the full domain only"))
+    if one.is_masked:
+        problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
+    if one.manifest.decoys:
+        problems.append(Problem(place, f"{name} has decoys: a later release that is based on it would tell them"))
+    rules = _rules(run, policy, one)
+    for attribute, spec in policy.attributes.items():
+        if attribute.lower() not in one.columns or spec.role == "identifying":
+            continue
+        where = join("attributes", attribute)
+        if spec.role != "quasi":
+            told = f"is {spec.role}, so that it is shown as it is, and {name} generalizes it"
+            problems.append(Problem(where, f"{told}: make it quasi"))
+        elif rules.get(attribute.lower(), _rule(spec)) != _rule(spec):
+            told = f"has another hierarchy than in {name}"
+            problems.append(Problem(join(where, "hierarchy"), f"{told}: levels can be compared in the same one only"))
+    return problems
+
+
+def _rule(spec: Attribute) -> Any:
+    return spec.model_dump(mode="json")["hierarchy"]
+
+
+def _rules(run: Run, policy: Policy, one: Earlier) -> dict[str, Any]:
+    """The rules of an earlier release's hierarchies, as the catalog has them."""
+    assert policy.catalog is not None
+    with catalog.open_catalog(run.engine, policy.catalog.database):
+        known = table("hierarchies", catalog.SCHEMA, catalog.ATTACHED)
+        query = select([col("attribute"), col("rule")], known)
+        same_policy = exp.EQ(this=col("policy_hash"), expression=text(one.manifest.policy_hash))
+        found = run.engine.rows(query.where(same_policy, copy=False))
+    return {name.lower(): json.loads(rule) for name, rule in found}
+
+
+def _floors(first: Prepared, one: Earlier) -> dict[str, int]:
+    """By quasi-identifier, the level that it must at least have."""
+    floors = {}
+    for name, height in zip(first.policy.generalized, first.marginals.heights, strict=True):
+        key = name.lower()
+        if key in one.columns:
+            floors[name] = one.levels[key] or 0
+        elif key not in one.as_they_are:
+            floors[name] = height
+    return floors
+
+
+def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
+    problems = []
+    for name, floor in floors.items():
+        most = policy.attributes[name].max_level
+        if most is not None and most < floor:
+            message = f"is {most}, and an earlier release allows no level below {floor}: raise it, or leave it out"
+            problems.append(Problem(join(join("attributes", name), "max_level"), message))
+    return problems
+
+
+def _mark(run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int) -> exp.Table:
+    """Mark the rows that an earlier release has; what was marked before is dropped."""
+    target, bit = run.work(f"marked_{i + 1}"), 1 << i
+    hashes = _hashes(run, first, one)
+    if hashes is not None:
+        secret, hashed = hashes
+        query = marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)
+    else:
+        quasi = {column.lower(): i for i, column in enumerate(first.columns.generalized)}
+        shown = [
+            Shown(first.attributes[i], one.levels[key] or 0, first.hierarchies[i].top, one.columns[key])
+            for key, i in quasi.items()
+            if key in one.columns
+        ]
+        shared = [(name, one.as_they_are[name.lower()]) for name in columns if name.lower() in one.as_they_are]
+        query = marked(rows, columns, shown, shared, one.relation, bit)
+    run.engine.execute(create_table(target, query))
+    run.engine.execute(drop_table(rows))
+    if one.manifest.released_rows and not run.engine.rows(marks(target, i + 1))[0][i + 1]:
+        raise SourceError(
+            f"release.after: no row of {one.publication.path} is found in the source: is it a release of this table?"
+        )
+    return target
+
+
+def _hashes(run: Run, first: Prepared, one: Earlier) -> tuple[str, exp.Table] | None:
+    """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
+
+    Makes ``released_keys`` anew.
+    """
+    catalog_section = first.policy.catalog
+    if not first.columns.key or catalog_section is None:
+        return None
+    secret, target = secret_of(run.engine, catalog_section.database), run.work(f"keys_{one.publication.run_id}")
+    with catalog.open_catalog(run.engine, catalog_section.database):
+        keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
+        query = select([col(KEY_HASH)], keys)
+        of_run = exp.EQ(this=col("run_id"), expression=text(one.publication.run_id))
+        found = run.engine.rows(select([exp.Count(this=exp.Star())], keys.copy()).where(of_run, copy=False))[0][0]
+        if not found:
+            return None
+        run.engine.execute(create_table(target.copy(), query.where(of_run.copy(), copy=False)))
+    return secret, target
+
+
+def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int]) -> Policy:
+    """The policy of the search: with levels that are no finer, and the marks as one more quasi-identifier.
+
+    The parts of classes are what requirements are on. Where an earlier release promises a smaller k, parts have that
+    one, and whole classes the policy's.
+    """
+    attributes = {}
+    for name, spec in policy.attributes.items():
+        if spec.role != "identifying":
+            least = max(spec.min_level, floors.get(name, 0))
+            attributes[name] = spec.model_copy(update={"min_level": least}) if spec.role == "quasi" else spec
+    mark = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
+    attributes[EARLIER] = mark.model_copy(update={"weight": 0.0})  # it is no value that is lost
+    privacy, k = policy.privacy, policy.privacy.k
+    if k is not None and min([k, *ks]) < k:
+        whole = Shield(quasi=policy.generalized, k=k)
+        privacy = privacy.model_copy(update={"k": min(ks), "k_anonymity": (*privacy.k_anonymity, whole)})
+    return policy.model_copy(update={"attributes": attributes, "privacy": privacy})

@@ -1,0 +1,168 @@
+"""Publications, as the catalog has them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon import catalog
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.policy import Policy
+from sqlanon.queries.names import col, is_null, named, select, table, text
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One row of the ledger.
+
+    Attributes
+    ----------
+    run_id, published_at, path, table_name, digest, policy_hash:
+        Of what run, when, where, and what.
+    source:
+        What it is a release of: JSON, made by `Workspace.run`. None in catalogs of older versions.
+    after:
+        The runs of the releases that it is safe together with.
+    """
+
+    run_id: str
+    published_at: datetime
+    path: Path
+    table_name: str
+    digest: str
+    policy_hash: str | None
+    source: str | None
+    after: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a policy may call it: its file, with and without its ending and its folder, or its table."""
+        return frozenset({str(self.path), self.path.name, self.path.stem, self.table_name})
+
+    def __str__(self) -> str:
+        return f"{self.path} of {self.published_at:%Y-%m-%d %H:%M}"
+
+
+_COLUMNS = ("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after")
+
+
+def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
+    """The publications whose place no other has taken, the oldest first.
+
+    Parameters
+    ----------
+    engine:
+        Opens the catalog.
+    path:
+        The catalog. Where there is none, there are no publications.
+
+    Raises
+    ------
+    SourceError
+        It cannot be opened.
+    """
+    if not path.exists():
+        return []
+    with catalog.open_catalog(engine, path):
+        query = select(list(map(col, _COLUMNS)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
+        query = query.where(is_null(col("replaced_at")), copy=False)
+        rows = engine.rows(query.order_by(col("published_at"), copy=False))
+    return [
+        Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()))
+        for run_id, at, place, name, digest, policy_hash, source, after in rows
+    ]
+
+
+def named_publications(known: Sequence[Publication], after: Sequence[str] | str, source: str) -> list[Publication]:
+    """Those that a policy's ``after`` names, and those that they are themselves after, as far as they still stand.
+
+    Parameters
+    ----------
+    known:
+        The ledger.
+    after:
+        Names, or ``all``: every release of this source.
+    source:
+        What is to be released.
+
+    Raises
+    ------
+    PolicyError
+        A name is no publication's; lists the names there are.
+    """
+    if after == "all":
+        return [one for one in known if one.source == source]
+    found, problems = [], []
+    for name in after:
+        theirs = [one for one in known if name in one.names]
+        found += theirs
+        if not theirs:
+            there = ", ".join(sorted({one.path.name for one in known})) or "none"
+            problems.append(Problem("release.after", f"{name!r} is no release in the ledger; there are: {there}"))
+    if problems:
+        raise PolicyError(problems)
+    wanted = {one.run_id for one in found} | {run_id for one in found for run_id in one.after}
+    return [one for one in known if one.run_id in wanted]
+
+
+def runs_before(engine: DuckDBEngine, policy: Policy, digest: str) -> tuple[str, ...] | None:
+    """The runs of the releases that a published release was based on; None where the policy asks for none.
+
+    Raises
+    ------
+    ReleaseError
+        The policy asks for some, and the ledger does not know the release.
+    """
+    if policy.release is None or not policy.release.after or policy.catalog is None:
+        return None
+    for one in publications(engine, policy.catalog.database):
+        if one.digest == digest:
+            return one.after
+    ledger = f"the ledger in {policy.catalog.database}"
+    raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
+
+
+def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Query | None = None) -> None:
+    """Write a publication to the ledger, and that what was in its place before is gone.
+
+    Parameters
+    ----------
+    engine, path:
+        Opens the catalog.
+    row:
+        Of the table ``releases``.
+    keys:
+        The hashes of the keys that are in the release: ``key_hash``, made with `secret_of`.
+    """
+    with catalog.open_catalog(engine, path):
+        releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
+        same_place = exp.and_(
+            exp.EQ(this=col("path"), expression=exp.Placeholder()), is_null(col("replaced_at")), copy=False
+        )
+        gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
+        update = exp.Update(this=releases, expressions=[gone], where=exp.Where(this=same_place))
+        engine.execute(update, [row["published_at"], row["path"]])
+        catalog.insert(engine, "releases", row)
+        if keys is not None:
+            target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
+            known = exp.EQ(this=col("run_id"), expression=text(row["run_id"]))
+            engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=known)))  # published twice
+            of_run = select([named(text(row["run_id"]), "run_id"), col("key_hash")], exp.Subquery(this=keys))
+            engine.execute(exp.Insert(this=target, expression=of_run))
+
+
+def secret_of(engine: DuckDBEngine, path: Path) -> str:
+    """What the catalog's keys are hashed with; made if there is none yet."""
+    with catalog.open_catalog(engine, path):
+        rows = engine.rows(select([col("secret")], table("secret", catalog.SCHEMA, catalog.ATTACHED)))
+        if not rows:
+            rows = [(secrets.token_hex(32),)]
+            catalog.insert(engine, "secret", {"secret": rows[0][0]})
+    return str(rows[0][0])

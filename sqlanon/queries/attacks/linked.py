@@ -1,0 +1,275 @@
+"""Two releases of one table, side by side: groups of rows that look alike, and which of them can be the same rows.
+
+A row of one release can be a row of the other if the columns that both show as they are have equal values (NULL equals
+NULL), and the labels of each shared quasi-identifier are equal, or one is an ancestor of the other in the hierarchy:
+the lower one is the *finest* value that the two tell of.
+
+Rows are grouped before anything is joined. Where an attribute has one known level in each release, groups meet by their
+labels at the coarser of the two: a hash join. Where labels are of several levels (local recoding, masked rows), they
+meet by a table of the pairs of labels that go together.
+
+Names of columns, all ours: ``l0`` is the label of attribute 0 as text, ``k0`` its label at the coarser level, ``s0``
+the value of shared column 0, ``n`` counts rows, ``v0`` is a finest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    ident,
+    is_there,
+    named,
+    same,
+    select,
+    subquery,
+    union_all,
+)
+
+ROWS = "n"
+FIRST, SECOND = "sqlanon first", "sqlanon second"
+"""The groups of each release, within a statement: names that no relation of a user has."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A quasi-identifier of two releases, or of one of them.
+
+    Attributes
+    ----------
+    name:
+        What it is called in what is found.
+    first, second:
+        Its column in each release; None: that release does not have it. What is released as it is, whatever its role,
+        is at level 0.
+    first_levels, second_levels:
+        The levels that its labels can be of: one where the release is full-domain and masks no rows, else several.
+    hierarchy:
+        ``level_0`` to the top, as `sqlanon.hierarchies` makes it. None: labels meet if they are equal.
+    height:
+        Its top level, where it has a hierarchy.
+    """
+
+    name: str
+    first: str | None
+    second: str | None
+    first_levels: tuple[int, ...] = (0,)
+    second_levels: tuple[int, ...] = (0,)
+    hierarchy: exp.Expr | None = None
+    height: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both releases have it."""
+        return self.first is not None and self.second is not None
+
+    @property
+    def levels(self) -> tuple[int, int] | None:
+        """The level of each release, where both are known; equal ones where there is no hierarchy to tell."""
+        if self.hierarchy is None:
+            return (0, 0)
+        if len(self.first_levels) == len(self.second_levels) == 1:
+            return self.first_levels[0], self.second_levels[0]
+        return None
+
+    @property
+    def meets_all(self) -> bool:
+        """Whether one release has its top value only: it tells nothing."""
+        return (
+            self.hierarchy is not None
+            and self.height > 0
+            and ((self.height,) in (self.first_levels, self.second_levels) and self.levels is not None)
+        )
+
+    @property
+    def swapped(self) -> Linked:
+        """The same, of the releases in the other order."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            first_levels=self.second_levels,
+            second_levels=self.first_levels,
+        )
+
+
+def shared_in(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
+    """The attributes that both releases have, with their numbers."""
+    return [(i, one) for i, one in enumerate(attributes) if one.is_shared]
+
+
+def groups(release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str]) -> exp.Select:
+    """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``.
+
+    Parameters
+    ----------
+    release:
+        Its rows.
+    columns:
+        Of the attributes; None where it does not have one.
+    shared:
+        The columns that both releases show as they are.
+    """
+    there = [(i, column) for i, column in enumerate(columns) if column is not None]
+    output: list[exp.Expr] = [named(col(column, "r"), f"l{i}") for i, column in there]
+    output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)]
+    by: list[exp.Expr] = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
+    counted = select([*output, named(exp.Count(this=exp.Star()), ROWS)], aliased(release, "r"), by)
+    texts: list[exp.Expr] = [named(cast(col(f"l{i}"), "VARCHAR"), f"l{i}") for i, _ in there]
+    return select([*texts, *(col(f"s{j}") for j in range(len(shared))), col(ROWS)], subquery(counted, "c"))
+
+
+def keyed(grouped: exp.Select, attributes: Sequence[Linked], shared: int, first: bool) -> exp.Select:
+    """`groups` of one of the releases, with ``k0`` ..: labels at the coarser level, where both levels are known.
+
+    A label that the hierarchy does not have is itself.
+    """
+    query = exp.Select().from_(subquery(grouped, "g"), copy=False)
+    output: list[exp.Expr] = []
+    for i, one in enumerate(attributes):
+        if (one.first if first else one.second) is None:
+            continue
+        output.append(col(f"l{i}", "g"))
+        if not one.is_shared or one.levels is None or one.meets_all:
+            continue
+        own, other = one.levels if first else reversed(one.levels)
+        if own >= other or one.hierarchy is None:
+            output.append(named(col(f"l{i}", "g"), f"k{i}"))
+            continue
+        name = f"h{i}"
+        on = exp.EQ(this=col(f"l{i}", "g"), expression=col("own", name))
+        query = query.join(subquery(_upward(one.hierarchy, own, other), name), on=on, join_type="left", copy=False)
+        found = exp.If(this=is_there(col("own", name)), true=col("other", name), false=col(f"l{i}", "g"))
+        output.append(named(found, f"k{i}"))
+    output += [col(f"s{j}", "g") for j in range(shared)]
+    query.set("expressions", [*output, col(ROWS, "g")])
+    return query
+
+
+def _upward(hierarchy: exp.Expr, level: int, above: int) -> exp.Select:
+    """The labels of a level, as ``own``, and those above them, as ``other``."""
+    own, other = _label(level), _label(above)
+    pairs = [named(own, "own"), named(other, "other")]
+    return exp.Select(expressions=pairs, distinct=exp.Distinct()).from_(hierarchy.copy(), copy=False)
+
+
+def _label(level: int) -> exp.Expr:
+    return cast(col(f"level_{level}"), "VARCHAR")
+
+
+def compatible(one: Linked, i: int) -> exp.Select:
+    """Which labels of the two releases go together: ``one``, ``two``, and the ``finer``.
+
+    Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do:
+    those that are no nodes of the hierarchy (ranges, sets) meet nothing else.
+    """
+    label = col(f"l{i}")
+    present = {name: exp.Select(expressions=[label.copy()], distinct=exp.Distinct()) for name in (FIRST, SECOND)}
+    for name, query in present.items():
+        query.from_(exp.Table(this=ident(name)), copy=False)
+    on = same(col(f"l{i}", "a"), col(f"l{i}", "b"))
+    equal: list[exp.Expr] = [named(col(f"l{i}", "a"), name) for name in ("one", "two", "finer")]
+    pairs: list[exp.Query] = [
+        select(equal, subquery(present[FIRST].copy(), "a")).join(
+            subquery(present[SECOND].copy(), "b"), on=on, copy=False
+        )
+    ]
+    for a in one.first_levels:
+        for b in one.second_levels:
+            if a != b and one.hierarchy is not None:
+                pairs.append(_pairs(one.hierarchy, i, a, b, present))
+    finer = named(exp.Min(this=col("finer")), "finer")
+    return select([col("one"), col("two"), finer], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
+
+
+def _pairs(hierarchy: exp.Expr, i: int, a: int, b: int, present: dict[str, exp.Select]) -> exp.Select:
+    """The labels of two levels that go together, as far as the releases have them."""
+    output = [named(_label(a), "one"), named(_label(b), "two")]
+    both = exp.Select(expressions=output, distinct=exp.Distinct()).from_(hierarchy.copy(), copy=False)
+    lower = col("one" if a < b else "two", "h")
+    query = select([col("one", "h"), col("two", "h"), named(lower, "finer")], subquery(both, "h"))
+    for name, column in ((FIRST, "one"), (SECOND, "two")):
+        on = same(col(column, "h"), col(f"l{i}", "x"))
+        query = query.join(subquery(present[name].copy(), "x"), on=on, join_type="semi", copy=False)
+    return query
+
+
+def meeting(attributes: Sequence[Linked], shared: int, first: str = "a", second: str = "b") -> exp.Expr:
+    """When groups of the two releases can be the same rows, as far as values and known levels tell."""
+    conditions = [same(col(f"s{j}", first), col(f"s{j}", second)) for j in range(shared)]
+    conditions += [
+        same(col(f"k{i}", first), col(f"k{i}", second))
+        for i, one in shared_in(attributes)
+        if one.levels is not None and not one.meets_all
+    ]
+    return all_of(conditions)
+
+
+def of_several_levels(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
+    """The shared attributes whose labels meet by a table of pairs."""
+    return [(i, one) for i, one in shared_in(attributes) if one.levels is None]
+
+
+def both_grouped(
+    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+) -> exp.Select:
+    """A query over `FIRST` and `SECOND`, with what these are, and with the tables of pairs: ``sqlanon pairs 0`` .."""
+    for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
+        columns = [one.first if is_first else one.second for one in attributes]
+        grouped = keyed(groups(release, columns, shared), attributes, len(shared), is_first)
+        query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
+    for i, one in of_several_levels(attributes):
+        query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
+    return query
+
+
+def pairs_name(i: int) -> str:
+    """The table of pairs of an attribute's labels, within a statement."""
+    return f"sqlanon pairs {i}"
+
+
+def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
+    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; pairs of labels are ``c0`` .."""
+    query = exp.Select().from_(within(FIRST, "a"), copy=False)
+    several = of_several_levels(attributes)
+    for i, _ in several:
+        on = same(col(f"l{i}", "a"), col("one", f"c{i}"))
+        query = query.join(within(pairs_name(i), f"c{i}"), on=on, copy=False)
+    on = all_of([meeting(attributes, shared), *(same(col("two", f"c{i}"), col(f"l{i}", "b")) for i, _ in several)])
+    return query.join(within(SECOND, "b"), on=on, copy=False)
+
+
+def finest(attributes: Sequence[Linked]) -> list[exp.Expr]:
+    """The finest value that two groups tell of each attribute: ``v0`` .."""
+    values: list[exp.Expr] = []
+    for i, one in enumerate(attributes):
+        if one.first is None:
+            value: exp.Expr = col(f"l{i}", "b")
+        elif one.second is None:
+            value = col(f"l{i}", "a")
+        elif one.levels is None:
+            value = col("finer", f"c{i}")
+        else:
+            own, other = one.levels
+            value = col(f"l{i}", "a" if own <= other else "b")
+        values.append(named(value, f"v{i}"))
+    return values
+
+
+def within(name: str, alias: str) -> exp.Table:
+    """A relation of the same statement, under an alias."""
+    return aliased(exp.Table(this=ident(name)), alias)
+
+
+def titled(query: exp.Select, titles: Iterable[str], count: str = "rows") -> exp.Select:
+    """What was found, for people: ``v0`` .. under the attributes' own names, behind the count of rows."""
+    columns: list[exp.Expr] = [named(col(ROWS), count)]
+    columns += [named(col(f"v{i}"), title) for i, title in enumerate(titles)]
+    return select(columns, subquery(query, "found"))

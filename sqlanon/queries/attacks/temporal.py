@@ -1,0 +1,116 @@
+"""Temporal attack: a release of a table that has changed, against an earlier one, shows the rows that came or went.
+
+Who knows that somebody joined the table in between looks for them among the new rows alone.
+
+Source: L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on Uncertainty, Fuzziness and
+Knowledge-based Systems 10(5), 2002, section 4.3 (example 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.queries.attacks.linked import (
+    FIRST,
+    ROWS,
+    SECOND,
+    Linked,
+    both_grouped,
+    meeting,
+    of_several_levels,
+    pairs_name,
+    shared_in,
+    within,
+)
+from sqlanon.queries.names import (
+    all_of,
+    col,
+    greatest,
+    least,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    total,
+)
+
+
+def temporal(then: exp.Expr, now: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked], k: int) -> exp.Select:
+    """Classes of one release in which some rows, but fewer than k, can be new: ``v0`` .. and ``n``, the rows.
+
+    Rows of both releases are counted by shared values and labels at the coarser of the two levels: what `now` has more
+    is new. Where `now` is finer, each of its classes may have had all of the new rows. Where labels are of several
+    levels, only those rows are counted that are new in any case: more than all rows of `then` that they could be.
+
+    For the rows that are gone, give the releases, and the attributes (`Linked.swapped`), in the other order.
+
+    Parameters
+    ----------
+    then, now:
+        The released rows, earlier and later.
+    shared:
+        The columns that both releases show as they are, and that are a quasi-identifier in neither.
+    attributes:
+        The quasi-identifiers of both: ``first`` is that of `then`. Classes are those of the ones that `now` has.
+    k:
+        Fewer new rows than this are what the attack finds.
+
+    Examples
+    --------
+    >>> from sqlanon.queries.names import table
+    >>> temporal(table("then"), table("now"), [], [Linked("zip", "zip", "zip")], 2).named_selects
+    ['v0', 'n']
+    """
+    new = _counted_apart if of_several_levels(attributes) else _by_key
+    here = [i for i, one in enumerate(attributes) if one.second is not None]
+    labels: list[exp.Expr] = [col(f"l{i}") for i in here]
+    rows = total(col(ROWS))
+    output: list[exp.Expr] = [
+        *(named(label, f"v{i}") for label, i in zip(labels, here, strict=True)),
+        named(rows, ROWS),
+    ]
+    query = select(output, subquery(new(attributes, len(shared)), "new"), [label.copy() for label in labels])
+    few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
+    return both_grouped(query.having(few, copy=False), then, now, shared, attributes)
+
+
+def _by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
+    """The rows of each group of `now` that can be new: all levels are known."""
+    keys = [f"s{j}" for j in range(shared)]
+    keys += [f"k{i}" for i, one in shared_in(attributes) if not one.meets_all]
+    output: list[exp.Expr] = [*(col(key) for key in keys), named(total(col(ROWS)), ROWS)]
+    there = select(output, within(FIRST, "t"))
+    if keys:
+        there.set("group", exp.Group(expressions=[col(key) for key in keys]))
+    whole = exp.Window(this=exp.Sum(this=col(ROWS, "b")), partition_by=[col(key, "b") for key in keys])
+    more = exp.Sub(this=whole, expression=exp.Coalesce(this=col(ROWS, "a"), expressions=[number(0)]))
+    found = least(col(ROWS, "b"), greatest(more, number(0)))
+    query = select([*_labels(attributes), named(found, ROWS)], within(SECOND, "b"))
+    on = meeting(attributes, shared)
+    return query.join(subquery(there, "a"), on=on, join_type="left", copy=False)
+
+
+def _counted_apart(attributes: Sequence[Linked], shared: int) -> exp.Select:
+    """The rows of each group of `now` that are more than all of `then` that they could be."""
+    candidates = exp.Select().from_(within(SECOND, "b"), copy=False)
+    several = of_several_levels(attributes)
+    for i, _ in several:
+        on = same(col(f"l{i}", "b"), col("two", f"c{i}"))
+        candidates = candidates.join(within(pairs_name(i), f"c{i}"), on=on, join_type="left", copy=False)
+    on = all_of([meeting(attributes, shared), *(same(col("one", f"c{i}"), col(f"l{i}", "a")) for i, _ in several)])
+    candidates = candidates.join(within(FIRST, "a"), on=on, join_type="left", copy=False)
+    by: list[exp.Expr] = [*_labels(attributes), *(col(f"s{j}", "b") for j in range(shared)), col(ROWS, "b")]
+    rows = exp.Coalesce(this=total(col(ROWS, "a")), expressions=[number(0)])
+    candidates.set(
+        "expressions",
+        [*_labels(attributes), named(greatest(exp.Sub(this=col(ROWS, "b"), expression=rows), number(0)), ROWS)],
+    )
+    candidates.set("group", exp.Group(expressions=by))
+    return candidates
+
+
+def _labels(attributes: Sequence[Linked]) -> list[exp.Expr]:
+    return [col(f"l{i}", "b") for i, one in enumerate(attributes) if one.second is not None]

@@ -1,0 +1,156 @@
+"""Attacks, in plain Python on lists of rows: slow and obvious. What the queries find must be the same."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A hierarchy: for each ground value its labels from itself to the top, as texts."""
+
+    paths: Sequence[Row]
+
+    @property
+    def height(self) -> int:
+        return len(self.paths[0]) - 1
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A quasi-identifier: its places in the rows of the two releases, the levels of its labels there, its tree."""
+
+    first: int | None
+    second: int | None
+    first_levels: Sequence[int] = (0,)
+    second_levels: Sequence[int] = (0,)
+    tree: Tree | None = None
+
+    def finer(self, one: Any, two: Any) -> tuple[bool, Any]:
+        """Whether two labels go together, and the lower of them."""
+        if self.tree is not None:
+            for path in self.tree.paths:
+                for a in self.first_levels:
+                    for b in self.second_levels:
+                        if path[a] == one and path[b] == two and a != b:
+                            return True, path[min(a, b)]
+        return one == two, one
+
+
+def meet(a: Row, b: Row, shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]) -> Row | None:
+    """The finest values that two rows tell together, if they can be the same row."""
+    if any(a[i] != b[j] for i, j in shared):
+        return None
+    values: list[Any] = []
+    for one in attributes:
+        if one.first is None or one.second is None:
+            values.append(b[one.second or 0] if one.first is None else a[one.first])
+            continue
+        fits, finer = one.finer(a[one.first], b[one.second])
+        if not fits:
+            return None
+        values.append(finer)
+    return tuple(values)
+
+
+def _looks(row: Row, places: Sequence[int | None]) -> Row:
+    return tuple(row[place] for place in places if place is not None)
+
+
+def meetings(
+    first: Sequence[Row], second: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
+) -> list[tuple[Row, Row, Row, int, int]]:
+    """Groups of rows that look alike and can be the same: finest values, both looks, the rows of each."""
+    ones = Counter(_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]) for row in first)
+    twos = Counter(_looks(row, [*(a.second for a in attributes), *(j for _, j in shared)]) for row in second)
+    of = {_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]): row for row in first}
+    to = {_looks(row, [*(a.second for a in attributes), *(j for _, j in shared)]): row for row in second}
+    found = []
+    for one, n in ones.items():
+        for two, m in twos.items():
+            values = meet(of[one], to[two], shared, attributes)
+            if values is not None:
+                found.append((values, one, two, n, m))
+    return found
+
+
+def complementary(
+    first: Sequence[Row],
+    second: Sequence[Row],
+    shared: Sequence[tuple[int, int]],
+    attributes: Sequence[Attribute],
+    k: int,
+) -> dict[Row, int]:
+    """Combinations of finest values for fewer than k rows."""
+    rows: Counter[Row] = Counter()
+    for values, _, _, n, m in meetings(first, second, shared, attributes):
+        rows[values] += min(n, m)
+    return {values: n for values, n in rows.items() if n < k}
+
+
+def complementary_victims(
+    first: Sequence[Row],
+    second: Sequence[Row],
+    shared: Sequence[tuple[int, int]],
+    attributes: Sequence[Attribute],
+    k: int,
+) -> tuple[int, int]:
+    """How many combinations, and how many rows are in them: the lesser of both sides."""
+    few = complementary(first, second, shared, attributes, k)
+    sides: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
+    most: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
+    for values, one, two, n, m in meetings(first, second, shared, attributes):
+        if values in few:
+            for side, (look, size) in enumerate(((one, n), (two, m))):
+                sides[side][look] = sides[side].get(look, 0) + min(n, m)
+                most[side][look] = size
+    counts = [sum(min(n, most[side][look]) for look, n in sides[side].items()) for side in (0, 1)]
+    return len(few), min(counts)
+
+
+def temporal(
+    then: Sequence[Row], now: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute], k: int
+) -> dict[Row, int]:
+    """Classes of `now` with new rows, fewer than k."""
+    both = [a for a in attributes if a.first is not None and a.second is not None]
+    known = all(a.tree is None or len(a.first_levels) == len(a.second_levels) == 1 for a in both)
+    quasi = [a.second for a in attributes]
+    groups = Counter((_looks(row, quasi), _looks(row, [j for _, j in shared])) for row in now)
+    example = {(_looks(row, quasi), _looks(row, [j for _, j in shared])): row for row in now}
+    new: Mapping[Row, int] = defaultdict(int)
+    for (labels, values), n in groups.items():
+        row = example[labels, values]
+        if known:
+            key = _key(row, shared, both, second=True)
+            here = sum(_key(other, shared, both, second=True) == key for other in now)
+            there = sum(_key(other, shared, both, second=False) == key for other in then)
+            new[labels] += min(n, max(here - there, 0))  # type: ignore[index]
+        else:
+            there = sum(meet(other, row, shared, both) is not None for other in then)
+            new[labels] += max(n - there, 0)  # type: ignore[index]
+    return {labels: n for labels, n in new.items() if 0 < n < k}
+
+
+def _key(row: Row, shared: Sequence[tuple[int, int]], both: Sequence[Attribute], second: bool) -> Row:
+    """What both releases can tell of a row: shared values, and labels at the coarser level."""
+    parts = [row[pair[second]] for pair in shared]
+    for one in both:
+        label = row[(one.second if second else one.first) or 0]
+        if one.tree is None:
+            parts.append(label)
+            continue
+        own, other = one.first_levels[0], one.second_levels[0]
+        if second:
+            own, other = other, own
+        if max(own, other) == one.tree.height > 0:
+            parts.append(None)
+        elif own >= other:
+            parts.append(label)
+        else:
+            parts.append(next((path[other] for path in one.tree.paths if path[own] == label), label))
+    return tuple(parts)

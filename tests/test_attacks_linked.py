@@ -1,0 +1,265 @@
+"""Attacks that join two releases: the builders against plain Python, on random small releases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle_attacks import Attribute, Row, Tree, complementary, complementary_victims
+from oracle_attacks import temporal as temporal_of
+from sqlglot import exp
+
+from sqlanon.queries.attacks import complementary as cr
+from sqlanon.queries.attacks.linked import Linked
+from sqlanon.queries.attacks.temporal import temporal
+from sqlanon.queries.names import column_definitions, table
+
+NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
+"""Names of columns: some are the builders' own."""
+
+
+def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], rows: list[Row]) -> exp.Table:
+    target = table(name)
+    connection.execute(column_definitions(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
+    for row in rows:
+        connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
+    return target
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    """A hierarchy of height 0 to 2 over a few values, NULL among them; a label may stay from level to level."""
+    height, paths = draw(st.integers(0, 2)), []
+    groups = draw(st.lists(st.integers(0, 1), min_size=4, max_size=4))
+    for value, group in enumerate(groups):
+        ground = str(value)
+        middle = ground if groups.count(group) == 1 and group else f"g{group}"
+        paths.append((ground, *([middle] if height == 2 else []), *(["*"] if height else [])))
+    return Tree([*paths, (*(None,) * height, "*" if height else None)])
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> dict[str, Any]:
+    """Two releases: their rows, what they share, their attributes."""
+    count, shared = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    local = draw(st.booleans())
+    attributes: list[Attribute] = []
+    firsts, seconds = 0, 0
+    for _ in range(count):
+        tree = draw(trees())
+        levels = range(tree.height + 1)
+        where = draw(st.sampled_from(["both", "both", "both", "first", "second"]))
+        own, other = ([draw(st.sampled_from(levels))] for _ in range(2))
+        if local and draw(st.booleans()):
+            own = draw(st.lists(st.sampled_from(levels), min_size=1, unique=True).map(sorted))
+            other = list(levels)
+        plain = draw(st.integers(0, 3)) == 0
+        if plain:
+            own = other = [0]
+        first = second = None
+        if where != "second":
+            first, firsts = firsts, firsts + 1
+        if where != "first":
+            second, seconds = seconds, seconds + 1
+        attributes.append(Attribute(first, second, own, other, tree))
+    pairs = [(firsts + j, seconds + j) for j in range(shared)]
+    rows = []
+    for which in ("first", "second"):
+        made = []
+        for _ in range(draw(st.integers(0, 7))):
+            row = []
+            for one in attributes:
+                if getattr(one, which) is None:
+                    continue
+                path = draw(st.sampled_from(one.tree.paths if one.tree else []))
+                row.append(path[draw(st.sampled_from(list(getattr(one, f"{which}_levels"))))])
+            made.append((*row, *(draw(st.sampled_from([None, "x", "y"])) for _ in range(shared))))
+        rows.append(made)
+    return {
+        "first": rows[0],
+        "second": rows[1],
+        "shared": pairs,
+        "attributes": attributes,
+        "k": draw(st.integers(1, 4)),
+    }
+
+
+def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[Any, ...]:
+    """The same for the builders: relations, shared columns, attributes, k."""
+    attributes = []
+    for i, one in enumerate(case["attributes"]):
+        columns = [f"level_{level}" for level in range(one.tree.height + 1)]
+        hierarchy = make(connection, f"h{i}", columns, list(one.tree.paths))
+        name = NAMES[i]
+        attributes.append(
+            Linked(
+                name,
+                None if one.first is None else name,
+                None if one.second is None else name,
+                tuple(one.first_levels),
+                tuple(one.second_levels),
+                hierarchy,
+                one.tree.height,
+            )
+        )
+    shared = [NAMES[2 + j] for j in range(len(case["shared"]))]
+    relations = []
+    for which in ("first", "second"):
+        names = [one.name for one in attributes if getattr(one, which) is not None] + shared
+        filler = [] if names else ["nothing"]
+        rows = [(*row, *("-" for _ in filler)) for row in case[which]]
+        relations.append(make(connection, which, names + filler, rows))
+    return *relations, shared, attributes, case["k"]
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tuple[Any, ...]]:
+    return connection.execute(query.sql("duckdb")).fetchall()
+
+
+@settings(max_examples=50, deadline=None)
+@given(releases())
+def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+    with duckdb.connect() as connection:
+        given_ = built(connection, case)
+        found = rows_of(connection, cr.complementary_release(*given_))
+        assert {row[:-1]: row[-1] for row in found} == complementary(**case)
+        assert len(found) == len(complementary(**case))
+        assert rows_of(connection, cr.complementary_victims(*given_)) == [complementary_victims(**case)]
+
+
+@settings(max_examples=50, deadline=None)
+@given(releases())
+def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+    with duckdb.connect() as connection:
+        first, second, shared, attributes, k = built(connection, case)
+        found = rows_of(connection, temporal(first, second, shared, attributes, k))
+        turned = {"then": case["first"], "now": case["second"], **{n: case[n] for n in ("shared", "attributes", "k")}}
+        assert {row[:-1]: row[-1] for row in found} == temporal_of(**turned)
+
+
+# --- Sweeney's figures 4 and 5
+
+PT = [
+    ("black", "9/20/1965", "male", "02141", "short of breath"),
+    ("black", "2/14/1965", "male", "02141", "chest pain"),
+    ("black", "10/23/1965", "female", "02138", "painful eye"),
+    ("black", "8/24/1965", "female", "02138", "wheezing"),
+    ("black", "11/7/1964", "female", "02138", "obesity"),
+    ("black", "12/1/1964", "female", "02138", "chest pain"),
+    ("white", "10/23/1964", "male", "02138", "short of breath"),
+    ("white", "3/15/1965", "female", "02139", "hypertension"),
+    ("white", "8/13/1964", "male", "02139", "obesity"),
+    ("white", "5/5/1964", "male", "02139", "fever"),
+    ("white", "2/13/1967", "male", "02138", "vomiting"),
+    ("white", "3/21/1967", "male", "02138", "back pain"),
+]
+GT1_QUASI = [
+    ("black", "1965", "male", "02141"),
+    ("black", "1965", "male", "02141"),
+    ("person", "1965", "female", "0213*"),
+    ("person", "1965", "female", "0213*"),
+    ("black", "1964", "female", "02138"),
+    ("black", "1964", "female", "02138"),
+    ("white", "1964", "male", "0213*"),
+    ("person", "1965", "female", "0213*"),
+    ("white", "1964", "male", "0213*"),
+    ("white", "1964", "male", "0213*"),
+    ("white", "1967", "male", "02138"),
+    ("white", "1967", "male", "02138"),
+]
+GT3_QUASI = [
+    *[("black", "1965", "male", "02141")] * 2,
+    *[("black", "1965", "female", "02138")] * 2,
+    *[("black", "1964", "female", "02138")] * 2,
+    ("white", "1960-69", "male", "02138"),
+    *[("white", "1960-69", "human", "02139")] * 3,
+    *[("white", "1960-69", "male", "02138")] * 2,
+]
+PROBLEMS = [row[-1] for row in PT]
+GT1 = [(*quasi, problem) for quasi, problem in zip(GT1_QUASI, PROBLEMS, strict=True)]
+GT3 = [(*quasi, problem) for quasi, problem in zip(GT3_QUASI, PROBLEMS, strict=True)]
+QUASI = ["Race", "BirthDate", "Gender", "ZIP"]
+LATER = [("headache", "9/7/1965"), ("rash", "11/4/1965")]
+TREES = {
+    "Race": [("black", "person"), ("white", "person")],
+    "BirthDate": [(row[1], row[1][-4:], "1960-69") for row in PT] + [(day, "1965", "1960-69") for _, day in LATER],
+    "Gender": [("male", "human"), ("female", "human")],
+    "ZIP": [(z, z[:-1] + "*", z[:-2] + "**") for z in ("02138", "02139", "02141")],
+}
+
+
+def sweeney(connection: duckdb.DuckDBPyConnection) -> list[Linked]:
+    """The quasi-identifiers of releases that are recoded by hand: labels of all levels."""
+    attributes = []
+    for name, paths in TREES.items():
+        height = len(paths[0]) - 1
+        tree = make(connection, f"tree {name}", [f"level_{i}" for i in range(height + 1)], list(paths))
+        every = tuple(range(height + 1))
+        attributes.append(Linked(name, name, name, every, every, tree, height))
+    return attributes
+
+
+@pytest.fixture
+def db() -> Any:
+    with duckdb.connect() as connection:
+        for name, rows in {"gt1": GT1, "gt3": GT3}.items():
+            make(connection, name, [*QUASI, "Problem"], rows)
+        yield connection
+
+
+def test_both_of_sweeneys_releases_are_2_anonymous() -> None:
+    for release in (GT1_QUASI, GT3_QUASI):
+        assert min(release.count(row) for row in release) == 2
+
+
+def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> None:
+    """Figure 5: two of the linked tuples are alone."""
+    query = cr.complementary_release(table("gt1"), table("gt3"), ["Problem"], sweeney(db), 2)
+    assert sorted(rows_of(db, query)) == [
+        ("white", "1964", "male", "02138", 1),
+        ("white", "1965", "female", "02139", 1),
+    ]
+
+
+def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.DuckDBPyConnection) -> None:
+    """Sweeney's remedy: no value is finer than the earlier release's."""
+    based = [("person" if race != "black" or year == "1965" else race, "1960-69", *rest) for race, year, *rest in GT1]
+    make(db, "based", [*QUASI, "Problem"], based)
+    query = cr.complementary_release(table("gt1"), table("based"), ["Problem"], sweeney(db), 2)
+    assert rows_of(db, query) == []
+
+
+def test_example_7_added_rows_leave_the_link(db: duckdb.DuckDBPyConnection) -> None:
+    """Two tuples are added to GT3, which is 2-anonymous; linked with GT1 it gives the same two away."""
+    added = [*GT3, *(("black", "1965", "male", "02139", problem) for problem, _ in LATER)]
+    make(db, "later", [*QUASI, "Problem"], added)
+    attributes = sweeney(db)
+    query = cr.complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)
+    assert sorted(rows_of(db, query))[0] == ("white", "1964", "male", "02138", 1)
+    assert len(rows_of(db, query)) == 2
+    # The new rows themselves are two in one class: no fewer than k.
+    assert rows_of(db, temporal(table("gt3"), table("later"), ["Problem"], attributes, 2)) == []
+    assert rows_of(db, temporal(table("gt3"), table("later"), ["Problem"], attributes, 3)) == [
+        ("black", "1965", "male", "02139", 2)
+    ]
+
+
+def test_example_7_with_the_remedy(db: duckdb.DuckDBPyConnection) -> None:
+    """Based on GT1: its tuples, and the two that were added."""
+    make(db, "later", [*QUASI, "Problem"], [*GT1, *(("black", "1965", "male", "02139", p) for p, _ in LATER)])
+    attributes = sweeney(db)
+    assert rows_of(db, cr.complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
+    assert rows_of(db, temporal(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
+
+
+def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection) -> None:
+    make(db, "later", [*QUASI, "Problem"], [*GT1, ("white", "1967", "male", "02138", "rash")])
+    attributes = sweeney(db)
+    assert rows_of(db, temporal(table("gt1"), table("later"), ["Problem"], attributes, 2)) == [
+        ("white", "1967", "male", "02138", 1)
+    ]
+    gone = temporal(table("later"), table("gt1"), ["Problem"], [one.swapped for one in attributes], 2)
+    assert rows_of(db, gone) == []

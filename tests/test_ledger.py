@@ -1,0 +1,198 @@
+"""The ledger: what it records, what it refuses, and releases that are based on earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.errors import AuditError, PolicyError, ReleaseError
+
+# Sweeney 2002, figure 4.
+PRIVATE = [
+    ("black", "1965-09-20", "male", "02141", "short of breath"),
+    ("black", "1965-02-14", "male", "02141", "chest pain"),
+    ("black", "1965-10-23", "female", "02138", "painful eye"),
+    ("black", "1965-08-24", "female", "02138", "wheezing"),
+    ("black", "1964-11-07", "female", "02138", "obesity"),
+    ("black", "1964-12-01", "female", "02138", "chest pain"),
+    ("white", "1964-10-23", "male", "02138", "short of breath"),
+    ("white", "1965-03-15", "female", "02139", "hypertension"),
+    ("white", "1964-08-13", "male", "02139", "obesity"),
+    ("white", "1964-05-05", "male", "02139", "fever"),
+    ("white", "1967-02-13", "male", "02138", "vomiting"),
+    ("white", "1967-03-21", "male", "02138", "back pain"),
+]
+
+
+def policy(place: Path, name: str, levels: dict[str, int], k: int = 2, **more: Any) -> sqlanon.Policy:
+    """A policy that allows one generalization alone, so that what it releases is known."""
+    rules: dict[str, Any] = {
+        "race": "suppress",
+        "birth": {"dates": ["year", "decade"]},
+        "sex": "suppress",
+        "zip": {"mask": "right"},
+    }
+    attributes: dict[str, Any] = {
+        attribute: {"role": "quasi", "hierarchy": rule}
+        | ({"min_level": levels[attribute], "max_level": levels[attribute]} if attribute in levels else {})
+        for attribute, rule in rules.items()
+    }
+    release = {"database": place / f"{name}.duckdb", "table": "patients", **more.pop("release", {})}
+    return sqlanon.Policy(
+        source={"database": place / "hospital.duckdb", "table": "patients", **more.pop("source", {})},
+        attributes=attributes | {"problem": {"role": "sensitive"}} | more.pop("attributes", {}),
+        privacy={"k": k} | more.pop("privacy", {}),
+        search={"suppression_limit": 0.5} | more.pop("search", {}),
+        release=release,
+        catalog={"database": place / "private.duckdb"},
+    )
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE patients (race TEXT, birth DATE, sex TEXT, zip TEXT, problem TEXT)")
+        connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?)", PRIVATE)
+    return tmp_path
+
+
+def publish(asked: sqlanon.Policy, force: bool = False) -> tuple[Any, Any]:
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        return result, result.publish(force=force)
+
+
+FINE_RACE = {"race": 0, "birth": 1, "sex": 0, "zip": 1}
+FINE_ZIP = {"race": 1, "birth": 2, "sex": 0, "zip": 0}
+COARSE = {"race": 1, "birth": 2, "sex": 0, "zip": 1}
+
+
+def test_two_releases_that_tell_more_together_are_refused(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    with pytest.raises(AuditError, match=r"together with .*one\.duckdb") as refused:
+        publish(policy(hospital, "two", FINE_ZIP))
+    assert "complementary release" in str(refused.value)
+    assert "ATTACH" in str(refused.value)
+    assert "--force" in str(refused.value)
+    assert not (hospital / "two.duckdb").exists()
+
+
+def test_a_coarser_release_is_let_through(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE, search={"suppression_limit": 0.5}))
+    publish(policy(hospital, "two", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, release={"after": ["one"]}))
+    _, release = publish(policy(hospital, "three", FINE_RACE))
+    assert release.path.exists()
+
+
+def test_by_force_it_is_published_and_the_ledger_says_so(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    _, release = publish(policy(hospital, "two", FINE_ZIP), force=True)
+    assert release.path.exists()
+    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        rows = connection.execute(
+            "SELECT path, breaks, after FROM sqlanon.ledger ORDER BY published_at, path"
+        ).fetchall()
+    assert rows == [
+        (str(hospital / "one.duckdb"), [], []),
+        (str(hospital / "two.duckdb"), [str(hospital / "one.duckdb")], []),
+    ]
+
+
+def test_the_query_of_a_refusal_shows_the_rows(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    with pytest.raises(AuditError) as refused:
+        publish(policy(hospital, "two", FINE_ZIP))
+    publish(policy(hospital, "two", FINE_ZIP), force=True)
+    shown = str(refused.value)
+    query = shown[shown.index("ATTACH") :].split("\n\n", maxsplit=1)[0]
+    with duckdb.connect() as connection:
+        found = connection.execute(query).fetchall()
+        columns = [one[0] for one in connection.description or []]
+    assert columns == ["rows", "race", "birth", "sex", "zip"]
+    assert found
+    assert all(row[0] < 2 for row in found)
+
+
+def test_after_finds_the_best_that_is_safe(hospital: Path) -> None:
+    """No value finer than before; the best of those: found by trying all of them by hand."""
+    publish(policy(hospital, "one", FINE_RACE))
+    result, release = publish(policy(hospital, "two", {}, release={"after": ["one"]}))
+    assert all(result.generalization[name] >= level for name, level in FINE_RACE.items())
+    assert set(result.generalization) == set(FINE_RACE)
+    assert release.verify().verified
+    with sqlanon.connect() as db:
+        assert db.verify(release.path, policy(hospital, "two", {}, release={"after": ["one"]})).verified
+    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        after = connection.execute("SELECT after FROM sqlanon.ledger WHERE path LIKE '%two%'").fetchall()
+        first = connection.execute("SELECT run_id FROM sqlanon.ledger WHERE path LIKE '%one%'").fetchall()
+        levels = connection.execute("SELECT DISTINCT len(levels) FROM sqlanon.lattice").fetchall()
+    assert after == [([first[0][0]],)]
+    assert levels == [(4,)]
+
+
+def test_same_policy_again_is_safe(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    publish(policy(hospital, "one", FINE_RACE))
+    publish(policy(hospital, "two", FINE_RACE))
+
+
+def test_rows_that_were_added_are_told_apart(hospital: Path) -> None:
+    """Sweeney's example 7: what came later is refused, and left out by the remedy."""
+    publish(policy(hospital, "one", FINE_RACE))
+    with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139', 'headache')")
+    coarse = {"race": 1, "birth": 2, "sex": 0, "zip": 2}
+    with pytest.raises(AuditError, match="temporal attack"):
+        publish(policy(hospital, "two", coarse))
+    result, release = publish(policy(hospital, "two", coarse, release={"after": "all"}))
+    assert result.suppressed_rows == 2
+    assert {"headache", "hypertension"}.isdisjoint(problems(release.path))  # the one of them was left out before
+    with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO patients VALUES ('black', '1965-11-04', 'male', '02139', 'rash')")
+    result, release = publish(policy(hospital, "three", coarse, release={"after": ["one", "two"]}))
+    assert {"headache", "rash"} <= problems(release.path)
+    assert "hypertension" not in problems(release.path)
+    assert (result.classes, result.smallest_class) == (2, 4)
+
+
+def problems(path: Path) -> set[str]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return {row[0] for row in connection.execute("SELECT problem FROM patients").fetchall()}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"search": {"strategy": "mondrian"}}, "no levels"),
+        ({"search": {"measure": "discernibility"}}, "counts classes"),
+        ({"release": {"after": "all", "suppressed": "mask"}}, "masked rows"),
+    ],
+)
+def test_what_after_does_not_go_with(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(PolicyError, match=words):
+        policy(tmp_path, "one", {}, **({"release": {"after": "all"}} | more))
+
+
+def test_names_that_are_none_are_refused(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    with pytest.raises(PolicyError, match=r"'two' is no release in the ledger; there are: one.duckdb"):
+        publish(policy(hospital, "three", {}, release={"after": ["two"]}))
+
+
+def test_a_release_that_is_gone_cannot_be_based_on(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    (hospital / "one.duckdb").unlink()
+    with pytest.raises(ReleaseError, match=r"one\.duckdb"):
+        publish(policy(hospital, "three", {}, release={"after": ["one"]}))
+    publish(policy(hospital, "two", FINE_ZIP))
+
+
+def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE, release={"ledger": False}))
+    publish(policy(hospital, "two", FINE_ZIP))
+    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlanon.ledger").fetchall() == [(1,)]
