@@ -358,12 +358,11 @@ def little(tmp_path: Path) -> Path:
 
 def filed(little: Path, **sections: Any) -> sqlanon.Policy:
     """A policy of the table in a file, with a catalog."""
-    return plain_policy(
-        LITTLE_ROLES,
-        source={"database": str(little / "source.duckdb"), "table": "t"},
-        catalog={"database": str(little / "private.duckdb")},
-        **sections,
-    )
+    own = {
+        "source": {"database": str(little / "source.duckdb"), "table": "t"},
+        "catalog": {"database": str(little / "private.duckdb")},
+    }
+    return plain_policy(LITTLE_ROLES, **{**own, **sections})
 
 
 @pytest.mark.parametrize("ending", ["duckdb", "parquet"])
@@ -739,3 +738,40 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
         ).fetchall()
     made = {name for (name,) in named if name.startswith("decoy")}
     assert made == {"decoys"}
+
+
+# --- beside the ledger ------------------------------------------------------------------------------
+
+
+def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
+    """What two publications share is real: the ledger refuses the second, unless it is the same result."""
+    asked = filed(little)
+    with sqlanon.connect() as db:
+        first, second = db.anonymize(asked), db.anonymize(asked)
+        for name in ("first.duckdb", "again.duckdb"):
+            first.publish(little / name)
+        assert Counter(first.decoy_rows.fetchall()) != Counter(second.decoy_rows.fetchall())
+        with pytest.raises(sqlanon.AuditError):
+            second.publish(little / "second.duckdb")
+    assert not (little / "second.duckdb").exists()
+
+
+def test_no_release_is_based_on_one_with_decoys(little: Path) -> None:
+    published(little)
+    with sqlanon.connect() as db, pytest.raises(PolicyError, match=r"release\.after: release\.duckdb has decoys"):
+        db.anonymize(filed(little, release={"table": "t", "after": ["release"]}))
+
+
+def test_decoys_have_no_keys(tmp_path: Path) -> None:
+    """The keys of a release are those of its real rows."""
+    with duckdb.connect(tmp_path / "source.duckdb") as connection:
+        connection.execute(LITTLE.replace("SELECT", "SELECT random() AS id,"))
+    source = {"database": str(tmp_path / "source.duckdb"), "table": "t", "key": ["id"]}
+    asked = filed(tmp_path, source=source)
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        result.publish(tmp_path / "release.duckdb")
+    assert (result.released_rows, result.decoys.rows) == (48, 5)
+    assert fetch(
+        tmp_path / "private.duckdb", "SELECT count(DISTINCT key_hash), count(*) FROM sqlanon.released_keys"
+    ) == [(43, 43)]
