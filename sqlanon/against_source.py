@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.anonymization import Chosen, anonymize, choose
 from sqlanon.catalog import recorded_decoys
-from sqlanon.decoys.check import catalog_check, claims_check, decoy_checks, filled_again
+from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.noise.check import NoiseCheck
@@ -55,7 +55,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     engine.execute(create_temporary_view(recoded, again.recoding.select(shuffled=False)))
     audit = SourceAudit(engine, work, macros, prepared, again.recoding, again.recoding, run.population)
     if policy.decoys:
-        return checks + _with_decoys(run, prepared, found, again, recoded, audit)
+        return checks + _with_decoys(run, prepared, found, recoded, audit)
     if not policy.noisy:
         checks.append(_same_rows(run, macros, manifest, recoded, found.digest))
         return checks + _audited(audit, run, recoded)
@@ -73,17 +73,18 @@ def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:
 
 
 def _with_decoys(
-    run: Run, prepared: Prepared, found: Verification, again: Chosen, recoded: exp.Table, audit: SourceAudit
+    run: Run, prepared: Prepared, found: Verification, recoded: exp.Table, audit: SourceAudit
 ) -> list[Check]:
     """The recoded source is in the release, and what else there is are decoys; which, the catalog may know."""
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return []
-    steps, manifest = Steps(run.engine), found.manifest
+    steps, manifest, catalog = Steps(run.engine), found.manifest, prepared.policy.catalog
     with attached(run.engine, found, VERIFIED) as released:
-        checks = decoy_checks(steps, manifest, recoded, released, run.work)
-        if prepared.policy.catalog is not None and manifest.decoys:
-            with recorded_decoys(run.engine, prepared.policy.catalog.database, found.digest) as recorded:
-                checks.append(catalog_check(steps, manifest, recorded, run.work))
+        check = DecoyCheck(steps, run.work, run.place, audit.macros, manifest, recoded, released)
+        checks = check.checks()
+        if catalog is not None and manifest.decoys:
+            with recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
+                checks.append(check.recorded(recorded))
         return checks + k_counts_decoys(_audited(audit, run, released), manifest)
 
 

@@ -775,3 +775,29 @@ def test_decoys_have_no_keys(tmp_path: Path) -> None:
     assert fetch(
         tmp_path / "private.duckdb", "SELECT count(DISTINCT key_hash), count(*) FROM sqlanon.released_keys"
     ) == [(43, 43)]
+
+
+def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
+    """Quasi-identifiers under each other's names, and columns under those of codes, counts and steps."""
+    connection = duckdb.connect()
+    connection.execute(
+        """
+        CREATE TABLE t AS
+        SELECT i % 3 AS q1, CASE WHEN i < 30 THEN 'a' WHEN i < 32 THEN 'b' END AS q0, i % 2 AS "class", i AS "size",
+               i % 5 AS "first", DATE '2020-01-01' + i::INTEGER AS "rank", 'x' || i AS "a""; DROP TABLE t", i % 7 AS "p"
+        FROM range(33) AS r(i)
+        """
+    )
+    roles = dict.fromkeys(("q1", "q0", "class"), "quasi") | dict.fromkeys(
+        ("size", "first", "rank", 'a"; DROP TABLE t', "p"), "insensitive"
+    )
+    asked = plain_policy(roles, search={"suppression_limit": 0.5, "measure": "distinct"})
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(asked)
+        path = result.publish(tmp_path / "r.duckdb").path
+        found = db.verify(path, asked)
+    assert found.verified, found.failures
+    assert result.decoys.rows > 0
+    sizes = [n for (n,) in fetch(path, 'SELECT count(*) FROM t GROUP BY q1, q0, "class"')]
+    assert min(sizes) == 4
+    assert len(sizes) == result.classes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -10,10 +10,12 @@ from sqlanon.anonymization import Chosen
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
 from sqlanon.preparation import Prepared
 from sqlanon.queries import decoy_check as dc
-from sqlanon.queries.names import Namer
+from sqlanon.queries.macros import digest_of
+from sqlanon.queries.names import Namer, create_temporary_view, drop_view
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.manifest import Manifest
+from sqlanon.sources import Place
 from sqlanon.steps import Steps
 
 
@@ -40,49 +42,83 @@ def claims_check(manifest: Manifest, told: Decoys) -> Check:
     return _check("decoys", right, f"{message}{told.smallest_class_without} rows")
 
 
-def decoy_checks(steps: Steps, manifest: Manifest, real: exp.Table, released: exp.Table, work: Namer) -> list[Check]:
-    """Check that a release has all real rows, and decoys where they belong and nowhere else.
+@dataclass(frozen=True)
+class DecoyCheck:
+    """Checks that a release has all real rows, and decoys where they belong and nowhere else.
 
-    Makes ``decoys_found`` in the work schema: the rows of the release that are no real ones. (A decoy may read like a
-    real row. Then it does not matter which of them is the decoy.)
+    Where no class was filled, the rows are compared by their digest. Of the others, a few, each row is compared: what
+    the release has there beside the real rows are decoys. (A decoy may read like a real row. Then it does not matter
+    which of them it is.)
 
-    Parameters
+    Attributes
     ----------
+    steps, work, place, macros:
+        Where, how tables and views are named, and the database that has the macro library.
+    manifest:
+        Of the release, which is verified.
     real, released:
-        The source, recoded, and the rows of the release: relations that can be read several times.
+        The source, recoded, and the rows of the release.
     """
-    names, quasi, k = [column.name for column in manifest.columns], manifest.quasi, manifest.policy["privacy"]["k"]
-    rest = steps.make(work("decoys_found"), dc.minus(released, real, names))
-    found, own = steps.count(rest), steps.count(real)
-    checks = [
+
+    steps: Steps
+    work: Namer
+    place: Place
+    macros: str
+    manifest: Manifest
+    real: exp.Table
+    released: exp.Table
+
+    def checks(self) -> list[Check]:
+        """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
+        classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
+        steps, quasi, k = self.steps, self.manifest.quasi, self.manifest.policy["privacy"]["k"]
+        places = steps.make(self.work("decoy_places"), dc.short_classes(self.real, quasi, k))
+        beside = steps.make(self.work("decoys_beside"), dc.part(self.real, places, quasi, within=True))
+        among = steps.make(self.work("decoys_among"), dc.part(self.released, places, quasi, within=True))
+        rest = steps.make(self.work("decoys_found"), dc.minus(among, beside, self._names))
+        found = steps.count(rest)
         # What the release has beside the rest are rows of both.
-        _check("recoded source", steps.count(released) - found == own, "its rows are in the release"),
-        _check("rows of nobody", found == manifest.decoys, f"{found} rows are not the source's: decoys"),
-    ]
-    wrong = steps.ask(dc.misplaced(rest, released, quasi, k), [(0,)])[0][0]
-    checks.append(_check("filled classes", not wrong, f"decoys are in classes of {k} rows, beside real ones"))
-    others = {name.lower() for name in quasi}
-    values = [name for name in names if name.lower() not in others]
-    strange = found and [one for one in values if steps.ask(dc.strangers(rest, real, quasi, k, one), [(0,)])[0][0]]
-    checks.append(_check("values of decoys", not strange, "they are those of rows in classes that need none"))
-    return checks
+        all_there = steps.count(among) - found == steps.count(beside)
+        wrong = steps.ask(dc.unfilled(places, among, quasi, k), [(0,)])[0][0]
+        values = [name for name in self._names if name not in quasi]
+        strange = found and [one for one in values if self._is_strange(rest, places, one)]
+        return [
+            _check("recoded source", all_there and self._same_elsewhere(places), "its rows are in the release"),
+            _check("rows of nobody", found == self.manifest.decoys, f"{found} rows are not the source's: decoys"),
+            _check("filled classes", not wrong, f"each class that lacked rows has {k}"),
+            _check("values of decoys", not strange, "they are those of rows in classes that need none"),
+        ]
 
+    def recorded(self, table: exp.Table | None) -> Check:
+        """Whether the decoys that `checks` found are those that the catalog has."""
+        if table is None:
+            message = "not recorded: the catalog has no decoys of this release, or cannot be read now"
+            return Check(f"{AGAINST}decoys in the catalog", None, message)
+        rest = self.work("decoys_found")
+        pairs = ((rest, table), (table, rest))
+        wrong = sum(self.steps.ask(dc.surplus(*pair, self._names), [(0,)])[0][0] for pair in pairs)
+        return _check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
 
-def catalog_check(steps: Steps, manifest: Manifest, recorded: exp.Table | None, work: Namer) -> Check:
-    """Whether the rows that are no real ones are those that the catalog has.
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.manifest.columns]
 
-    Parameters
-    ----------
-    recorded:
-        The decoys in the catalog, after `decoy_checks`.
-    """
-    if recorded is None:
-        message = "not recorded: the catalog has no decoys of this release, or cannot be read now"
-        return Check(f"{AGAINST}decoys in the catalog", None, message)
-    names, rest = [column.name for column in manifest.columns], work("decoys_found")
-    pairs = ((rest, recorded), (recorded, rest))
-    wrong = sum(steps.ask(dc.surplus(*pair, names), [(0,)])[0][0] for pair in pairs)
-    return _check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
+    def _is_strange(self, rest: exp.Table, places: exp.Table, name: str) -> bool:
+        kept = dc.part(self.real, places, self.manifest.quasi, within=False)
+        return bool(self.steps.ask(dc.strangers(rest, kept, name), [(0,)])[0][0])
+
+    def _same_elsewhere(self, places: exp.Table) -> bool:
+        """Whether the release has the real rows, and no others, in all other classes."""
+        engine, digests = self.steps.engine, []
+        view = self.place.view("decoys_elsewhere")  # macros look up names
+        for rows in (self.real, self.released):
+            part = dc.part(rows, places, self.manifest.quasi, within=False)
+            engine.execute(create_temporary_view(view.copy(), part))
+            try:
+                digests.append(engine.rows(digest_of(view.sql(engine.dialect), self.macros)))
+            finally:
+                engine.execute(drop_view(view.copy()))
+        return bool(digests[0] == digests[1])
 
 
 def _check(name: str, passed: bool, claim: str) -> Check:

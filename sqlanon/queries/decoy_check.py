@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.names import aliased, all_of, col, named, number, same, select, subquery
+from sqlanon.queries.names import aliased, all_columns, all_of, col, named, number, same, select, subquery
 
 
 def minus(rows: exp.Table, others: exp.Table, names: Sequence[str]) -> exp.Select:
@@ -20,44 +20,48 @@ def surplus(rows: exp.Table, others: exp.Table, names: Sequence[str]) -> exp.Sel
     return select([exp.Count(this=exp.Star())], subquery(minus(rows, others, names), "q"))
 
 
-def misplaced(rest: exp.Table, released: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
-    """One number: the classes of decoys that have not exactly k rows in the release, or no real row.
+def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
+    """The classes of fewer than k real rows: ``q0``, ``q1``, ...: numbered, so that no name is taken twice."""
+    too_few = exp.LT(this=exp.Count(this=exp.Star()), expression=number(k))
+    output: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
+    return select(output, real.copy(), [col(name) for name in quasi]).having(too_few, copy=False)
+
+
+def part(rows: exp.Table, places: exp.Table, quasi: Sequence[str], within: bool) -> exp.Select:
+    """The rows that are in some classes, or those that are not.
 
     Parameters
     ----------
-    rest:
-        The rows of the release that are no real ones.
+    places:
+        The classes, made by `short_classes`.
     """
-    classes = [_classes(one, quasi, name) for one, name in ((rest, "decoys"), (released, "rows"))]
-    right = all_of(
-        [
-            exp.EQ(this=col("rows", "b"), expression=number(k)),
-            exp.LT(this=col("decoys", "a"), expression=number(k)),
-        ]
-    )
-    query = select([exp.Count(this=exp.Star())], subquery(classes[0], "a"))
-    query = query.join(subquery(classes[1], "b"), on=_same_class("a", "b", quasi), copy=False)
-    return query.where(exp.Not(this=exp.Paren(this=right)), copy=False)
+    query = select([all_columns("r")], aliased(rows, "r"))
+    kind = "semi" if within else "anti"
+    return query.join(aliased(places, "p"), on=_in_place("r", quasi), join_type=kind, copy=False)
 
 
-def strangers(rest: exp.Table, real: exp.Table, quasi: Sequence[str], k: int, name: str) -> exp.Select:
-    """One number: the decoys whose value in a column no real row has in a class of at least k real ones."""
-    enough = exp.GTE(this=exp.Count(this=exp.Star()), expression=number(k))
-    large = _classes(real, quasi, "rows").having(enough, copy=False)
-    kept = select([col(name, "r")], aliased(real, "r"))
-    kept = kept.join(subquery(large, "l"), on=_same_class("r", "l", quasi), join_type="semi", copy=False)
+def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
+    """One number: the classes that have not exactly k rows in the release.
+
+    Parameters
+    ----------
+    among:
+        The rows of the release that are in them.
+    """
+    right = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(k))
+    filled = select([named(col(name), f"q{i}") for i, name in enumerate(quasi)], among.copy())
+    filled = filled.group_by(*(col(name) for name in quasi), copy=False).having(right, copy=False)
+    on = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))
+    query = select([exp.Count(this=exp.Star())], aliased(places, "p"))
+    return query.join(subquery(filled, "f"), on=on, join_type="anti", copy=False)
+
+
+def strangers(rest: exp.Table, kept: exp.Query, name: str) -> exp.Select:
+    """One number: the rows whose value in a column no kept row has."""
     query = select([exp.Count(this=exp.Star())], aliased(rest, "d"))
     on = same(col(name, "d"), col(name, "k"))
     return query.join(subquery(kept, "k"), on=on, join_type="anti", copy=False)
 
 
-def _classes(rows: exp.Table, quasi: Sequence[str], count: str) -> exp.Select:
-    """The classes with their rows; columns are numbered, so that no name is taken twice."""
-    output: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-    return select([*output, named(exp.Count(this=exp.Star()), count)], rows.copy(), [col(name) for name in quasi])
-
-
-def _same_class(left: str, right: str, quasi: Sequence[str]) -> exp.Expr:
-    """Whether a class, or a row on the left, is of the class on the right."""
-    names = [f"q{i}" for i in range(len(quasi))] if left == "a" else list(quasi)
-    return all_of(same(col(name, left), col(f"q{i}", right)) for i, name in enumerate(names))
+def _in_place(rows: str, quasi: Sequence[str]) -> exp.Expr:
+    return all_of(same(col(name, rows), col(f"q{i}", "p")) for i, name in enumerate(quasi))
