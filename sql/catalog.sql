@@ -77,6 +77,15 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
 -- nothing without it.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
 
+-- Where the decoys of a run are: rows of nobody, with the columns of its release. Nothing in the release tells them.
+-- The real rows are FROM release EXCEPT ALL FROM <table_name>.
+CREATE TABLE IF NOT EXISTS sqlanon.decoys (
+    run_id VARCHAR PRIMARY KEY,
+    table_name VARCHAR NOT NULL,          -- in schema sqlanon
+    rows BIGINT NOT NULL,
+    made_at TIMESTAMP NOT NULL
+);
+
 -- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise
 -- adds up: epsilon_so_far.
 CREATE OR REPLACE VIEW sqlanon.ledger AS

@@ -23,6 +23,9 @@ CREATE TABLE sqlanon.manifest (
     noise VARCHAR,                        -- JSON: {attribute: {"epsilon": ...}}, with bounds and round if asked for
     linking_risk DOUBLE,                  -- the share of records whose own original is the nearest, to a hundredth
     confidence VARCHAR,                   -- JSON: {"beta": ..., "suppressed_rows": ...}
+    decoys BIGINT,                        -- where asked for: so many of the released rows are of nobody
+    decoy_classes BIGINT,                 -- so many classes have k rows because of them
+    smallest_class_without_decoys BIGINT, -- what k is without them
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL
 );

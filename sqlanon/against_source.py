@@ -10,6 +10,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.anonymization import Chosen, anonymize, choose
+from sqlanon.catalog import recorded_decoys
+from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.ledger import Publication, beside_earlier
@@ -22,12 +24,14 @@ from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import create_table, create_temporary_view
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.attached import attached
-from sqlanon.release.check import Check
+from sqlanon.release.check import AGAINST, Check
+from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.reader import VERIFIED
 from sqlanon.release.verify import Verification
 from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
+from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
 
@@ -48,6 +52,8 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
         return checks
     engine.execute(create_temporary_view(recoded, again.recoding.select(shuffled=False)))
     audit = SourceAudit(engine, work, macros, prepared, again.recoding, again.recoding, run.population)
+    if policy.decoys:
+        return checks + _with_decoys(run, prepared, found, recoded, audit)
     if not policy.noisy:
         checks.append(_same_rows(run, macros, manifest, recoded, found.digest))
         return checks + _audited(audit, run, recoded)
@@ -92,7 +98,23 @@ def _same_policy(policy: Policy, manifest: Manifest) -> list[Check]:
 
 def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:
     found = audit.checks(relation.sql(run.engine.dialect))
-    return [replace(check, name=f"against the source: {check.name}") for check in found]
+    return [replace(check, name=f"{AGAINST}{check.name}") for check in found]
+
+
+def _with_decoys(
+    run: Run, prepared: Prepared, found: Verification, recoded: exp.Table, audit: SourceAudit
+) -> list[Check]:
+    """The recoded source is in the release, and what else there is are decoys; which, the catalog may know."""
+    if not found.verified:  # what else there may be in its file is not read by the engine that has the source
+        return []
+    steps, manifest, catalog = Steps(run.engine), found.manifest, prepared.policy.catalog
+    with attached(run.engine, found.path, manifest, VERIFIED) as released:
+        check = DecoyCheck(steps, run.work, run.place, audit.macros, manifest, recoded, released)
+        checks = check.checks()
+        if catalog is not None and manifest.decoys:
+            with recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
+                checks.append(check.recorded(recorded))
+        return checks + k_counts_decoys(_audited(audit, run, released), manifest)
 
 
 def _same_rows(run: Run, macros: str, manifest: Manifest, recoded: exp.Table, claimed: str) -> Check:
@@ -122,9 +144,14 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
     measure, allowed = measure_of(prepared), allowed_rows(prepared)
     figures = checker(run.engine, prepared, measure, allowed)(levels)
     verdict = rules_of(prepared).judge(figures, allowed)
-    checks += _of_figures(prepared, manifest, figures, measure.score(levels, figures))
+    chosen = choose(run.engine, prepared, levels, figures, run.work)
+    if policy.decoys:
+        told, chosen = filled_again(Steps(run.engine), prepared, chosen, run.work)
+        checks.append(claims_check(manifest, told))
+    released = chosen.figures
+    checks += _of_figures(prepared, manifest, released, measure.score(levels, released), figures.suppressed_rows)
     checks.append(_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
-    return choose(run.engine, prepared, levels, figures, run.work), checks
+    return chosen, checks
 
 
 def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
@@ -139,18 +166,23 @@ def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chos
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):
         message = "not so: the strategy finds the same again; it has a time limit, so that it may have ended elsewhere "
         message += "on a slower machine: verify where it is as fast, or publish without a time limit"
-        checks.append(Check("against the source: the same search", False, message))
+        checks.append(Check(f"{AGAINST}the same search", False, message))
     return found.chosen, checks
 
 
-def _of_figures(prepared: Prepared, manifest: Manifest, figures: Figures, cost: float) -> list[Check]:
+def _of_figures(
+    prepared: Prepared, manifest: Manifest, figures: Figures, cost: float, before: int | None = None
+) -> list[Check]:
+    """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
     allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
     right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
     suppressed = figures.suppressed_rows
+    searched = suppressed if before is None else before
+    late = " before decoys" if searched != suppressed else ""
     return [
         _suppressed(prepared, manifest, suppressed),
         _check("score", right, f"the {prepared.policy.search.measure} is {score:.6g}"),
-        _check("suppression limit", suppressed <= allowed, f"{suppressed} rows are left out, {allowed} may be"),
+        _check("suppression limit", searched <= allowed, f"{searched} rows are left out{late}, {allowed} may be"),
     ]
 
 
@@ -168,4 +200,4 @@ def _as_json(tree: Any) -> Any:
 
 
 def _check(name: str, passed: bool, claim: str) -> Check:
-    return Check(f"against the source: {name}", passed, claim if passed else f"not so: {claim}")
+    return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {claim}")

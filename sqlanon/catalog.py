@@ -15,7 +15,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.queries.lattice import LATTICE_COLUMNS
-from sqlanon.queries.names import col, create_table, ident, insert_row, select, star, table, text
+from sqlanon.queries.names import aliased, col, create_table, ident, insert_row, select, star, table, text
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_files
 
@@ -149,3 +149,46 @@ def store_lattice(engine: DuckDBEngine, run_id: str, lattice: exp.Table) -> None
         this=table("lattice", SCHEMA, ATTACHED), expressions=[ident(name) for name in ("run_id", *columns)]
     )
     engine.execute(exp.Insert(this=target, expression=query))
+
+
+@contextmanager
+def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
+    """The decoys that the catalog has of the release with a digest; None where it has none, or cannot be read now."""
+    try:
+        engine.attach(path, ATTACHED, read_only=True)
+    except duckdb.Error:
+        yield None
+        return
+    try:
+        yield _decoys_of(engine, digest)
+    finally:
+        engine.detach(ATTACHED)
+
+
+def _decoys_of(engine: DuckDBEngine, digest: str) -> exp.Table | None:
+    known, releases = (
+        aliased(table(name, SCHEMA, ATTACHED), alias) for name, alias in (("decoys", "d"), ("releases", "r"))
+    )
+    query = select([col("table_name", "d")], known)
+    on = exp.EQ(this=col("run_id", "d"), expression=col("run_id", "r"))
+    query = query.join(releases, on=on, copy=False)
+    query = query.where(exp.EQ(this=col("digest", "r"), expression=exp.Placeholder()), copy=False).limit(1, copy=False)
+    try:
+        rows = engine.rows(query, [digest])
+    except duckdb.CatalogException:  # of a version that had none
+        return None
+    return table(rows[0][0], SCHEMA, ATTACHED) if rows else None
+
+
+def store_decoys(engine: DuckDBEngine, run_id: str, decoys: exp.Query, now: Any) -> None:
+    """Write a run's decoys to the open catalog, as they are released: there alone they can be told from real rows.
+
+    Parameters
+    ----------
+    decoys:
+        The query for them.
+    """
+    name = f"decoys_{run_id[:12]}"
+    engine.execute(create_table(table(name, SCHEMA, ATTACHED), decoys))
+    count = engine.rows(select([exp.Count(this=exp.Star())], table(name, SCHEMA, ATTACHED)))[0][0]
+    insert(engine, "decoys", {"run_id": run_id, "table_name": name, "rows": count, "made_at": now})

@@ -26,6 +26,7 @@ from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.result import Result
 from sqlanon.sources import readable
+from sqlanon.steps import Steps
 from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -140,7 +141,15 @@ class Database:
             noised = noise(prepared, found.chosen, lambda open_, done: tell("noise", open_, done, None))
             seconds["noise"] = time.perf_counter() - started
             found = replace(found, chosen=noised.chosen)
-        result = Result(run, prepared, found, noised, warnings + found.chosen.warnings, seconds)
+        filled = None
+        if policy.decoys:
+            from sqlanon.decoys import fill  # noqa: PLC0415
+
+            started = time.perf_counter()
+            filled = fill(Steps(engine), prepared, found, work)
+            seconds["decoys"] = time.perf_counter() - started
+            found = filled.found
+        result = Result(run, prepared, found, noised, warnings + found.chosen.warnings, seconds, filled)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result
@@ -333,3 +342,5 @@ class Database:
             catalog.store_lattice(engine, result.run_id, lattice)
             own = [one for one in prepared.hierarchies if one.attribute in rules]
             catalog.store_hierarchies(engine, policy_hash, rules, own, now)
+            if (decoys := result.decoy_query()) is not None:
+                catalog.store_decoys(engine, result.run_id, decoys, now)

@@ -8,12 +8,13 @@ search asks about is so near the border of what satisfies that they seldom serve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from sqlanon.guess import Guess
-from sqlanon.privacy import Distribution
+from sqlanon.privacy import Distribution, Requirements
 from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
@@ -101,6 +102,12 @@ class FrequencySets:
         if found is None:
             found = self._count_at(self._lowest(levels))
         return replace(self.space, frequency=found.table, sensitive=found.sensitive)
+
+    def with_requirements(self, requirements: Requirements) -> FrequencySets:
+        """The same sets, for classes of which something else is asked that looks at no sensitive value."""
+        other = copy(self)
+        other.space = replace(self.space, requirements=requirements)
+        return other
 
     def _lowest(self, levels: Levels) -> Levels:
         """The levels of a new set that serves: as low as may be asked about, as long as it stays small."""

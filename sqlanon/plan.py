@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlanon.columns import Columns, match_columns, population_columns, released_columns
 from sqlanon.counting import EXAMPLE_VALUES, Scan, sensitive_pairs
+from sqlanon.decoys import decoy_statements
 from sqlanon.engines.base import Engine
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.frequency_sets import FrequencySets
@@ -154,12 +155,18 @@ class _Stages:
             suppressed = create_table(
                 work("suppressed"), suppressed_classes(space, _example(self.policy, space.heights))
             )
-            recoding = self._full_recoding(space, attributes)
+            recoding = plain = self._full_recoding(space, attributes)
             before, note = [_text(self.engine, suppressed)], "here: at level 1, or the lowest that is allowed"
         if self.policy.noisy:
             steps = self._steps()
             recoding = self._noise(steps, recoding, sets, space)
             yield Stage("noise", "by class, drawn once; then the linking attack", (*before, *(steps.shown or ())))
+            before = []
+        if self.policy.decoys and space.below_top(plain.levels):
+            steps = self._steps()
+            recoding = decoy_statements(steps, space, plain, self.policy.privacy.k or 1, self.work)
+            note_of_decoys = "rows of nobody that fill the classes that stayed too small, drawn once"
+            yield Stage("decoys", note_of_decoys, (*before, *(steps.shown or ())))
             before = []
         note = f"one pass over the rows, in random order, to a fresh file ({note})"
         yield Stage("recode and suppress", note, (*before, _text(self.engine, recoding.select())))
@@ -256,9 +263,10 @@ class _Stages:
 
 def _example(policy: Policy, heights: Levels) -> Levels:
     """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
-    return tuple(
-        max(bottom, min(1, height)) for bottom, height in zip(lattice_of(policy, heights).bottom, heights, strict=True)
-    )
+    lowest = lattice_of(policy, heights).bottom
+    example = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
+    # In one class of all rows, there is nothing to fill.
+    return lowest if policy.decoys and example == tuple(heights) else example
 
 
 def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:

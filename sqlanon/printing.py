@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from sqlanon.decoys import Decoys
     from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
 
@@ -75,6 +76,14 @@ def print_noise_of(result: Result) -> None:
     if result.confidence is not None:
         rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
         typer.echo(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+
+
+def told_of_decoys(decoys: Decoys) -> str:
+    """What decoys there are, in words: k counts them, and says so."""
+    if not decoys.rows:
+        return "no decoys: no class stayed too small"
+    told = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "
+    return told + f"without them, the smallest class has {decoys.smallest_class_without:,} rows"
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

@@ -35,7 +35,9 @@ from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     import duckdb
+    from sqlglot import exp
 
+    from sqlanon.decoys import Filled
     from sqlanon.noise.stage import Noised
     from sqlanon.queries.recode import AnyRecoding
 
@@ -79,6 +81,11 @@ class Result:
         The share of the released records whose own original is the nearest of its class; strictly: the only nearest.
     confidence:
         With ``[privacy] confidence``: ``beta``, and ``suppressed_rows``, which are among the suppressed rows.
+    decoys:
+        With ``[release] decoys``: how many ``rows`` they are, how many ``classes`` they fill, and what k is without
+        them, ``smallest_class_without``; else None. The released rows count them, and so do ``classes`` and
+        ``smallest_class``; the suppressed rows and the score are of real rows. What is proven (``optimal``, ``bound``,
+        ``gap``) is of the score without decoys, ``score_without_decoys``: that is what was searched for.
     warnings:
         What the data holder should know before sharing.
     seconds:
@@ -93,6 +100,7 @@ class Result:
         noised: Noised | None,
         warnings: tuple[str, ...],
         seconds: dict[str, float],
+        filled: Filled | None = None,
     ) -> None:
         chosen, outcome = found.chosen, found.outcome
         shown = measure_of(prepared).shown
@@ -101,6 +109,7 @@ class Result:
         self._prepared = prepared
         self._chosen = chosen
         self._noised = noised
+        self._filled = filled
         self._recoding: AnyRecoding = chosen.recoding if noised is None else noised.recoding
         self.run_id = uuid4().hex
         self.started_at = utc_now()
@@ -112,7 +121,11 @@ class Result:
         self.bound = shown(found.bound)
         self.rows = prepared.marginals.rows
         self.suppressed_rows = chosen.figures.suppressed_rows
-        self.released_rows = self.rows - self.suppressed_rows + chosen.masked_rows
+        self.decoys = None if filled is None else filled.decoys
+        self.score_without_decoys = None if filled is None else shown(filled.score_without)
+        self.released_rows = (
+            self.rows - self.suppressed_rows + chosen.masked_rows + (filled.decoys.rows if filled else 0)
+        )
         self.classes = chosen.figures.classes
         self.smallest_class = chosen.smallest_class
         self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
@@ -133,16 +146,18 @@ class Result:
     def gap(self) -> float:
         """How far the score may be from the best one, as a share of it: |score − bound| / |score|; 0 if it is
         optimal."""
-        return abs(self.score - self.bound) / abs(self.score) if self.score != self.bound else 0.0
+        score = self.score if self.score_without_decoys is None else self.score_without_decoys
+        return abs(score - self.bound) / abs(score) if score != self.bound else 0.0
 
     @property
     def proof(self) -> str:
         """What is proven of the score, in words: ``optimal``, or ``not proven optimal: within 3.2 %``."""
+        of = " before decoys" if self.decoys is not None and self.decoys.rows else ""
         if self.optimal:
-            return "optimal"
+            return f"optimal{of}"
         if self.policy.search.is_local:  # nothing is known of what all recodings could reach
             return "not proven optimal"
-        return f"not proven optimal: within {math.ceil(1000 * self.gap) / 10:g} %"  # rounded up, so that it is true
+        return f"not proven optimal{of}: within {math.ceil(1000 * self.gap) / 10:g} %"  # rounded up, so that it is true
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
@@ -165,6 +180,18 @@ class Result:
         if self._noised is None:
             return None
         return self._run.engine.relation(self._noised.recoding.shown())
+
+    @property
+    def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
+        """The decoys, as they are released, for the holder's eyes: a relation; None where there are none. It is
+        private: nothing else tells them from real rows."""
+        query = self.decoy_query()
+        return None if query is None else self._run.engine.relation(query)
+
+    def decoy_query(self) -> exp.Select | None:
+        """The query for `decoy_rows`."""
+        recoding = None if self._filled is None else self._filled.recoding
+        return None if recoding is None else recoding.decoy_rows()
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result."""
@@ -301,6 +328,7 @@ class Result:
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
                 **({} if self._noised is None else self._noised.claimed(self.policy)),
+                **({} if self.decoys is None else self.decoys.claimed()),
             )
 
         return manifest
@@ -326,6 +354,8 @@ class Result:
     def _keys(self, path: Path) -> exp.Query | None:
         """The hashes of the keys of the released rows, where the policy names a key."""
         key, recoding = self._prepared.columns.key, self._recoding
+        if self._filled is not None and self._filled.recoding is not None:
+            recoding = self._filled.recoding.real  # a decoy is nobody, and has none
         if not key:
             return None
         for name in key:
@@ -377,7 +407,13 @@ class Result:
             },
             **({} if self.satisfying is None else {"satisfying": len(self.satisfying)}),
             **self._noise_to_dict(),
+            **self._decoys_to_dict(),
         }
+
+    def _decoys_to_dict(self) -> dict[str, Any]:
+        if self.decoys is None:
+            return {}
+        return {"decoys": self.decoys.to_dict(), "score_without_decoys": self.score_without_decoys}
 
     def _noise_to_dict(self) -> dict[str, Any]:
         if self._noised is None:

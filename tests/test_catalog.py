@@ -21,7 +21,7 @@ from sqlanon.catalog import init_database
 from sqlanon.cli import main
 from sqlanon.errors import SourceError
 
-TABLES = {"runs", "hierarchies", "lattice", "releases", "released_keys", "secret", "catalog_format"}
+TABLES = {"runs", "hierarchies", "lattice", "releases", "released_keys", "secret", "decoys", "catalog_format"}
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
     *("average_risk", "k_map", "delta_presence", "presence_classes", "l_diversity", "l_diversity_classes"),

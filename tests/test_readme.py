@@ -30,6 +30,7 @@ REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
 NOISE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
 LEDGER = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
+DECOYS = (ROOT / "docs" / "decoys.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
@@ -249,3 +250,31 @@ def test_every_type_with_noise_is_told_of() -> None:
             assert NoisyColumn("x", name, 0, 1.0).released_type.startswith(released), name
             assert can_be_noisy(name), name
     assert {name for types in told for name in types.split(", ")} >= {"INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "DATE"}
+
+
+# --- docs/decoys.md
+
+
+def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its policy gives the figures that it shows, and its SQL runs beside the release and the catalog."""
+    (policy,) = blocks("toml", DECOYS)
+    (tmp_path / "example.toml").write_text(policy, encoding="utf-8")
+    tree = parse_toml(workshop / FOLDER / "first.toml") | parse_toml(tmp_path / "example.toml")
+    tree["source"] |= {"database": workshop / FOLDER / "hospital.duckdb"}
+    tree["catalog"] = {"database": tmp_path / "first.catalog.duckdb"}
+    monkeypatch.chdir(tmp_path)
+    with connect() as db:
+        result = db.anonymize(Policy(**tree))
+        checks = result.publish("first.duckdb").verify().checks
+        decoys = sorted(result.decoy_rows.fetchall(), key=repr)
+    (shown,) = re.findall(r"`\"decoys\": ({.*?})`", DECOYS)
+    assert result.to_dict()["decoys"] == json.loads(shown)
+    (told,) = re.findall(r'"(k counts \d+ decoys, which are rows of nobody; without them) \.\.\."', DECOYS)
+    assert [check.passed for check in checks if told in check.message] == [True]
+    (script,) = blocks("sql", DECOYS)
+    with duckdb.connect() as connection:
+        ((run_id, name, rows),) = connection.execute(script).fetchall()[0:1]
+        assert (run_id, rows) == (result.run_id, result.decoys.rows)
+        assert sorted(connection.execute(f'FROM private.sqlanon."{name}"').fetchall(), key=repr) == decoys
+        last = script.splitlines()[-1].removeprefix("-- ").replace("<table_name>", f'"{name}"')
+        assert len(connection.execute(last).fetchall()) == result.rows - result.suppressed_rows

@@ -38,7 +38,8 @@ ATTRIBUTES: dict[str, Any] = {
 MANIFEST_COLUMNS = {
     "table_name", "format", "published_at", "sqlanon_version", "engine", "policy", "policy_hash", "columns",
     "generalization", "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "measure", "score",
-    "optimal", "guarantee", "epsilon", "noise", "linking_risk", "confidence", "digest_algorithm", "digest",
+    "optimal", "guarantee", "epsilon", "noise", "linking_risk", "confidence", "decoys",
+    "decoy_classes", "smallest_class_without_decoys", "digest_algorithm", "digest",
 }  # fmt: skip
 
 # The rows stand in the order of `stay`, which is released: a release in the source's order would show.

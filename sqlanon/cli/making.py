@@ -9,7 +9,7 @@ import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.printing import print_comparison, print_json, print_noise_of
+from sqlanon.printing import print_comparison, print_json, print_noise_of, told_of_decoys
 
 
 @app.command()
@@ -71,6 +71,8 @@ def anonymize(
     typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
     if result.noise is not None:
         print_noise_of(result)
+    if result.decoys is not None:
+        typer.echo(told_of_decoys(result.decoys))
     of = "times" if asked.search.is_local else f"of {result.nodes:,} generalizations"
     typer.echo(f"checked {result.checked:,} {of} in {figures['seconds']['total']:.2f} s")
     typer.echo(f"release: {release.path}, table {release.table}")

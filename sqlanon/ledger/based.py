@@ -142,6 +142,8 @@ def _differences(run: Run, policy: Policy, one: Earlier) -> list[Problem]:
         problems.append(Problem(place, f"{told}: a release can be based on one of the full domain only"))
     if one.is_masked:
         problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
+    if one.manifest.decoys:
+        problems.append(Problem(place, f"{name} has decoys: a later release that is based on it would tell them"))
     rules = _rules(run, policy, one)
     for attribute, spec in policy.attributes.items():
         if attribute.lower() not in one.columns or spec.role == "identifying":

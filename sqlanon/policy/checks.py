@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.errors import Problem
+from sqlanon.policy.decoy_checks import decoy_check
 from sqlanon.policy.ledger_checks import ledger_check
 from sqlanon.policy.noise_checks import noise_check
 from sqlanon.policy.privacy import PrivacySection
@@ -50,6 +51,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from privacy_check(written, attributes, names)
     yield from noise_check(parts, names)
     yield from ledger_check(parts)
+    yield from decoy_check(parts)
     yield from _files(parts, attributes)
 
 

@@ -15,7 +15,7 @@ _OF_CLASSES = ("discernibility", "average_class_size", "distinct")
 
 
 def ledger_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what a key, ``after`` and decoys do not go together with.
+    """Yield what a key and ``after`` do not go together with.
 
     Parameters
     ----------

@@ -118,6 +118,11 @@ class Policy(Section):
         return math.fsum(self.epsilons.values()) if self.noisy else None
 
     @property
+    def decoys(self) -> bool:
+        """Whether classes that stay too small are filled with decoys."""
+        return self.release is not None and self.release.decoys
+
+    @property
     def requirements(self) -> dict[str, Any]:
         """The privacy requirements that are asked for, with their parameters, by name."""
         return self.privacy.requirements

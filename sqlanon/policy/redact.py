@@ -26,6 +26,7 @@ def redact(policy: Policy) -> dict[str, Any]:
         "privacy": policy.privacy.model_dump(mode="json", exclude_none=True),
         "search": policy.search.model_dump(mode="json", exclude_none=True),
         "suppressed": policy.release.suppressed if policy.release else "drop",
+        **({"decoys": True} if policy.decoys else {}),
     }
 
 

@@ -234,7 +234,7 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
     if known and not recoding.mask:
         query = query.where(all_of(one.copy() for one in known), copy=False)
     output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in coded]
-    output += [named(col(recoding.columns[j].name, "s"), f"value_{j}") for j in _as_they_are(recoding)]
+    output += [named(col(recoding.columns[j].name, "s"), f"value_{j}") for j in as_they_are(recoding)]
     if recoding.mask:
         masked: list[exp.Expr] = [exp.Not(this=one.copy()) for one in known]
         if recoding.suppressed is not None:
@@ -267,7 +267,7 @@ def _coded(recoding: Recoding) -> list[tuple[int, int]]:
     return below_top(recoding.levels, [attribute.height for attribute in recoding.attributes])
 
 
-def _as_they_are(recoding: Recoding) -> list[int]:
+def as_they_are(recoding: Recoding) -> list[int]:
     """The columns that are released as the source has them: without a hierarchy, or with one of a single level."""
     return [
         j

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+AGAINST = "against the source: "
+"""How the names of checks begin that have the source."""
+
 
 @dataclass(frozen=True)
 class Check:

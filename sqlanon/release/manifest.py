@@ -38,7 +38,9 @@ class Manifest:
     level for each quasi-identifier, or None where its values are released at several. ``guarantee`` says of what the
     requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time. ``epsilon``
     and what follows are of noise, and None without: the ε of a record, and by attribute; the share of records that are
-    linked to their own values (to a hundredth); what was suppressed for the confidence that was asked for.
+    linked to their own values (to a hundredth); what was suppressed for the confidence that was asked for. ``decoys``
+    and what follows are of decoys, and None where none were asked for: how many of the released rows they are, how many
+    classes they fill, and the smallest class without them. The score is that of the real rows.
     """
 
     table_name: str
@@ -63,6 +65,9 @@ class Manifest:
     noise: Mapping[str, Mapping[str, Any]] | None = None
     linking_risk: float | None = None
     confidence: Mapping[str, Any] | None = None
+    decoys: int | None = None
+    decoy_classes: int | None = None
+    smallest_class_without_decoys: int | None = None
     digest_algorithm: str = DIGEST
     format: int = FORMAT
 

@@ -22,10 +22,11 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
-from sqlanon.queries.macros import digest_of, k_anonymity_of
+from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.queries.names import table
 from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
+from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
@@ -107,6 +108,8 @@ def verification_sql(manifest: Manifest) -> list[str]:
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is not None:
         queries += requirement_queries(section, partial(audited_of, manifest=manifest, relation=name))
+    if manifest.decoys is not None:
+        queries.append(class_sizes_of(name, manifest.quasi, None, None))
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
@@ -120,10 +123,18 @@ def _checks(release: OpenRelease, digest: str, fresh: bool) -> list[Check]:
         _equal("rows", manifest.released_rows, rows),
         _equal("classes", manifest.classes, classes),
         _equal("smallest class", manifest.smallest_class, k or 0),
-        *_requirements(release, fresh),
+        *k_counts_decoys(_requirements(release, fresh), manifest),
+        *_decoys(release),
     ]
     checks.append(_equal("content digest", manifest.digest, digest))
     return checks if release.is_parquet else [*checks, *_file_checks(engine, manifest, fresh)]
+
+
+def _decoys(release: OpenRelease) -> list[Check]:
+    if release.manifest.decoys is None:
+        return []
+    query = class_sizes_of(SUBJECT.name, release.manifest.quasi, None, None)
+    return decoy_checks(release.manifest, dict(release.asked.rows(query)))
 
 
 def audited_of(engine: Engine, manifest: Manifest, relation: str) -> Audited:
@@ -154,7 +165,7 @@ def _consistent(manifest: Manifest) -> Check:
     roles = {name.lower(): spec.get("role") for name, spec in policy.get("attributes", {}).items()}
     noisy = {name.lower() for name, spec in policy.get("attributes", {}).items() if "noise" in spec}
     quasi = {name.lower() for name, role in roles.items() if role == "quasi"} - noisy
-    kept = manifest.rows - manifest.suppressed_rows
+    kept = manifest.rows - manifest.suppressed_rows + (manifest.decoys or 0)
     masks = (policy.get("release") or {}).get("suppressed") == "mask" or policy.get("suppressed") == "mask"
     wrong = [
         what
@@ -166,6 +177,7 @@ def _consistent(manifest: Manifest) -> Check:
             ("noise", _claims_its_noise(manifest)),
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
+            ("decoys", claims_its_decoys(manifest)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),
             ("guarantee", guarantee_of(policy.get("search", {}).get("strategy", "optimal")) == manifest.guarantee),
         )

@@ -1,0 +1,125 @@
+"""Checking a release with decoys against its source, which cannot tell them; and against the catalog, which can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlanon.anonymization import Chosen
+from sqlanon.decoys.draw import Decoys, count, figures_of_all
+from sqlanon.preparation import Prepared
+from sqlanon.queries import decoy_check as dc
+from sqlanon.queries.macros import digest_of
+from sqlanon.queries.names import Namer, create_temporary_view, drop_view
+from sqlanon.queries.recode import Recoding
+from sqlanon.release.check import AGAINST, Check
+from sqlanon.release.manifest import Manifest
+from sqlanon.sources import Place
+from sqlanon.steps import Steps
+
+
+def filled_again(steps: Steps, prepared: Prepared, chosen: Chosen, work: Namer) -> tuple[Decoys, Chosen]:
+    """How many decoys a generalization needs; and what is released of the source: all but the decoys.
+
+    Makes ``decoy_classes`` in the work schema.
+    """
+    plain = chosen.recoding
+    assert isinstance(plain, Recoding)  # policies with decoys ask for nothing else
+    missing, _ = count(steps, prepared, plain, work)
+    if not missing["classes"]:
+        return Decoys(0, 0, chosen.smallest_class), chosen
+    told = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
+    figures = figures_of_all(steps, prepared, plain)
+    return told, replace(chosen, figures=figures, recoding=replace(plain, suppressed=None))
+
+
+def claims_check(manifest: Manifest, told: Decoys) -> Check:
+    """Whether a release has as many decoys as its source needs."""
+    claimed = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys)
+    message = f"{told.rows} are needed in {told.classes} classes; without them the smallest has "
+    right = claimed == (told.rows, told.classes, told.smallest_class_without)
+    return _check("decoys", right, f"{message}{told.smallest_class_without} rows")
+
+
+@dataclass(frozen=True)
+class DecoyCheck:
+    """Checks that a release has all real rows, and decoys where they belong and nowhere else.
+
+    Where no class was filled, the rows are compared by their digest. Of the others, a few, each row is compared: what
+    the release has there beside the real rows are decoys. (A decoy may read like a real row. Then it does not matter
+    which of them it is.)
+
+    Attributes
+    ----------
+    steps, work, place, macros:
+        Where, how tables and views are named, and the database that has the macro library.
+    manifest:
+        Of the release, which is verified.
+    real, released:
+        The source, recoded, and the rows of the release.
+    """
+
+    steps: Steps
+    work: Namer
+    place: Place
+    macros: str
+    manifest: Manifest
+    real: exp.Table
+    released: exp.Table
+
+    def checks(self) -> list[Check]:
+        """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
+        classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
+        steps, quasi, k = self.steps, self.manifest.quasi, self.manifest.policy["privacy"]["k"]
+        places = steps.make(self.work("decoy_places"), dc.short_classes(self.real, quasi, k))
+        beside = steps.make(self.work("decoys_beside"), dc.part(self.real, places, quasi, within=True))
+        among = steps.make(self.work("decoys_among"), dc.part(self.released, places, quasi, within=True))
+        rest = steps.make(self.work("decoys_found"), dc.minus(among, beside, self._names))
+        found = steps.count(rest)
+        # What the release has beside the rest are rows of both.
+        all_there = steps.count(among) - found == steps.count(beside)
+        wrong = steps.ask(dc.unfilled(places, among, quasi, k), [(0,)])[0][0]
+        values = [name for name in self._names if name not in quasi]
+        strange = found and [one for one in values if self._is_strange(rest, places, one)]
+        return [
+            _check("recoded source", all_there and self._same_elsewhere(places), "its rows are in the release"),
+            _check("rows of nobody", found == self.manifest.decoys, f"{found} rows are not the source's: decoys"),
+            _check("filled classes", not wrong, f"each class that lacked rows has {k}"),
+            _check("values of decoys", not strange, "they are those of rows in classes that need none"),
+        ]
+
+    def recorded(self, table: exp.Table | None) -> Check:
+        """Whether the decoys that `checks` found are those that the catalog has."""
+        if table is None:
+            message = "not recorded: the catalog has no decoys of this release, or cannot be read now"
+            return Check(f"{AGAINST}decoys in the catalog", None, message)
+        rest = self.work("decoys_found")
+        pairs = ((rest, table), (table, rest))
+        wrong = sum(self.steps.ask(dc.surplus(*pair, self._names), [(0,)])[0][0] for pair in pairs)
+        return _check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
+
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.manifest.columns]
+
+    def _is_strange(self, rest: exp.Table, places: exp.Table, name: str) -> bool:
+        kept = dc.part(self.real, places, self.manifest.quasi, within=False)
+        return bool(self.steps.ask(dc.strangers(rest, kept, name), [(0,)])[0][0])
+
+    def _same_elsewhere(self, places: exp.Table) -> bool:
+        """Whether the release has the real rows, and no others, in all other classes."""
+        engine, digests = self.steps.engine, []
+        view = self.place.view("decoys_elsewhere")  # macros look up names
+        for rows in (self.real, self.released):
+            part = dc.part(rows, places, self.manifest.quasi, within=False)
+            engine.execute(create_temporary_view(view.copy(), part))
+            try:
+                digests.append(engine.rows(digest_of(view.sql(engine.dialect), self.macros)))
+            finally:
+                engine.execute(drop_view(view.copy()))
+        return bool(digests[0] == digests[1])
+
+
+def _check(name: str, passed: bool, claim: str) -> Check:
+    return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {claim}")

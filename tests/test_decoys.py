@@ -1,0 +1,803 @@
+"""Decoys: rows of nobody in classes that stayed too small; held against a slow and obvious count in plain Python."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import stat
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle
+import pyarrow as pa
+import pytest
+import strategies
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from oracle import Hierarchy, Release, Row, Table
+from strategies import Case
+from test_search_properties import arrow_table, policy
+
+import sqlanon
+from sqlanon import catalog, decoys
+from sqlanon.errors import InfeasibleError, PolicyError
+from sqlanon.release.verify import verify_file
+
+quick = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+thorough = settings(quick, max_examples=300, print_blob=True)
+
+OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
+"""What is released as it is, under names that queries have themselves."""
+
+VALUES: Mapping[str, Sequence[Any]] = {
+    "value_0": ("a", "A", "it's", None),
+    'my "col': (datetime.date(2020, 1, 2), datetime.date(1969, 12, 31), None),
+    "q0": (Decimal("0.00"), Decimal("-1.50"), Decimal("7.25")),
+}
+
+
+# --- the oracle -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a release with decoys has to have: its real rows, how many decoys by class, and their possible values."""
+
+    real: Counter[Row]
+    decoys: Mapping[Row, int]
+    smallest: int
+    donors: Mapping[Row, Sequence[Row]]
+
+
+def expected(case: Case, own: Sequence[Row], levels: oracle.Levels) -> Expected:
+    """Count it all, row by row."""
+    table, trees = Table.of(case.rows, case.hierarchies), list(case.hierarchies.values())
+    known = [
+        (row, more)
+        for row, more in zip(case.rows, own, strict=True)
+        if all(tree.knows(value) for tree, value in zip(trees, row, strict=True))
+    ]
+
+    def at(row: Row, up: int) -> Row:
+        return table.generalize(
+            row, tuple(min(level + up, tree.height) for level, tree in zip(levels, trees, strict=True))
+        )
+
+    sizes = Counter(at(row, 0) for row, _ in known)
+    kept = [(row, more) for row, more in known if sizes[at(row, 0)] >= case.k]
+    donors: dict[Row, list[Row]] = {}
+    for row, _ in known:
+        if sizes[at(row, 0)] < case.k:
+            above = ([more for other, more in kept if at(other, up) == at(row, up)] for up in range(1, 10))
+            donors[at(row, 0)] = next(found for found in above if len(found) >= case.k)
+    return Expected(
+        real=Counter((*at(row, 0), *more) for row, more in known),
+        decoys={labels: case.k - sizes[labels] for labels in donors},
+        smallest=min(sizes.values()),
+        donors=donors,
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Case, list[Row]]:
+    """A table and a policy under which classes stay too small; and what is released as it is, row by row."""
+    case = draw(strategies.cases())
+    case = replace(case, k=max(case.k, 2), limit=draw(st.sampled_from(["0.29", "0.5", "0.9", "0.1"])))
+    row = st.tuples(*(st.sampled_from(values) for values in VALUES.values()))
+    return case, [draw(row) for _ in case.rows]
+
+
+def with_own(case: Case, own: Sequence[Row]) -> pa.Table:
+    table = arrow_table(case)
+    for j, (name, type_) in enumerate(OWN.items()):
+        table = table.append_column(name, pa.array([row[j] for row in own], type=type_))
+    return table
+
+
+def asking(case: Case, folder: Path) -> sqlanon.Policy:
+    tree = policy(case, "optimal", folder).model_dump(mode="json", exclude_none=True)
+    tree["attributes"] |= {name: {"role": role} for name, role in zip(OWN, ROLES, strict=True)}
+    tree["release"] = {"decoys": True, "table": "released"}
+    tree["catalog"] = {"database": str(folder / "private.duckdb")}
+    return sqlanon.Policy(**tree)
+
+
+ROLES = ("sensitive", "insensitive", "sensitive")
+ONE_TREE = {"b": Hierarchy({"v0": ("v0", "g0", "*"), "v1": ("v1", "g0", "*"), "v2": ("v2", "g1", "*")})}
+# v1 is short, and so is everything in g1; the donors of NULL, which is a value of its own, are all kept rows.
+SHORT = Case(
+    rows=[("v0",)] * 5 + [("v1",)] * 2 + [("v2",)] + [(None,)] * 3,
+    hierarchies=ONE_TREE,
+    k=4,
+    limit="0.9",
+    measure="loss",
+)
+SHORT_OWN: list[Row] = [
+    ("a" if i < 5 else "secret", datetime.date(2020, 1, 1 + i), Decimal(i)) for i in range(len(SHORT.rows))
+]
+
+
+def fetch(path: Path, query: str) -> list[Row]:
+    with duckdb.connect(path, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def columns(names: Iterable[str]) -> str:
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def check(case: Case, own: list[Row]) -> None:
+    solution = oracle.solve(**case.arguments)
+    with tempfile.TemporaryDirectory() as name, sqlanon.connect(with_own(case, own)) as db:
+        asked = asking(case, Path(name))
+        if solution is None:
+            with pytest.raises(InfeasibleError):
+                db.anonymize(asked)
+            return
+        result = db.anonymize(asked)
+        assert tuple(result.generalization.values()) == solution.levels
+        released = [
+            Counter(
+                fetch(
+                    result.publish(Path(name) / f"{i}.duckdb").path,
+                    f"SELECT {columns(asked_names(case))} FROM released",
+                )
+            )
+            for i in range(2)
+        ]
+        check_rows(case, expected(case, own, solution.levels), result, released)
+        check_figures(case, expected(case, own, solution.levels), result, solution)
+        verification = db.verify(Path(name) / "1.duckdb", asked)
+        assert verification.verified, verification.failures
+        recorded = [check.passed for check in verification.checks if check.name.endswith("decoys in the catalog")]
+        assert recorded == ([True] if result.decoys.rows else [])
+
+
+def asked_names(case: Case) -> list[str]:
+    return [*case.hierarchies, *OWN]
+
+
+def check_rows(case: Case, right: Expected, result: Any, released: list[Counter[Row]]) -> None:
+    assert released[0] == released[1]  # drawn once
+    rows, width = released[0], len(case.hierarchies)
+    assert not right.real - rows
+    rest = rows - right.real
+    assert Counter(row[:width] for row in rest.elements()) == right.decoys
+    classes = Counter(row[:width] for row in rows.elements())
+    assert all(size >= case.k for size in classes.values())
+    assert all(classes[labels] == case.k for labels in right.decoys)
+    for row in rest:  # attribute by attribute, of the smallest class above that has k kept rows
+        for j, value in enumerate(row[width:]):
+            assert value in [donor[j] for donor in right.donors[row[:width]]]
+    relation = result.decoy_rows
+    names = columns(asked_names(case))
+    assert rest == Counter([] if relation is None else relation.select(names).fetchall())
+
+
+def check_figures(case: Case, right: Expected, result: Any, solution: oracle.Solution) -> None:
+    table = Table.of(case.rows, case.hierarchies)
+    everybody = Release(table, solution.levels, 1)
+    count = sum(right.decoys.values())
+    assert result.decoys.to_dict() == {
+        "rows": count,
+        "classes": len(right.decoys),
+        "smallest_class_without": right.smallest,
+    }
+    assert result.released_rows == right.real.total() + count
+    assert result.suppressed_rows == everybody.suppressed == len(case.rows) - right.real.total()
+    assert (result.classes, result.smallest_class) == (len(everybody.kept), max(right.smallest, case.k))
+    score = oracle.score(everybody, case.measure, case.aggregate, case.weights)
+    assert math.isclose(result.score, score, rel_tol=oracle.TIE, abs_tol=oracle.TIE)
+    assert math.isclose(result.score_without_decoys, solution.score, rel_tol=oracle.TIE)
+    assert result.optimal
+    assert result.gap < 1e-9
+
+
+@quick
+@given(cases())
+@example((SHORT, SHORT_OWN))
+def test_random_tables(drawn: tuple[Case, list[Row]]) -> None:
+    check(*drawn)
+
+
+@pytest.mark.slow
+@thorough
+@given(cases())
+def test_many_random_tables(drawn: tuple[Case, list[Row]]) -> None:
+    check(*drawn)
+
+
+def test_the_oracle_by_hand() -> None:
+    """k = 4 at level 0: two rows of v1 (donors: v0's, one level up), one of v2 and three of NULL (donors: all)."""
+    found = expected(SHORT, SHORT_OWN, (0,))
+    assert found.decoys == {("v1",): 2, ("v2",): 3, (None,): 1}
+    assert (found.smallest, found.real.total()) == (1, 11)
+    assert {len(donors) for donors in found.donors.values()} == {5}
+
+
+# --- what is drawn ----------------------------------------------------------------------------------
+
+
+def chi_square_tail(x: float, degrees: int) -> float:
+    """P(χ² > x), for an even number of degrees of freedom."""
+    assert degrees % 2 == 0
+    terms, term = [], 1.0
+    for i in range(degrees // 2):
+        term = 1.0 if i == 0 else term * (x / 2) / i
+        terms.append(term)
+    return math.exp(-x / 2) * math.fsum(terms)
+
+
+def statistic(pairs: Iterable[tuple[str, str]], shares: Mapping[str, float]) -> float:
+    """χ² of pairs against independent draws from the shares."""
+    counts = Counter(pairs)
+    total = counts.total()
+    assert set(counts) <= {(a, b) for a in shares for b in shares}
+    return math.fsum(
+        (counts[a, b] - total * shares[a] * shares[b]) ** 2 / (total * shares[a] * shares[b])
+        for a in shares
+        for b in shares
+    )
+
+
+def test_the_distribution_of_what_is_drawn() -> None:
+    """Each attribute as the donors have it, and independent of the others.
+
+    χ² over 25 pairs, with the shares known: 24 degrees of freedom. It raises a false alarm in about one of 10^9 runs in
+    each of the two halves.
+    """
+    limit = 1e-9
+    shares = {"a": 0.4, "b": 0.3, "c": 0.1, "d": 0.1, "e": 0.1}
+    connection = duckdb.connect()
+    # Two areas; in both a large class of which each value is there twice (s and t alike), and 300 persons alone.
+    connection.execute(
+        """
+        CREATE TABLE t AS
+        WITH kept AS (SELECT unnest(['a', 'a', 'a', 'a', 'b', 'b', 'b', 'c', 'd', 'e']) AS s, unnest(range(10)) AS i)
+        SELECT area || 'large' AS place, area || s AS s, area || s AS t
+        FROM kept, (VALUES ('x'), ('y')) AS v(area), range(10)
+        UNION ALL
+        SELECT area || i, 'private', 'private' FROM range(300) AS r(i), (VALUES ('x'), ('y')) AS v(area)
+        """
+    )
+    connection.execute("CREATE TABLE tree AS SELECT DISTINCT place, place[1] AS area, '*' AS top FROM t")
+    asked = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={
+            "place": {"role": "quasi", "hierarchy": {"table": "tree"}},
+            "s": {"role": "sensitive"},
+            "t": {"role": "insensitive"},
+        },
+        privacy={"k": 11},
+        search={"suppression_limit": 1, "measure": "height"},
+        release={"decoys": True},
+    )
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(asked)
+        assert result.decoys.to_dict() == {"rows": 6000, "classes": 600, "smallest_class_without": 1}
+        rows = result.decoy_rows.fetchall()
+    for area in "xy":
+        pairs = [(s[1:], t[1:]) for place, s, t in rows if place[0] == area]
+        assert len(pairs) == 3000
+        # Donors are of the same area: nothing comes from the other, nor from a class that was too small.
+        assert {s[0] + t[0] for place, s, t in rows if place[0] == area} == {area + area}
+        assert chi_square_tail(statistic(pairs, shares), 24) > limit
+    # The test would see it if a decoy had both values of one donor, or if all values were as likely.
+    assert chi_square_tail(statistic([(s, s) for s, _ in pairs], shares), 24) < limit
+    assert chi_square_tail(statistic([(a, b) for a in shares for b in shares] * 120, shares), 24) < limit
+
+
+def test_decoys_stand_anywhere_in_the_file(tmp_path: Path) -> None:
+    """The mean position of 500 decoys among 1,000 rows: of a random order, within 7 standard deviations of the middle
+    (false alarm: about 1 of 10^11 runs)."""
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE t AS SELECT CASE WHEN i < 500 THEN 'many' ELSE 'p' || i // 5 END AS place, i AS own "
+        "FROM range(1000) AS r(i) WHERE i < 500 OR i % 5 > 2"
+    )
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(plain_policy({"place": "quasi", "own": "insensitive"}, k=5))
+        assert (result.decoys.rows, result.decoys.classes, result.released_rows) == (300, 100, 1000)
+        path = result.publish(tmp_path / "r.duckdb").path
+        drawn = Counter(result.decoy_rows.fetchall())
+    found = fetch(path, "SELECT rowid, * FROM t")
+    positions = [row[0] for row in found if drawn[row[1:]]]
+    n, rows = len(positions), 1000
+    deviation = math.sqrt((rows + 1) * (rows - n) / (12 * n))
+    assert abs(sum(positions) / n - (rows - 1) / 2) < 7 * deviation
+
+
+# --- what it says -----------------------------------------------------------------------------------
+
+LITTLE = """
+    CREATE TABLE t AS
+    SELECT 'p' || i % 4 AS place, i % 2 AS "class", 'd' || i % 3 AS illness,
+           DATE '2020-01-01' + i::INTEGER AS "my ""day"
+    FROM range(40) AS r(i)
+    UNION ALL SELECT 'q0', 0, 'private-q7', DATE '1999-01-01' FROM range(2)
+    UNION ALL SELECT NULL, 1, 'd1', NULL
+"""
+LITTLE_ROLES = {"place": "quasi", "class": "quasi", "illness": "sensitive", 'my "day': "insensitive"}
+"""43 rows, 3 of them in two classes of two rows and one."""
+
+
+def plain_policy(roles: Mapping[str, Any], k: int = 4, **sections: Any) -> sqlanon.Policy:
+    attributes = {
+        name: {"role": "quasi", "hierarchy": "suppress"}
+        if role == "quasi"
+        else {"role": role}
+        if isinstance(role, str)
+        else role
+        for name, role in roles.items()
+    }
+    tree: dict[str, Any] = {
+        "source": {"table": "t"},
+        "attributes": attributes,
+        "privacy": {"k": k},
+        "search": {"suppression_limit": 0.5, "measure": "height"},
+        "release": {"decoys": True, "table": "t"},
+    }
+    return sqlanon.Policy(**{**tree, **sections})
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Path:
+    with duckdb.connect(tmp_path / "source.duckdb") as connection:
+        connection.execute(LITTLE)
+    return tmp_path
+
+
+def filed(little: Path, **sections: Any) -> sqlanon.Policy:
+    """A policy of the table in a file, with a catalog."""
+    own = {
+        "source": {"database": str(little / "source.duckdb"), "table": "t"},
+        "catalog": {"database": str(little / "private.duckdb")},
+    }
+    return plain_policy(LITTLE_ROLES, **{**own, **sections})
+
+
+@pytest.mark.parametrize("ending", ["duckdb", "parquet"])
+def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
+    asked = filed(little)
+    path = little / f"release.{ending}"
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        release = result.publish(path)
+        assert db.verify(path, asked).verified
+    told = (
+        "5 of the released rows are decoys, in 2 classes, and k counts them: without them, the smallest class has 1 of"
+    )
+    assert [warning for warning in result.warnings if told in warning]
+    manifest = release.manifest
+    assert (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys) == (5, 2, 1)
+    assert (manifest.rows, manifest.released_rows, manifest.suppressed_rows) == (43, 48, 0)
+    assert (manifest.classes, manifest.smallest_class) == (6, 4)
+    assert manifest.policy["decoys"] is True
+    assert "private-q7" not in manifest.to_json()
+    messages = {check.name: check.message for check in verify_file(path).checks}
+    assert messages["4-anonymity"].endswith(
+        "k counts 5 decoys, which are rows of nobody; without them the smallest class has 1"
+    )
+    assert messages["decoys"] == "5 rows in 2 of the 2 classes of 4 rows; which, the release does not show"
+    assert result.proof == "optimal before decoys"
+    assert {"decoys": {"rows": 5, "classes": 2, "smallest_class_without": 1}}.items() <= result.to_dict().items()
+
+
+def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
+    with sqlanon.connect() as db:
+        path = db.anonymize(filed(little)).publish(little / "release.duckdb").path
+    with duckdb.connect(path, read_only=True) as connection:
+        tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
+        assert sorted(tables) == [("main", "t"), ("sqlanon", "manifest")]
+        described = connection.execute("DESCRIBE t").fetchall()
+    assert [row[:2] for row in described] == [
+        ("place", "VARCHAR"),
+        ("class", "BIGINT"),
+        ("illness", "VARCHAR"),
+        ('my "day', "DATE"),
+    ]
+
+
+def test_the_catalog_alone_tells_them(little: Path) -> None:
+    asked = filed(little)
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        path = result.publish(little / "release.duckdb").path
+        drawn = result.decoy_rows.fetchall()
+        result_of_another_run = db.anonymize(asked)
+    private = little / "private.duckdb"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    rows = fetch(private, "SELECT run_id, table_name, rows FROM sqlanon.decoys ORDER BY made_at, run_id")
+    names = {run: name for run, name, count in rows if count == 5}
+    assert names.keys() == {result.run_id, result_of_another_run.run_id}
+    assert Counter(fetch(private, f'FROM sqlanon."{names[result.run_id]}"')) == Counter(drawn)
+    # As docs/decoys.md says: with it, the holder takes them out again.
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS release (READ_ONLY)")
+        connection.execute(f"ATTACH '{private}' AS private (READ_ONLY)")
+        left = connection.execute(f'FROM release.t EXCEPT ALL FROM private.sqlanon."{names[result.run_id]}"').fetchall()
+    assert Counter(left) == Counter(fetch(little / "source.duckdb", "FROM t"))
+
+
+def test_without_a_catalog_there_is_a_warning(little: Path) -> None:
+    asked = plain_policy(LITTLE_ROLES)
+    with sqlanon.connect(little / "source.duckdb") as db:
+        assert any("there is no catalog" in warning for warning in db.anonymize(asked).warnings)
+
+
+def test_the_command_line_says_so(little: Path) -> None:
+    tree = "\n".join(
+        [
+            '[source]\ndatabase = "source.duckdb"\ntable = "t"\n[attributes]',
+            'place = { role = "quasi", hierarchy = "suppress" }\nclass = { role = "quasi", hierarchy = "suppress" }',
+            'illness = { role = "sensitive" }\n"my \\"day" = { role = "insensitive" }\n[privacy]\nk = 4',
+            '[search]\nsuppression_limit = 0.5\n[release]\ndatabase = "release.duckdb"\ndecoys = true\n',
+        ]
+    )
+    (little / "policy.toml").write_text(tree)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "sqlanon", *arguments]
+        return subprocess.run(command, cwd=little, check=True, capture_output=True, text=True)
+
+    done = run("anonymize", "policy.toml")
+    assert (
+        "5 of the released rows are decoys, which fill 2 classes: k counts them; without them, the smallest class has 1"
+        in done.stdout
+    )
+    assert "k counts them" in done.stderr
+    figures = json.loads(run("anonymize", "policy.toml", "--json").stdout)
+    assert figures["decoys"] == {"rows": 5, "classes": 2, "smallest_class_without": 1}
+    assert (figures["released_rows"], figures["suppressed_rows"], figures["smallest_class"]) == (48, 0, 4)
+    verified = run("verify", "release.duckdb", "--policy", "policy.toml").stdout
+    assert "k counts 5 decoys" in verified
+    assert "ok: against the source: decoys in the catalog" in verified
+    assert verified.endswith("\nverified\n")
+    assert "5. decoys: rows of nobody" in run("plan", "policy.toml").stdout
+
+
+def test_no_class_is_too_small(little: Path) -> None:
+    """It is said that there are none; which is another thing than not to have asked."""
+    asked = filed(little, search={"suppression_limit": 0, "measure": "height"})
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        release = result.publish(little / "release.duckdb")
+        assert db.verify(release.path, asked).verified
+    assert result.decoys.to_dict() == {"rows": 0, "classes": 0, "smallest_class_without": result.smallest_class}
+    assert result.decoy_rows is None
+    assert (release.manifest.decoys, release.manifest.decoy_classes) == (0, 0)
+    assert result.proof == "optimal"
+    assert not [warning for warning in result.warnings if "decoy" in warning]
+    assert not [check for check in release.verify().checks if "k counts" in check.message]
+    assert fetch(little / "private.duckdb", "FROM sqlanon.decoys") == []
+
+
+def test_who_does_not_ask_gets_none(little: Path) -> None:
+    asked = filed(little, release={"table": "t"})
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        release = result.publish(little / "release.duckdb")
+    assert (result.decoys, result.decoy_rows, result.suppressed_rows) == (None, None, 3)
+    assert "decoys" not in result.to_dict()
+    assert "decoys" not in asked.redacted()
+    claimed = release.manifest
+    assert (claimed.decoys, claimed.decoy_classes, claimed.smallest_class_without_decoys) == (None, None, None)
+
+
+def test_all_classes_too_small_is_infeasible_as_ever() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT 'p' || i AS place FROM range(3) AS r(i)")
+    asked = plain_policy({"place": "quasi"}, search={"suppression_limit": 1})
+    with sqlanon.connect(connection) as db, pytest.raises(InfeasibleError):
+        db.anonymize(asked)
+
+
+def test_rows_with_unknown_values_stay_suppressed() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'unknown', 'unknown']) AS place")
+    connection.execute("CREATE TABLE tree AS FROM (VALUES ('a', '*'), ('b', '*')) AS v")
+    attribute = {"role": "quasi", "hierarchy": {"table": "tree"}, "on_unknown": "suppress"}
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(plain_policy({"place": attribute}))
+    assert (result.decoys.rows, result.decoys.classes, result.suppressed_rows) == (3, 1, 2)
+    assert (result.released_rows, result.classes, result.smallest_class) == (8, 2, 4)
+
+
+def test_values_of_any_type_can_be_drawn(tmp_path: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(
+        """
+        CREATE TABLE t AS
+        SELECT CASE WHEN i < 9 THEN 'many' ELSE 'one' END AS place, [i, NULL] AS list, {'a': i} AS struct,
+               MAP {'k': i} AS map, CASE WHEN i % 2 = 0 THEN 'nan'::DOUBLE ELSE -0.0 END AS double,
+               i::VARCHAR::BLOB AS blob, INTERVAL (i) DAY AS interval,
+               CAST('2020-01-01 00:00:00+00' AS TIMESTAMPTZ) AS stamp,
+               CAST('x' AS ENUM ('x', 'never there')) AS enum, i::UTINYINT AS tiny, i::HUGEINT AS huge
+        FROM range(10) AS r(i)
+        """
+    )
+    names = [row[0] for row in connection.execute("DESCRIBE t").fetchall()]
+    asked = plain_policy({name: "quasi" if name == "place" else "insensitive" for name in names})
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(asked)
+        path = result.publish(tmp_path / "r.duckdb").path
+        assert result.decoys.rows == 3
+        found = db.verify(path, asked)
+    assert found.verified, found.failures
+
+
+# --- what does not go together ----------------------------------------------------------------------
+
+
+DIVERSE = {"attribute": "s", "kind": "distinct", "l": 2}
+
+
+@pytest.mark.parametrize(
+    ("sections", "place", "told"),
+    [
+        ({"privacy": {"k": 1}}, "privacy.k", "up to k rows"),
+        ({"privacy": {"l_diversity": [DIVERSE]}}, "privacy.k", "up to k rows"),
+        ({"privacy": {"k": 2, "l_diversity": [DIVERSE]}}, "release.decoys", "privacy.l_diversity"),
+        ({"privacy": {"k": 2, "k_anonymity": [{"quasi": ["q"], "k": 3}]}}, "release.decoys", "privacy.k_anonymity"),
+        ({"privacy": {"k": 2, "average_risk": 0.1}}, "release.decoys", "privacy.average_risk"),
+        ({"search": {"strategy": "mondrian"}}, "release.decoys", "strategy mondrian"),
+        ({"search": {"suppression": "cells"}}, "release.decoys", 'suppression = "cells"'),
+        ({"source": {"table": "t", "person": "id"}}, "release.decoys", "source.person"),
+        ({"release": {"decoys": True, "suppressed": "mask"}}, "release.decoys", "drop"),
+        ({"release": {"decoys": True, "after": "all"}}, "release.decoys", "earlier release"),
+        ({"privacy": {"k": 2, "k_map": 2}, "population": {"table": "p"}}, "release.decoys", "population"),
+    ],
+)
+def test_what_decoys_do_not_go_together_with(sections: dict[str, Any], place: str, told: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        plain_policy({"q": "quasi", "s": "sensitive"}, **sections)
+    assert [problem for problem in caught.value.problems if problem.place == place and told in problem.message]
+
+
+def test_noise_and_decoys() -> None:
+    roles = {"q": "quasi", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}
+    with pytest.raises(PolicyError, match=r"release\.decoys: noise"):
+        plain_policy(roles)
+
+
+def test_compare_knows_of_no_decoys(little: Path) -> None:
+    with sqlanon.connect() as db:
+        rows = db.compare(filed(little), ["optimal", "mondrian"]).fetchall()
+    assert [(row[0], row[4]) for row in rows] == [("optimal", 3), ("mondrian", None)]
+
+
+# --- what is tampered with, and what fails ----------------------------------------------------------
+
+
+def published(little: Path) -> tuple[sqlanon.Policy, Path, list[Row]]:
+    asked = filed(little)
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        return asked, result.publish(little / "release.duckdb").path, result.decoy_rows.fetchall()
+
+
+def rewrite(path: Path, *statements: str) -> None:
+    """Change a release, and its digest with it."""
+    with duckdb.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('t'))")
+
+
+def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
+    with sqlanon.connect() as db:
+        found = db.verify(path, asked)
+    return {check.name.removeprefix("against the source: ") for check in found.checks if check.passed is False}
+
+
+@pytest.mark.parametrize(
+    ("claims", "wrong"),
+    [
+        ("decoys = NULL", {"manifest"}),
+        ("decoys = 4, released_rows = 47", {"rows"}),
+        ("decoys = 7", {"manifest"}),
+        ("decoy_classes = 0", {"manifest"}),
+        ("decoy_classes = 3", {"decoys"}),
+        ("smallest_class_without_decoys = 4", {"manifest"}),
+        ("smallest_class_without_decoys = 0", {"manifest"}),
+        ("policy = replace(policy, ', \"decoys\": true', '')", {"manifest"}),
+    ],
+)
+def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: set[str]) -> None:
+    _, path, _ = published(little)
+    rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
+    assert {check.name for check in verify_file(path).checks if check.passed is False} == wrong
+
+
+def test_figures_that_the_release_cannot_show(little: Path) -> None:
+    asked, path, _ = published(little)
+    rewrite(path, "UPDATE sqlanon.manifest SET smallest_class_without_decoys = 2")
+    assert verify_file(path).verified  # two classes, 5 decoys: of 2 and 1 rows, as far as it shows
+    assert "decoys" in failed(asked, path)
+
+
+def test_a_real_row_that_is_changed(little: Path) -> None:
+    asked, path, _ = published(little)
+    rewrite(path, "UPDATE t SET illness = 'd0' WHERE illness = 'private-q7'")
+    assert {"recoded source", "rows of nobody"} <= failed(asked, path)
+
+
+def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
+    asked, path, drawn = published(little)
+    day = next(row[3] for row in drawn if row[0] is None)
+    rewrite(path, f"""UPDATE t SET "my ""day" = DATE '1888-01-01' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
+    assert failed(asked, path) == {"values of decoys"}
+
+
+def test_a_decoy_in_another_class(little: Path) -> None:
+    """From a class of three decoys into one that needs none: k and the counts fail, too."""
+    asked, path, drawn = published(little)
+    day = next(row[3] for row in drawn if row[0] is None)
+    rewrite(path, f"""UPDATE t SET place = 'p1' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
+    assert {"4-anonymity", "smallest class"} <= failed(asked, path)
+
+
+def test_other_decoys_than_the_catalog_has(little: Path) -> None:
+    asked, path, _ = published(little)
+    table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
+    assert failed(asked, path) == set()
+    with duckdb.connect(little / "private.duckdb") as connection:
+        connection.execute(f"UPDATE sqlanon.\"{table}\" SET illness = 'another' WHERE place IS NULL")
+    assert failed(asked, path) == {"decoys in the catalog"}
+
+
+def test_a_catalog_that_is_gone(little: Path) -> None:
+    asked, path, _ = published(little)
+    (little / "private.duckdb").unlink()
+    with sqlanon.connect() as db:
+        found = db.verify(path, asked)
+    assert found.verified
+    told = {check.name: (check.passed, check.message) for check in found.checks}[
+        "against the source: decoys in the catalog"
+    ]
+    assert told == (None, "not recorded: the catalog has no decoys of this release, or cannot be read now")
+
+
+def test_another_source_than_it_was_made_of(little: Path) -> None:
+    asked, path, _ = published(little)
+    with duckdb.connect(little / "source.duckdb") as connection:
+        connection.execute("UPDATE t SET illness = 'other' WHERE place = 'p1'")
+    assert "recoded source" in failed(asked, path)
+
+
+def test_a_release_without_the_columns_of_decoys_is_read(little: Path) -> None:
+    """As older versions made them."""
+    asked = filed(little, release={"table": "t"})
+    with sqlanon.connect() as db:
+        path = db.anonymize(asked).publish(little / "release.duckdb").path
+    with duckdb.connect(path) as connection:
+        for name in ("decoys", "decoy_classes", "smallest_class_without_decoys"):
+            connection.execute(f"ALTER TABLE sqlanon.manifest DROP COLUMN {name}")
+    assert verify_file(path).verified
+
+
+def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, path, _ = published(little)
+    before, known = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(decoys.draw, "draw", stop)
+        with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
+            db.anonymize(asked).publish(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, "store_decoys", stop)
+        with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
+            db.anonymize(asked)
+    assert path.read_bytes() == before
+    assert fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs") == known
+    assert verify_file(path).verified
+
+
+def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(filed(little))
+        table = result._run.work("decoys").sql("duckdb")
+        result._run.engine.connection.execute(f"DELETE FROM {table} WHERE rowid = 0")
+        with pytest.raises(sqlanon.AuditError, match="47 rows are in the release, 48 should be"):
+            result.publish(little / "release.duckdb")
+    assert not (little / "release.duckdb").exists()
+
+
+def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(LITTLE)
+    with sqlanon.connect(connection) as db:
+        asked = plain_policy(LITTLE_ROLES)
+        result = db.anonymize(asked)
+        assert len(connection.execute(result.sql()).fetchall()) == result.released_rows == 48
+        stages = {stage.name: stage for stage in db.plan(asked).stages}
+        for name in ("scan", "hierarchies", "frequency set", "decoys"):
+            for statement in stages[name].sql:
+                connection.execute(statement)
+        assert connection.execute(stages["recode and suppress"].sql[-1]).fetchall()
+
+
+def test_work_tables_do_not_pile_up(little: Path) -> None:
+    """Of what is made on the way, the decoys alone stay."""
+    with sqlanon.connect() as db:
+        result = db.anonymize(filed(little))
+        named = result._run.engine.connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'sqlanon_work'"
+        ).fetchall()
+    made = {name for (name,) in named if name.startswith("decoy")}
+    assert made == {"decoys"}
+
+
+# --- beside the ledger ------------------------------------------------------------------------------
+
+
+def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
+    """What two publications share is real: the ledger refuses the second, unless it is the same result."""
+    asked = filed(little)
+    with sqlanon.connect() as db:
+        first, second = db.anonymize(asked), db.anonymize(asked)
+        for name in ("first.duckdb", "again.duckdb"):
+            first.publish(little / name)
+        assert Counter(first.decoy_rows.fetchall()) != Counter(second.decoy_rows.fetchall())
+        with pytest.raises(sqlanon.AuditError):
+            second.publish(little / "second.duckdb")
+    assert not (little / "second.duckdb").exists()
+
+
+def test_no_release_is_based_on_one_with_decoys(little: Path) -> None:
+    published(little)
+    with sqlanon.connect() as db, pytest.raises(PolicyError, match=r"release\.after: release\.duckdb has decoys"):
+        db.anonymize(filed(little, release={"table": "t", "after": ["release"]}))
+
+
+def test_decoys_have_no_keys(tmp_path: Path) -> None:
+    """The keys of a release are those of its real rows."""
+    with duckdb.connect(tmp_path / "source.duckdb") as connection:
+        connection.execute(LITTLE.replace("SELECT", "SELECT random() AS id,"))
+    source = {"database": str(tmp_path / "source.duckdb"), "table": "t", "key": ["id"]}
+    asked = filed(tmp_path, source=source)
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        result.publish(tmp_path / "release.duckdb")
+    assert (result.released_rows, result.decoys.rows) == (48, 5)
+    assert fetch(
+        tmp_path / "private.duckdb", "SELECT count(DISTINCT key_hash), count(*) FROM sqlanon.released_keys"
+    ) == [(43, 43)]
+
+
+def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
+    """Quasi-identifiers under each other's names, and columns under those of codes, counts and steps."""
+    connection = duckdb.connect()
+    connection.execute(
+        """
+        CREATE TABLE t AS
+        SELECT i % 3 AS q1, CASE WHEN i < 30 THEN 'a' WHEN i < 32 THEN 'b' END AS q0, i % 2 AS "class", i AS "size",
+               i % 5 AS "first", DATE '2020-01-01' + i::INTEGER AS "rank", 'x' || i AS "a""; DROP TABLE t", i % 7 AS "p"
+        FROM range(33) AS r(i)
+        """
+    )
+    roles = dict.fromkeys(("q1", "q0", "class"), "quasi") | dict.fromkeys(
+        ("size", "first", "rank", 'a"; DROP TABLE t', "p"), "insensitive"
+    )
+    asked = plain_policy(roles, search={"suppression_limit": 0.5, "measure": "distinct"})
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(asked)
+        path = result.publish(tmp_path / "r.duckdb").path
+        found = db.verify(path, asked)
+    assert found.verified, found.failures
+    assert result.decoys.rows > 0
+    sizes = [n for (n,) in fetch(path, 'SELECT count(*) FROM t GROUP BY q1, q0, "class"')]
+    assert min(sizes) == 4
+    assert len(sizes) == result.classes
