@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,19 +17,15 @@ from sqlglot import Dialect, exp
 from sqlanon.anonymization import Found
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
-from sqlanon.ledger import NewRelease, Together, publications, record, secret_of, standing
+from sqlanon.ledger import record
+from sqlanon.made import Made
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
-from sqlanon.queries.earlier import KEY_HASH, key_hash
-from sqlanon.queries.names import named, select, star, subquery
-from sqlanon.queries.recode import Column
-from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.queries.names import star
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.publish import Content, publish, utc_now
 from sqlanon.release.published import Release
-from sqlanon.release.requirements import needs_source
-from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
@@ -39,11 +35,6 @@ if TYPE_CHECKING:
 
     from sqlanon.decoys import Filled
     from sqlanon.noise.stage import Noised
-    from sqlanon.queries.recode import AnyRecoding
-
-
-FEW = 1000
-"""Labels that repeat so often that a column of them is best written as a dictionary."""
 
 
 class Result:
@@ -107,10 +98,7 @@ class Result:
         named = prepared.lattice.named
         self._run = run
         self._prepared = prepared
-        self._chosen = chosen
-        self._noised = noised
-        self._filled = filled
-        self._recoding: AnyRecoding = chosen.recoding if noised is None else noised.recoding
+        self._made = Made(run, prepared, chosen, noised, filled)
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
@@ -177,9 +165,9 @@ class Result:
         a number, of a date the days since 1970-01-01), ``v_0`` (with noise), ``y_0`` (as it is released: rounded, and
         within its bounds), ``x_1``, ...; ``released``: whether the record is, or was suppressed after noise was drawn.
         """
-        if self._noised is None:
+        if self._made.noised is None:
             return None
-        return self._run.engine.relation(self._noised.recoding.shown())
+        return self._run.engine.relation(self._made.noised.recoding.shown())
 
     @property
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
@@ -190,12 +178,12 @@ class Result:
 
     def decoy_query(self) -> exp.Select | None:
         """The query for `decoy_rows`."""
-        recoding = None if self._filled is None else self._filled.recoding
+        recoding = None if self._made.filled is None else self._made.filled.recoding
         return None if recoding is None else recoding.decoy_rows()
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result."""
-        query = self._recoding.select()
+        query = self._made.recoding.select()
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     def publish(self, path: str | Path | None = None, table: str | None = None, force: bool = False) -> Release:
@@ -221,18 +209,18 @@ class Result:
         started = time.perf_counter()
         target = self._target(path)
         name = table or self._table_name()
-        together = self._together(target, force)
+        together = self._made.together(target, force)
         content = Content(
-            self._recoding.select(),
-            self._columns(),
-            [column.name for column in self._recoding.columns if column.quasi is not None],
+            self._made.recoding.select(),
+            self._made.columns(),
+            [column.name for column in self._made.recoding.columns if column.quasi is not None],
             self.released_rows,
             self.classes,
             self.smallest_class,
-            self._chosen.masked_rows,
+            self._made.chosen.masked_rows,
             self._manifest(name),
-            self._repeating(),
-            self._audit(name, together),
+            self._made.repeating(),
+            self._made.audit(name, together),
         )
         verification = publish(self._run.engine, content, target, name)
         release = Release(target, name, verification.manifest, self._run.engine.limits)
@@ -240,34 +228,6 @@ class Result:
             self._record(release, together.breaks if together else [])
         self.seconds["publish"] = time.perf_counter() - started
         return release
-
-    def _together(self, target: Path, force: bool) -> Together | None:
-        """The earlier releases that it is held against, if there are any."""
-        if self.policy.catalog is None:
-            return None
-        known = publications(self._run.engine, self.policy.catalog.database)
-        earlier = standing(known, self._prepared, self._run.identity, str(target))
-        return Together(self._run, self._prepared, earlier, target, force) if earlier else None
-
-    def _audit(self, name: str, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
-        """What is checked with the source, where a release alone does not show that it meets the policy; and with
-        earlier releases."""
-        run = self._run
-        source: SourceAudit | None = None
-        if needs_source(self.policy.privacy, self.policy.source.person is not None):
-            plain, macros = self._chosen.recoding, run.install_macros()
-            source = SourceAudit(run.engine, run.work, macros, self._prepared, self._recoding, plain, run.population)
-        if source is None and together is None:
-            return None
-
-        def audit(relation: exp.Table) -> Sequence[Check]:
-            found = [] if source is None else source.checks(relation.sql(run.engine.dialect))
-            if together is not None:
-                new = NewRelease(self._columns(), self.generalization, self._chosen.masked_rows > 0, name)
-                found += together.checks(new, relation)
-            return found
-
-        return audit
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release
@@ -289,23 +249,6 @@ class Result:
         name = self.policy.source.table or "release"
         return table_parts(name)[-1] if table_parts(name) else name
 
-    def _columns(self) -> tuple[ReleasedColumn, ...]:
-        roles = {name.lower(): attribute.role for name, attribute in self.policy.attributes.items()}
-        source, recoding = self._prepared.source, self._recoding
-        columns = []
-        for column in recoding.columns:
-            type_ = recoding.released_type(column, source.columns[column.name])
-            columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
-        return tuple(columns)
-
-    def _repeating(self) -> list[str]:
-        """The columns of text that has few values."""
-        recoding = self._recoding
-        counts = self._run.engine.rows(recoding.label_counts())[0]
-        names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
-        few = {name for i, name in names.items() if counts[i] <= FEW}
-        return [column.name for column in self._columns() if column.name in few and column.type == "VARCHAR"]
-
     def _manifest(self, table: str) -> Any:
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
             return Manifest(
@@ -315,7 +258,7 @@ class Result:
                 engine=f"{self._run.engine.version}, python {platform.python_version()}",
                 policy=self.policy.redacted(),
                 policy_hash=self.policy.fingerprint(),
-                columns=self._columns(),
+                columns=self._made.columns(),
                 generalization=self.generalization,
                 rows=self.rows,
                 released_rows=rows,
@@ -327,7 +270,7 @@ class Result:
                 optimal=self.optimal,
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
-                **({} if self._noised is None else self._noised.claimed(self.policy)),
+                **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
                 **({} if self.decoys is None else self.decoys.claimed()),
             )
 
@@ -349,19 +292,7 @@ class Result:
             "after": list(self._prepared.after),
             "breaks": breaks,
         }
-        record(engine, path, row, self._keys(path))
-
-    def _keys(self, path: Path) -> exp.Query | None:
-        """The hashes of the keys of the released rows, where the policy names a key."""
-        key, recoding = self._prepared.columns.key, self._recoding
-        if self._filled is not None and self._filled.recoding is not None:
-            recoding = self._filled.recoding.real  # a decoy is nobody, and has none
-        if not key:
-            return None
-        for name in key:
-            recoding = recoding.with_column(Column(name))
-        hashed = named(key_hash(key, secret_of(self._run.engine, path)), KEY_HASH)
-        return select([hashed], subquery(recoding.select(shuffled=False), "released"))
+        record(engine, path, row, self._made.keys(path))
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""
@@ -416,9 +347,9 @@ class Result:
         return {"decoys": self.decoys.to_dict(), "score_without_decoys": self.score_without_decoys}
 
     def _noise_to_dict(self) -> dict[str, Any]:
-        if self._noised is None:
+        if self._made.noised is None:
             return {}
-        linking = self._noised.linking
+        linking = self._made.noised.linking
         return {
             "epsilon": self.epsilon,
             "noise": self.noise,

@@ -26,7 +26,7 @@ from sqlanon.ledger.records import Publication, named_publications, publications
 from sqlanon.policy import Attribute, Policy, Shield
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared, prepare
-from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, unmarked
+from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
 from sqlanon.queries.names import Namer, col, create_table, drop_table, select, table, text
 from sqlanon.sources import Source
 from sqlanon.workspace import Run
@@ -53,6 +53,8 @@ def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None
     SourceError, HierarchyError, InfeasibleError
         As of `prepare`.
     """
+    if policy.source.key:
+        refuse_keys(run, policy)
     earlier = _publications(run, policy, runs)
     if not earlier:
         return prepare(run.engine, policy, run.source, run.work, run.population)
@@ -105,6 +107,26 @@ def beside_earlier(
     source = Source(rows, run.engine.columns(rows), run.source.files)
     prepared = prepare(run.engine, asked, source, run.work)
     return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier))
+
+
+def refuse_keys(run: Run, policy: Policy) -> None:
+    """Refuse a key that does not tell rows apart.
+
+    Raises
+    ------
+    SourceError
+        Counts the keys that several rows have, and the rows that have none.
+    """
+    columns = {name.lower(): name for name in run.source.columns}
+    key = [columns[name.lower()] for name in policy.source.key if name.lower() in columns]
+    if len(key) < len(policy.source.key):
+        return  # said with everything else that is missing
+    repeated, without = run.engine.rows(repeated_keys(run.source.relation, key))[0]
+    if repeated or without:
+        raise SourceError(
+            f"source.key: {repeated:,} keys are of several rows, and {without:,} rows have none: "
+            "name columns that tell all rows apart"
+        )
 
 
 def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:

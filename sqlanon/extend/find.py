@@ -1,0 +1,123 @@
+"""Finding what can be added: new rows at the levels of the release, judged by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+from sqlglot import exp
+
+from sqlanon.extend.extension import Extension
+from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
+from sqlanon.full_domain import measure_of
+from sqlanon.ledger import (
+    beside_earlier,
+    opened,
+    publications,
+    refuse_keys,
+)
+from sqlanon.policy import Policy
+from sqlanon.preparation import Prepared
+from sqlanon.quality import Figures
+from sqlanon.queries import extension as ex
+from sqlanon.queries.candidate import candidate, suppressed_leaves
+from sqlanon.queries.classes import ClassSpace
+from sqlanon.queries.coding import Levels
+from sqlanon.queries.names import create_table, select, subquery
+from sqlanon.queries.recode import Column, Recoding, suppressed_classes
+from sqlanon.steps import Steps
+from sqlanon.workspace import Run
+
+
+def extend(run: Run, policy: Policy) -> Extension:
+    """What can be added to the policy's release of the rows that its source has got since.
+
+    Makes in the work schema what `ledger.beside_earlier` makes, ``candidates``, ``waiting`` and ``added``.
+
+    Raises
+    ------
+    PolicyError
+        The policy does not say what tells rows apart, or asks for what an extended release cannot keep.
+    ReleaseError
+        There is no release to be extended, or it was made by another policy.
+    SourceError
+        Several rows have one key; or the source's values would be labelled in another way than in the release.
+    """
+    started = time.perf_counter()
+    refuse_policy(policy)
+    publication = publication_to_extend(run, policy)
+    assert policy.catalog is not None
+    refuse_keys(run, policy)
+    with opened(run.engine, publication) as release:
+        manifest = release.manifest
+    refuse_others(policy, manifest, publication)
+    levels = {name: level or 0 for name, level in manifest.generalization.items()}
+    known = publications(run.engine, policy.catalog.database)
+    others = [one for one in known if one.run_id in publication.after]
+    prepared = beside_earlier(run, policy, [publication, *others], levels, {publication.run_id})
+    refuse_changes(run, prepared, manifest, levels)
+    recoding, waiting = _recoding(run, prepared, levels)
+    count = run.engine.rows(select([exp.Count(this=exp.Star())], run.work("added")))[0][0]
+    with opened(run.engine, publication, verified=True) as release:
+        names = [one.name for one in manifest.columns]
+        rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
+        figures = Steps(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
+    kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
+    measure = measure_of(prepared)
+    return Extension(
+        released_before=manifest.released_rows,
+        new_rows=count + waiting.suppressed_rows,
+        added_rows=count,
+        waiting_rows=waiting.suppressed_rows,
+        classes=figures["classes"],
+        smallest_class=figures["smallest_class"],
+        generalization=levels,
+        measure=policy.search.measure,
+        score=measure.shown(measure.score((*levels.values(), 0), kept)),
+        _run=run,
+        _prepared=prepared,
+        _publication=publication,
+        _recoding=recoding,
+        _run_id=uuid4().hex,
+        _started=started,
+    )
+
+
+def _recoding(run: Run, prepared: Prepared, generalization: Mapping[str, int]) -> tuple[Recoding, Figures]:
+    """How the rows are made that are added, and what is lost by those that wait.
+
+    Makes ``candidates``, ``waiting`` and ``added``.
+    """
+    engine, levels = run.engine, (*generalization.values(), 0)
+    candidates = run.work("candidates")
+    engine.execute(create_table(candidates.copy(), ex.unreleased(prepared.source.relation)))
+    space = ex.unreleased_space(prepared.sets.at(levels), prepared.attributes[-1])
+    figures = _figures(prepared, space, levels)
+    waiting = run.work("waiting")
+    engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
+    key = tuple(Column(name) for name in prepared.columns.key)
+    recoding = Recoding(
+        candidates,
+        prepared.released,
+        prepared.attributes,
+        tuple(hierarchy.top for hierarchy in prepared.hierarchies),
+        levels,
+        waiting,
+    )
+    with_keys = replace(recoding, columns=(*recoding.columns, *key))
+    engine.execute(create_table(run.work("added"), with_keys.select(shuffled=False)))
+    return recoding, figures
+
+
+def _figures(prepared: Prepared, space: ClassSpace, levels: Levels) -> Figures:
+    """What is lost by the rows that wait, by the policy's measure."""
+    steps, measure = prepared.sets.steps, measure_of(prepared)
+    suppressed = steps.figures(candidate(space, levels))["suppressed_rows"]
+    leaves: Mapping[str, float | None] = {}
+    heights = prepared.marginals.heights
+    between = [i for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if 0 < level < height]
+    if suppressed and measure.needs_leaves and between:
+        leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
+    return Figures(0, suppressed, suppressed_leaves={i: leaves.get(f"leaves_{i}") or 0.0 for i in between})

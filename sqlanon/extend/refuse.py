@@ -1,0 +1,101 @@
+"""What cannot be extended: policies, releases, sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlanon import catalog
+from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.ledger import (
+    Publication,
+    publications,
+)
+from sqlanon.policy import Policy
+from sqlanon.policy.problems import join
+from sqlanon.preparation import Prepared
+from sqlanon.queries import extension as ex
+from sqlanon.queries.names import table
+from sqlanon.queries.recode import Recoding
+from sqlanon.release.manifest import Manifest
+from sqlanon.workspace import Run
+
+
+def refuse_policy(policy: Policy) -> None:
+    """Refuse what an extended release cannot keep, all at once."""
+    asked = {
+        "source.key": (not policy.source.key, "is missing: name the columns that tell rows apart, which stay the same"),
+        "source.person": (policy.source.person is not None, "a release does not tell whose its rows are: leave it out"),
+        "population": (policy.population is not None, "is as it was when the release was made: anonymize anew"),
+        "search.strategy": (policy.search.is_local, "recodes below the full domain: new rows have no level to be at"),
+        "search.measure": (
+            policy.search.measure == "entropy",
+            "is of one source, and here rows of several are released",
+        ),
+        "catalog": (policy.catalog is None, "is missing: the ledger, which knows what was released, is in it"),
+        "release": (
+            policy.release is None or not (policy.release.database or policy.release.file),
+            "says of no place: name the release that is to be extended",
+        ),
+        "attributes": (bool(policy.noisy), "noise is drawn once for all rows of a class: leave it out"),
+        "privacy.population_uniqueness": (
+            policy.privacy.population_uniqueness is not None,
+            "is estimated from one source: leave it out",
+        ),
+    }
+    if policy.release is not None:
+        asked["release.suppressed"] = (
+            policy.release.suppressed == "mask",
+            'masked rows cannot be taken back: use "drop"',
+        )
+        asked["release.decoys"] = (policy.release.decoys, "decoys cannot be told from rows: leave it out")
+    problems = [Problem(place, message) for place, (wrong, message) in asked.items() if wrong]
+    if problems:
+        raise PolicyError(problems)
+
+
+def publication_to_extend(run: Run, policy: Policy) -> Publication:
+    """The release that is to be extended, as the ledger has it."""
+    assert policy.catalog is not None
+    assert policy.release is not None
+    place = Path(os.path.realpath(policy.release.database or policy.release.file or ""))
+    known = publications(run.engine, policy.catalog.database)
+    found = [one for one in known if one.path == place and one.source == run.identity]
+    if not found:
+        raise ReleaseError(
+            f"the ledger in {policy.catalog.database} has no release of this source at {place}: publish one first, "
+            "with sqlanon anonymize"
+        )
+    return found[-1]
+
+
+def refuse_others(policy: Policy, manifest: Manifest, publication: Publication) -> None:
+    """Only what was made by this policy can be extended by it."""
+    if manifest.policy_hash != policy.fingerprint():
+        raise ReleaseError(
+            f"{publication.path} was made by another policy: extend it with that one, or anonymize anew with "
+            "[release] after"
+        )
+
+
+def refuse_changes(run: Run, prepared: Prepared, manifest: Manifest, levels: Mapping[str, int]) -> None:
+    """New rows must be labelled as those of the release are, and be of the same types."""
+    problems = []
+    policy, source = prepared.policy, prepared.source
+    recoding = Recoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
+    found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
+    if found != [(one.name, one.type) for one in manifest.columns]:
+        problems.append(Problem("source", "its columns are not those of the release: anonymize anew"))
+    assert policy.catalog is not None
+    with catalog.open_catalog(run.engine, policy.catalog.database):
+        for i, name in enumerate(policy.generalized):
+            if levels[name] == 0:
+                continue
+            then = table(catalog.hierarchy_name(manifest.policy_hash, name), catalog.SCHEMA, catalog.ATTACHED)
+            query = ex.changed_labels(then, prepared.hierarchies[i].table, levels[name])
+            if changed := run.engine.rows(query)[0][0]:
+                told = f"{changed:,} values have another label than when the release was made: anonymize anew, with "
+                problems.append(Problem(join("attributes", name), f"{told}[release] after"))
+    if problems:
+        raise SourceError("; ".join(map(str, problems)))

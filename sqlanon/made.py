@@ -1,0 +1,111 @@
+"""How a release is made of a source that was searched: its columns, what is checked of it, whose rows it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from sqlanon.anonymization import Chosen
+from sqlanon.ledger import NewRelease, Together, publications, secret_of, standing
+from sqlanon.preparation import Prepared
+from sqlanon.queries.earlier import KEY_HASH, key_hash
+from sqlanon.queries.names import named, select, subquery
+from sqlanon.queries.recode import AnyRecoding, Column
+from sqlanon.release.check import Check
+from sqlanon.release.manifest import ReleasedColumn
+from sqlanon.release.requirements import needs_source
+from sqlanon.source_audit import SourceAudit
+from sqlanon.workspace import Run
+
+if TYPE_CHECKING:
+    from sqlanon.decoys import Filled
+    from sqlanon.noise.stage import Noised
+
+FEW = 1000
+"""Labels that repeat so often that a column of them is best written as a dictionary."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was found, and what was done to it since.
+
+    Attributes
+    ----------
+    run, prepared, chosen:
+        Where, of what, and what was chosen.
+    noised, filled:
+        With noise, and with decoys; None without.
+    """
+
+    run: Run
+    prepared: Prepared
+    chosen: Chosen
+    noised: Noised | None = None
+    filled: Filled | None = None
+
+    @property
+    def recoding(self) -> AnyRecoding:
+        """How its rows are made."""
+        return self.chosen.recoding if self.noised is None else self.noised.recoding
+
+    def columns(self) -> tuple[ReleasedColumn, ...]:
+        """The columns of the release, in its order."""
+        roles = {name.lower(): attribute.role for name, attribute in self.prepared.policy.attributes.items()}
+        source, recoding = self.prepared.source, self.recoding
+        columns = []
+        for column in recoding.columns:
+            type_ = recoding.released_type(column, source.columns[column.name])
+            columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
+        return tuple(columns)
+
+    def repeating(self) -> list[str]:
+        """The columns of text that has few values."""
+        recoding = self.recoding
+        counts = self.run.engine.rows(recoding.label_counts())[0]
+        names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
+        few = {name for i, name in names.items() if counts[i] <= FEW}
+        return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
+
+    def together(self, target: Path, force: bool) -> Together | None:
+        """The earlier releases that it is held against, if there are any."""
+        if self.prepared.policy.catalog is None:
+            return None
+        known = publications(self.run.engine, self.prepared.policy.catalog.database)
+        earlier = standing(known, self.prepared, self.run.identity, str(target))
+        return Together(self.run, self.prepared, earlier, target, force) if earlier else None
+
+    def audit(self, name: str, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
+        """What is checked with the source, where a release alone does not show that it meets the policy; and with
+        earlier releases."""
+        run = self.run
+        source: SourceAudit | None = None
+        if needs_source(self.prepared.policy.privacy, self.prepared.policy.source.person is not None):
+            plain, macros = self.chosen.recoding, run.install_macros()
+            source = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
+        if source is None and together is None:
+            return None
+
+        def audit(relation: exp.Table) -> Sequence[Check]:
+            found = [] if source is None else source.checks(relation.sql(run.engine.dialect))
+            if together is not None:
+                new = NewRelease(self.columns(), dict(self.chosen.generalization), self.chosen.masked_rows > 0, name)
+                found += together.checks(new, relation)
+            return found
+
+        return audit
+
+    def keys(self, path: Path) -> exp.Query | None:
+        """The hashes of the keys of the released rows, where the policy names a key."""
+        key, recoding = self.prepared.columns.key, self.recoding
+        if self.filled is not None and self.filled.recoding is not None:
+            recoding = self.filled.recoding.real  # a decoy is nobody, and has none
+        if not key:
+            return None
+        for name in key:
+            recoding = recoding.with_column(Column(name))
+        hashed = named(key_hash(key, secret_of(self.run.engine, path)), KEY_HASH)
+        return select([hashed], subquery(recoding.select(shuffled=False), "released"))
