@@ -15,6 +15,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.frequency_sets import FrequencySets
 from sqlanon.hierarchies import known_height
+from sqlanon.ledger import marking_statements
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.noise.shown import noise_statements
@@ -143,6 +144,14 @@ class _Stages:
         space = sets.at(tuple(attribute.height for attribute in attributes))
         note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
         yield self._stage("frequency set", note, steps)
+        if self.policy.release is not None and self.policy.release.after:
+            steps = self._steps()
+            levels = _example(self.policy, space.heights)
+            marking_statements(steps, self.source, released_columns(self.policy, self.source), attributes, levels, work)
+            note = (
+                "rows are marked by the earlier releases that have them (here: one, at level 1), and all of the above "
+            )
+            yield self._stage("earlier releases", f"{note}is done again, the marks one more quasi-identifier", steps)
         recoding: AnyRecoding
         if self.policy.search.is_local:
             yield self._local_search(space, attributes)

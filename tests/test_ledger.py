@@ -196,3 +196,12 @@ def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
     publish(policy(hospital, "two", FINE_ZIP))
     with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM sqlanon.ledger").fetchall() == [(1,)]
+
+
+def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
+    with sqlanon.connect() as db:
+        stages = db.plan(policy(hospital, "one", {}, release={"after": "all"})).stages
+    (marks,) = (one for one in stages if one.name == "earlier releases")
+    with duckdb.connect() as connection:
+        assert all(connection.extract_statements(statement) for statement in marks.sql)
+    assert "ROW_NUMBER" in marks.sql[-1]

@@ -1,6 +1,6 @@
 """The ledger: what was published, and what later releases have to do with it. It is kept in the catalog."""
 
-from sqlanon.ledger.based import based_on_earlier, beside_earlier, refuse_keys
+from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, publication_of, publications, record, secret_of
 from sqlanon.ledger.together import NewRelease, Together, standing
@@ -12,6 +12,7 @@ __all__ = [
     "Together",
     "based_on_earlier",
     "beside_earlier",
+    "marking_statements",
     "opened",
     "publication_of",
     "publications",

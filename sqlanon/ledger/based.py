@@ -26,9 +26,12 @@ from sqlanon.ledger.records import Publication, named_publications, publications
 from sqlanon.policy import Attribute, Policy, Shield
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared, prepare
+from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
 from sqlanon.queries.names import Namer, col, create_table, drop_table, select, table, text
+from sqlanon.queries.recode import Column
 from sqlanon.sources import Source
+from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
 
@@ -152,6 +155,22 @@ def _needed(prepared: Prepared) -> list[str]:
     wanted = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
     wanted |= {*columns.key, *([columns.person] if columns.person else [])}
     return [name for name in prepared.source.columns if name in wanted]
+
+
+def marking_statements(
+    steps: Steps,
+    source: Source,
+    released: Sequence[Column],
+    attributes: Sequence[Coded],
+    levels: Levels,
+    work: Namer,
+) -> None:
+    """Show how rows are marked, with an earlier release of the same columns as an example: it is not read."""
+    columns = [one.name for one in released]
+    rows = steps.make(work("marked_0"), unmarked(source.relation, columns))
+    shown = [Shown(one, level, "*", one.column) for one, level in zip(attributes, levels, strict=True)]
+    shared = [(one.name, one.name) for one in released if one.quasi is None]
+    steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
 
 
 def _differences(run: Run, policy: Policy, one: Earlier) -> list[Problem]:
