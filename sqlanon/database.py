@@ -260,7 +260,7 @@ class Database:
 
         found = verify_file(Path(release).absolute(), limits=self._space.limits)
         with self._space.run(policy) as run, readable():
-            prepared = based_on_earlier(run, policy, runs_before(run.engine, policy, found.digest))
+            prepared = based_on_earlier(run, policy, runs_before(run.engine, policy, found.digest, found.path))
             checks = check_against_source(run, prepared, found)
         return replace(found, checks=(*found.checks, *checks))
 

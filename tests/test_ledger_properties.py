@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ quick = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=250, print_blob=True)
+thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "150")), print_blob=True)
 
 
 @dataclass

@@ -17,6 +17,9 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.policy import Policy
 from sqlanon.queries.names import col, is_null, named, select, table, text
 
+LEAST = 2
+"""Where no k is promised, nobody is to be alone."""
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -112,8 +115,10 @@ def named_publications(known: Sequence[Publication], after: Sequence[str] | str,
     return [one for one in known if one.run_id in wanted]
 
 
-def runs_before(engine: DuckDBEngine, policy: Policy, digest: str) -> tuple[str, ...] | None:
+def runs_before(engine: DuckDBEngine, policy: Policy, digest: str, path: Path) -> tuple[str, ...] | None:
     """The runs of the releases that a published release was based on; None where the policy asks for none.
+
+    Several releases may have the same content: then it is the one in that place, or of that policy, or the newest.
 
     Raises
     ------
@@ -122,9 +127,10 @@ def runs_before(engine: DuckDBEngine, policy: Policy, digest: str) -> tuple[str,
     """
     if policy.release is None or not policy.release.after or policy.catalog is None:
         return None
-    for one in publications(engine, policy.catalog.database):
-        if one.digest == digest:
-            return one.after
+    same = [one for one in publications(engine, policy.catalog.database) if one.digest == digest]
+    if same:
+        asked = policy.fingerprint()
+        return max(same, key=lambda one: (one.path == path, one.policy_hash == asked, one.published_at)).after
     ledger = f"the ledger in {policy.catalog.database}"
     raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
 
