@@ -104,3 +104,26 @@ def test_the_marks_are_no_value_that_is_lost(hospital: Path, search: dict[str, A
         alone = db.anonymize(policy(hospital, "two", FINE_RACE, search=search))
     assert based.suppressed_rows == alone.suppressed_rows
     assert based.score == pytest.approx(alone.score, rel=1e-12)
+
+
+def test_what_is_let_through_is_told(hospital: Path) -> None:
+    """An earlier release that was moved was not looked at, and nobody was told."""
+    publish(policy(hospital, "one", FINE_RACE))
+    result, _ = publish(policy(hospital, "two", FINE_ZIP), force=True)
+    assert [one for one in result.warnings if "one.duckdb" in one and "by force" in one]
+    (hospital / "one.duckdb").unlink()
+    (hospital / "two.duckdb").unlink()
+    result, _ = publish(policy(hospital, "three", FINE_ZIP))
+    assert [one for one in result.warnings if "one.duckdb" in one and "not looked at" in one]
+    assert "one.duckdb" in " ".join(result.to_dict()["warnings"])
+
+
+def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None:
+    """The ledger was asked by content alone, and told what the other release was based on: verify said no."""
+    _, first = publish(policy(hospital, "one", FINE_RACE))
+    change(hospital, NEW_ROWS)
+    asked = policy(hospital, "two", FINE_RACE, release={"after": ["one"]})
+    _, release = publish(asked)
+    assert release.manifest.digest == first.manifest.digest
+    with sqlanon.connect() as db:
+        assert db.verify(release.path, asked).verified

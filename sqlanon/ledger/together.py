@@ -59,6 +59,8 @@ class Together:
         Whether what breaks them is told and let through.
     breaks:
         The paths of those that it breaks, once it was held against them.
+    warnings:
+        What was let through: what it breaks by force, and what could not be looked at.
     """
 
     run: Run
@@ -67,6 +69,7 @@ class Together:
     target: Path
     force: bool = False
     breaks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def checks(self, new: NewRelease, staged: exp.Table) -> list[Check]:
         """One check for each earlier release.
@@ -76,7 +79,9 @@ class Together:
         new, staged:
             The new release, and its rows.
         """
-        return [self._check(publication, new, staged) for publication in self.earlier]
+        found = [self._check(publication, new, staged) for publication in self.earlier]
+        self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
+        return found
 
     def _check(self, publication: Publication, new: NewRelease, staged: exp.Table) -> Check:
         name = f"together with {publication}"
