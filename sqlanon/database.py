@@ -296,7 +296,7 @@ class Database:
 
         found = verify_file(Path(release).absolute(), limits=self._space.limits)
         with self._space.run(policy) as run, readable():
-            known = publication_of(run.engine, policy, found.digest)
+            known = publication_of(run.engine, policy, found)
             if known is not None and known.extends is not None:
                 checks = check_extended(run, policy, found, known)
             else:

@@ -44,7 +44,7 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure, allowed: int) 
     """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
     `entropy` need of a generalization that suppresses no more rows than are allowed."""
     sets, heights = prepared.sets, prepared.marginals.heights
-    steps = sets.steps
+    steps, shown = sets.steps, len(prepared.policy.generalized)
     short = not all(one.hereditary for one in prepared.requirements.classes)
     unique = prepared.requirements.population_uniqueness
     members = prepared.own.members
@@ -63,8 +63,8 @@ def checker(engine: Engine, prepared: Prepared, measure: Measure, allowed: int) 
         between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
         if within and suppressed and measure.needs_leaves and between:
             leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
-        if within and suppressed and measure.needs_entropy and levels != heights:
-            entropy = engine.rows(suppressed_entropy(space, levels, suppressed))[0][0]
+        if within and suppressed and measure.needs_entropy and levels[:shown] != heights[:shown]:
+            entropy = engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
         if unique is not None and within:
             holds = unique.holds(dict(engine.rows(kept_sizes(space, levels))), counted)
         return Figures(

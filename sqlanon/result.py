@@ -223,6 +223,8 @@ class Result:
             self._made.audit(name, together),
         )
         verification = publish(self._run.engine, content, target, name)
+        if together is not None:  # published a second time, it says once what it says
+            self.warnings += tuple(one for one in together.warnings if one not in self.warnings)
         release = Release(target, name, verification.manifest, self._run.engine.limits)
         if self.policy.catalog is not None and (self.policy.release is None or self.policy.release.ledger):
             self._record(release, together.breaks if together else [])

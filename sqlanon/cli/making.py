@@ -97,6 +97,8 @@ def extend(
     with connect(memory_limit=memory_limit, threads=threads) as db:
         found = db.extend(load(policy))
         release = found.publish(force=force)
+    for warning in found.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     figures = found.to_dict() | {"release": str(release.path), "table": release.table}
     figures |= {"seconds": {"total": time.perf_counter() - started}}
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -52,6 +52,8 @@ class Extension:
     generalization, measure, score:
         Level by quasi-identifier, as before; and what is lost by it in the source as it is now, with
         the rows that wait.
+    warnings:
+        What the data holder should know, once it is published.
     """
 
     released_before: int
@@ -69,6 +71,7 @@ class Extension:
     _recoding: Recoding
     _run_id: str
     _started: float
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def released_rows(self) -> int:
@@ -114,6 +117,7 @@ class Extension:
                 audit=lambda staged: self._audit(release.manifest.columns, together, staged),
             )
             verification = publish(engine, content, publication.path, publication.table_name)
+        self.warnings[:] = together.warnings
         published = Release(publication.path, publication.table_name, verification.manifest, engine.limits)
         self._record(published, together)
         return published
@@ -189,7 +193,7 @@ class Extension:
         key = named(key_hash(self._prepared.columns.key, secret_of(engine, path)), KEY_HASH)
         keys = [
             select([key], self._run.work("added")),
-            select([col(KEY_HASH)], self._run.work(f"keys_{self._publication.run_id}")),
+            select([col(KEY_HASH)], self._run.work("keys_0")),
         ]
         record(engine, path, row, union_all(*keys))
 

@@ -22,7 +22,7 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
+from sqlanon.ledger.records import LEAST, Publication, named_publications, publications, secret_of
 from sqlanon.policy import Attribute, Policy, Shield
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared, prepare
@@ -239,7 +239,7 @@ def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
 def _mark(run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int) -> exp.Table:
     """Mark the rows that an earlier release has; what was marked before is dropped."""
     target, bit = run.work(f"marked_{i + 1}"), 1 << i
-    hashes = _hashes(run, first, one)
+    hashes = _hashes(run, first, one, run.work(f"keys_{i}"))
     if hashes is not None:
         secret, hashed = hashes
         query = marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)
@@ -261,15 +261,15 @@ def _mark(run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Seq
     return target
 
 
-def _hashes(run: Run, first: Prepared, one: Earlier) -> tuple[str, exp.Table] | None:
+def _hashes(run: Run, first: Prepared, one: Earlier, target: exp.Table) -> tuple[str, exp.Table] | None:
     """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
 
-    Makes ``released_keys`` anew.
+    Makes ``target``.
     """
     catalog_section = first.policy.catalog
     if not first.columns.key or catalog_section is None:
         return None
-    secret, target = secret_of(run.engine, catalog_section.database), run.work(f"keys_{one.publication.run_id}")
+    secret = secret_of(run.engine, catalog_section.database)
     with catalog.open_catalog(run.engine, catalog_section.database):
         keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
         query = select([col(KEY_HASH)], keys)
@@ -286,7 +286,8 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixe
     quasi-identifier.
 
     The parts of classes are what requirements are on. Where an earlier release promises a smaller k, parts have that
-    one, and whole classes the policy's.
+    one, and whole classes the policy's. Where the policy has none, parts have that of the earlier releases, and where
+    no one has, nobody is to be alone: that is what `Together` holds a release against.
     """
     attributes = {}
     for name, spec in policy.attributes.items():
@@ -297,7 +298,9 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixe
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
     attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
-    if k is not None and min([k, *ks]) < k:
-        whole = Shield(quasi=policy.generalized, k=k)
-        privacy = privacy.model_copy(update={"k": min(ks), "k_anonymity": (*privacy.k_anonymity, whole)})
+    least = min([*([] if k is None else [k]), *ks], default=LEAST)
+    shields = privacy.k_anonymity
+    if k is not None and least < k:
+        shields = (*shields, Shield(quasi=policy.generalized, k=k))
+    privacy = privacy.model_copy(update={"k": least, "k_anonymity": shields})
     return policy.model_copy(update={"attributes": attributes, "privacy": privacy})

@@ -16,6 +16,10 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.policy import Policy
 from sqlanon.queries.names import col, is_null, named, select, table, text
+from sqlanon.release.verify import Verification
+
+LEAST = 2
+"""Where no k is promised, nobody is to be alone."""
 
 
 @dataclass(frozen=True)
@@ -115,21 +119,27 @@ def named_publications(known: Sequence[Publication], after: Sequence[str] | str,
     return [one for one in known if one.run_id in wanted]
 
 
-def publication_of(engine: DuckDBEngine, policy: Policy, digest: str) -> Publication | None:
-    """What the ledger has of a published release, if it has it.
+def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
+    """What the ledger has of a published release, where it may be more than the policy tells: None where it is not.
+
+    Several releases may have the same content: then it is the one in that place, or of that policy, or the newest.
 
     Raises
     ------
     ReleaseError
         The policy bases it on earlier ones, and the ledger does not know the release.
     """
-    if policy.catalog is None:
+    after = policy.release is not None and bool(policy.release.after)
+    if policy.catalog is None or not (after or policy.source.key):
         return None
-    known = [one for one in publications(engine, policy.catalog.database) if one.digest == digest]
-    if not known and policy.release is not None and policy.release.after:
-        ledger = f"the ledger in {policy.catalog.database}"
-        raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
-    return known[-1] if known else None
+    same = [one for one in publications(engine, policy.catalog.database) if one.digest == release.digest]
+    if same:
+        asked = policy.fingerprint()
+        return max(same, key=lambda one: (one.path == release.path, one.policy_hash == asked, one.published_at))
+    if not after:
+        return None
+    ledger = f"the ledger in {policy.catalog.database}"
+    raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
 
 
 def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Query | None = None) -> None:

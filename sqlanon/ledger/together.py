@@ -16,18 +16,15 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import Publication
+from sqlanon.ledger.records import LEAST, Publication
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
 from sqlanon.queries.attacks.linked import ROWS, Linked, titled
 from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import col, create_table, select, star, subquery, table, text, total
+from sqlanon.queries.names import col, create_table, read_parquet, select, star, subquery, table, text, total
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.workspace import Run
-
-LEAST = 2
-"""Where no k is promised, nobody is to be alone."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +63,8 @@ class Together:
         By run, those that are open already: a file can be attached once.
     breaks:
         The paths of those that it breaks, once it was held against them.
+    warnings:
+        What was let through: what it breaks by force, and what could not be looked at.
     """
 
     run: Run
@@ -75,6 +74,7 @@ class Together:
     force: bool = False
     open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def checks(self, new: NewRelease, staged: exp.Table) -> list[Check]:
         """One check for each earlier release.
@@ -84,7 +84,9 @@ class Together:
         new, staged:
             The new release, and its rows.
         """
-        return [self._check(publication, new, staged) for publication in self.earlier]
+        found = [self._check(publication, new, staged) for publication in self.earlier]
+        self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
+        return found
 
     def _check(self, publication: Publication, new: NewRelease, staged: exp.Table) -> Check:
         name = f"together with {publication}"
@@ -113,7 +115,8 @@ class Together:
         asked = [k for k in (self.prepared.policy.privacy.k, one.k) if k is not None]
         k = min(asked, default=LEAST)
         linked, shown = self._linked(one, new), self._linked(one, new, shown=True)
-        theirs, ours = table(one.manifest.table_name, "main", "earlier"), table(new.table_name, "main", "new")
+        theirs = _file(one.publication.path, one.manifest.table_name, "earlier")
+        ours = _file(self.target, new.table_name, "new")
         rows = self.run.engine.rows
         if shared:
             combinations, count = rows(complementary_victims(one.relation, staged, shared, linked, k))[0]
@@ -147,7 +150,11 @@ class Together:
         catalog_section = self.prepared.policy.catalog
         assert catalog_section is not None
         files = {"earlier": one.publication.path, "new": self.target, "hierarchies": catalog_section.database}
-        opening = [f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);" for name, path in files.items()]
+        opening = [
+            f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
+            for name, path in files.items()
+            if not _is_parquet(path)
+        ]
         return "\n".join([*opening, titled(query, titles).sql(self.run.engine.dialect, pretty=True) + ";"])
 
     def _linked(self, one: Earlier, new: NewRelease, shown: bool = False) -> list[Linked]:
@@ -196,7 +203,18 @@ class Together:
         engine, catalog_section = self.run.engine, self.prepared.policy.catalog
         assert catalog_section is not None
         with catalog.open_catalog(engine, catalog_section.database):
-            engine.execute(create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED))))
+            copy = create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED)))
+            copy.set("replace", True)  # it was held against this run's releases before: another file, or the same again
+            engine.execute(copy)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _file(path: Path, table_name: str, alias: str) -> exp.Table:
+    """The rows of a release for whoever has its file: of a database that is attached, or of a Parquet file."""
+    return read_parquet([str(path)]) if _is_parquet(path) else table(table_name, "main", alias)
 
 
 def _levels(level: int | None, height: int, masked: bool) -> tuple[int, ...]:

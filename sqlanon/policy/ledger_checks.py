@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlanon.errors import Problem
+from sqlanon.policy.names import EARLIER
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join
 from sqlanon.policy.sections import Attribute, ReleaseSection, SearchSection, SourceSection
@@ -23,6 +24,9 @@ def ledger_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
         The sections that are sound, by name.
     """
     attributes: dict[str, Attribute] = parts.get("attributes", {})
+    for name in attributes:
+        if name.lower() == EARLIER:
+            yield Problem(join("attributes", name), "is a name that sqlanon uses: rename it, with query under [source]")
     source: SourceSection | None = parts.get("source")
     if source is not None:
         yield from _key(source, attributes)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+EARLIER = "sqlanon earlier releases"
+"""The column of the marks that say which earlier releases have a row: no attribute can have this name."""
+
 _NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
 _QUALIFIED = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
 

@@ -9,19 +9,29 @@ from dataclasses import dataclass, field
 
 from sqlanon.queries.coding import Levels
 
+
+def _weighed(x: Sequence[float], w: Sequence[float]) -> list[float]:
+    """The figures that count: the mark of earlier releases has no weight, and is no value that is lost."""
+    return [value for value, weight in zip(x, w, strict=True) if weight]
+
+
+def _geometric_mean(x: Sequence[float]) -> float:
+    return math.prod(x) ** (1 / len(x))
+
+
 AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": lambda x, w: math.fsum(map(operator.mul, x, w)) / math.fsum(w),
     "sum": lambda x, w: math.fsum(map(operator.mul, x, w)),
-    "max": lambda x, w: max(x),
-    "geometric": lambda x, w: math.prod(1 + value for value in x) ** (1 / len(x)) - 1,
+    "max": lambda x, w: max(_weighed(x, w)),
+    "geometric": lambda x, w: _geometric_mean([1 + value for value in _weighed(x, w)]) - 1,
 }
 """How the attributes' figures combine; the second argument is their weights."""
 
 LEAST_GAINS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": AGGREGATES["mean"],
     "sum": AGGREGATES["sum"],
-    "max": lambda gains, w: min(gains),
-    "geometric": lambda gains, w: math.prod(gains) ** (1 / len(gains)),
+    "max": lambda gains, w: min(_weighed(gains, w)),
+    "geometric": lambda gains, w: _geometric_mean(_weighed(gains, w)),
 }
 """At most so much is gained by what is combined, where the attributes' figures x gain so much: combine(x + gains) is at
 least combine(x) + this, for whatever x. For ``geometric`` that is Minkowski: the geometric mean of sums is at least the

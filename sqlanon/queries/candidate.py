@@ -115,12 +115,13 @@ def suppressed_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Co
     return query.select(*sums, copy=False)
 
 
-def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int) -> exp.Query:
+def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, shown: int) -> exp.Query:
     """One number: −Σ over suppressed rows and attributes of log2(count of the row's value among them / suppressed).
 
-    At the top there is one value, which adds nothing: at least one attribute must be below it.
+    At the top there is one value, which adds nothing: at least one attribute must be below it. Of the attributes, the
+    first ones are ``shown`` by a release.
     """
-    below = space.below_top(levels)
+    below = [(i, level) for i, level in space.below_top(levels) if i < shown]
     codes = [col(code_name(i, level)) for i, level in below]
     failing = select([exp.Star()], subquery(judged(space, levels, codes), "j"))
     somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has

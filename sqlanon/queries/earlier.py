@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.policy.names import EARLIER
 from sqlanon.queries.coding import ROWS, Coded
 from sqlanon.queries.names import (
     aliased,
@@ -27,11 +28,19 @@ from sqlanon.queries.names import (
     text,
 )
 
-EARLIER = "sqlanon earlier releases"
-"""The column of the marks: in a search it is one more quasi-identifier, at its level 0, that no release shows."""
-
 KEY_HASH = "key_hash"
-_RANK = "sqlanon rank"
+
+__all__ = [
+    "EARLIER",
+    "KEY_HASH",
+    "Shown",
+    "key_hash",
+    "marked",
+    "marked_by_key",
+    "marks",
+    "repeated_keys",
+    "unmarked",
+]
 
 
 @dataclass(frozen=True)
@@ -80,10 +89,11 @@ def marked(
     bit:
         A power of two.
     """
-    labels = [named(_label(one, i), f"sqlanon label {i}") for i, one in enumerate(shown)]
+    own = _own_names(columns)
+    labels = [named(_label(one, i), f"{own}label {i}") for i, one in enumerate(shown)]
     keys: list[exp.Expr] = [*(one.this.copy() for one in labels), *(col(mine, "s") for mine, _ in shared)]
     rank = exp.Window(this=exp.RowNumber(), partition_by=keys or [number(1)])
-    output: list[exp.Expr] = [*(col(name, "s") for name in (*columns, EARLIER)), *labels, named(rank, _RANK)]
+    output: list[exp.Expr] = [*(col(name, "s") for name in (*columns, EARLIER)), *labels, named(rank, f"{own}rank")]
     labelled = exp.Select(expressions=output).from_(aliased(rows, "s"))
     for i, one in enumerate(shown):
         if _is_looked_up(one):
@@ -93,10 +103,10 @@ def marked(
     theirs += [named(col(other), f"k{len(shown) + j}") for j, (_, other) in enumerate(shared)]
     grouped: list[exp.Expr] = [one.this.copy() for one in theirs]
     counts = select([*theirs, named(exp.Count(this=exp.Star()), ROWS)], release.copy(), grouped)
-    mine: list[exp.Expr] = [col(f"sqlanon label {i}", "r") for i in range(len(shown))]
-    mine += [col(own, "r") for own, _ in shared]
+    mine: list[exp.Expr] = [col(f"{own}label {i}", "r") for i in range(len(shown))]
+    mine += [col(name, "r") for name, _ in shared]
     on = all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine))
-    within = exp.LTE(this=col(_RANK, "r"), expression=col(ROWS, "e"))
+    within = exp.LTE(this=col(f"{own}rank", "r"), expression=col(ROWS, "e"))
     query = select(_with_bit(columns, within, bit), subquery(labelled, "r"))
     return query.join(subquery(counts, "e"), on=on, join_type="left", copy=False)
 
@@ -157,6 +167,14 @@ def repeated_keys(source: exp.Expr, key: Sequence[str]) -> exp.Select:
     repeated = exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=all_of([several, whole])))
     without = exp.Filter(this=exp.Sum(this=col(ROWS)), expression=exp.Where(this=col("missing")))
     return select([repeated, exp.Coalesce(this=without, expressions=[number(0)])], subquery(each, "k"))
+
+
+def _own_names(columns: Sequence[str]) -> str:
+    """What names of our own begin with, and none of these columns does."""
+    own = "sqlanon "
+    while any(name.lower().startswith(own) for name in columns):
+        own += "_"
+    return own
 
 
 def _with_bit(columns: Sequence[str], condition: exp.Expr, bit: int) -> list[exp.Expr]:

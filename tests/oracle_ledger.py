@@ -1,0 +1,261 @@
+"""Releases that are based on earlier ones, and releases that break one another, in plain Python: slow and obvious.
+
+It imports nothing from sqlanon. What a release is based on is told by the rows that the earlier ones show, as files of
+rows; whether two break one another is asked of these files alone, with the attacks of `oracle_attacks`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import oracle
+import oracle_attacks as attacks
+import oracle_privacy
+from oracle import Figures, Hierarchy, Levels, Row, Solution
+from oracle_privacy import Record, Source
+
+LEAST = 2
+"""Where no k is promised, nobody is to be alone."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A full-domain release, as whoever has its file and the policies sees it.
+
+    Attributes
+    ----------
+    rows:
+        One mapping a row: values by column.
+    levels:
+        By quasi-identifier, the level of its labels.
+    shown:
+        The columns that it shows as they are.
+    k:
+        What it promises.
+    """
+
+    rows: list[Record]
+    levels: Mapping[str, int]
+    shown: Sequence[str]
+    k: int | None
+
+
+# --- which rows of a source a release has -----------------------------------------------------------
+
+
+def marks(
+    source: Source,
+    shown: Sequence[str],
+    files: Sequence[File],
+    key: str | None = None,
+    keys: Sequence[set[Any]] = (),
+) -> list[int]:
+    """For each row of the source, in its order, a number: bit i is set where file i has it.
+
+    Parameters
+    ----------
+    source, shown:
+        What is released now: its quasi-identifiers, and the other columns that the release shows or looks at.
+    files:
+        The earlier releases.
+    key, keys:
+        The column of ids, and those of the rows that are in each, where that is known; else rows that read alike in
+        what is in both are in it as far as it has so many, the first ones first.
+    """
+    found = [0] * len(source.rows)
+    for i, file in enumerate(files):
+        if key is not None:
+            for j, row in enumerate(source.rows):
+                found[j] |= (row[key] in keys[i]) << i
+            continue
+        common = [name for name in source.quasi if name in file.levels]
+        alike = [name for name in (*source.quasi, *shown) if name in file.shown]
+        left = Counter(tuple(row[name] for name in (*common, *alike)) for row in file.rows)
+        for j, row in enumerate(source.rows):
+            labels = (source.quasi[name].label(row[name], file.levels[name]) for name in common)
+            reads = (*labels, *(row[name] for name in alike))
+            if left[reads]:
+                left[reads] -= 1
+                found[j] |= 1 << i
+    return found
+
+
+def floors(source: Source, files: Sequence[File]) -> dict[str, int]:
+    """The level that each quasi-identifier must at least have."""
+    found = {}
+    for name, tree in source.quasi.items():
+        each = [file.levels.get(name, 0 if name in file.shown else tree.height) for file in files]
+        found[name] = max(each, default=0)
+    return found
+
+
+# --- a generalization of a source, with suppression, that is based on earlier releases --------------
+
+
+@dataclass(frozen=True)
+class Based(oracle_privacy.Release):
+    """A release whose classes are made of parts: rows that the same earlier releases have. Each part meets all.
+
+    ``privacy`` is what parts are asked; `based` makes it. The keys of ``classes``, ``kept_records`` and ``kept`` are
+    labels, and the mark behind them.
+    """
+
+    marks: Sequence[int] = ()
+
+    @cached_property
+    def classes(self) -> dict[Row, list[Record]]:
+        found: dict[Row, list[Record]] = defaultdict(list)
+        for row, mark in zip(self.source.rows, self.marks, strict=True):
+            if (labels := self._labels(row)) is not None:
+                found[(*labels, mark)].append(row)
+        return dict(found)
+
+    def _labels(self, row: Record) -> Row | None:
+        trees = self.source.quasi.items()
+        if not all(tree.knows(row[name]) for name, tree in trees):
+            return None
+        return tuple([tree.label(row[name], level) for (name, tree), level in zip(trees, self.levels, strict=True)])
+
+    def suppressed_rows(self) -> Iterator[tuple[Row, int]]:
+        for row, mark in zip(self.source.rows, self.marks, strict=True):
+            labels = self._labels(row)
+            if labels is None or (*labels, mark) not in self.kept:
+                yield tuple([row[name] for name in self.source.quasi]), 1
+
+    @property
+    def whole(self) -> Counter[Row]:
+        """The kept classes as the release shows them, with their rows."""
+        found: Counter[Row] = Counter()
+        for labels, n in self.kept.items():
+            found[labels[:-1]] += n
+        return found
+
+    def released(self, columns: Sequence[str]) -> Counter[Row]:
+        return Counter(
+            (*labels[:-1], *(record[name] for name in columns))
+            for labels, records in self.kept_records.items()
+            for record in records
+        )
+
+
+def asked_of_parts(source: Source, privacy: Mapping[str, Any], files: Sequence[File]) -> dict[str, Any]:
+    """What parts of classes are asked: the least k of all; whole classes are asked the policy's own, where it is more.
+
+    Where the policy has none, parts have those of the earlier releases.
+    """
+    promised = [file.k for file in files if file.k is not None]
+    k = privacy.get("k")
+    least = min([*([k] if k is not None else []), *promised], default=LEAST)
+    asked = {**privacy, "k": least}
+    if k is not None and least < k:
+        asked["k_anonymity"] = [*privacy.get("k_anonymity", ()), {"quasi": [*source.quasi], "k": k}]
+    return asked
+
+
+def based(source: Source, privacy: Mapping[str, Any], files: Sequence[File], of: Sequence[int]) -> Iterator[Based]:
+    """Every generalization that is nowhere finer than an earlier release, in lexicographic order."""
+    least, asked = floors(source, files), asked_of_parts(source, privacy, files)
+    limits = {name: (least[name], tree.height) for name, tree in source.quasi.items()}
+    for levels in oracle.lattice(source.table, limits):
+        yield Based(source, levels, asked, of)
+
+
+def satisfying(
+    source: Source,
+    privacy: Mapping[str, Any],
+    files: Sequence[File],
+    of: Sequence[int],
+    suppression_limit: str,
+    measure: str,
+    *,
+    aggregate: str | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> list[Figures]:
+    """Those that suppress no more than they may, with their figures; ``classes`` are whole ones."""
+    return [
+        Figures(one.levels, oracle.score(one, measure, aggregate, weights), one.suppressed, len(one.whole))
+        for one in based(source, privacy, files, of)
+        if oracle_privacy.satisfies(one, suppression_limit)
+    ]
+
+
+def solve(*arguments: Any, **options: Any) -> Solution | None:
+    """The best of `satisfying`, with its arguments."""
+    return oracle.best(satisfying(*arguments, **options), arguments[-1])
+
+
+# --- whether two releases break one another ---------------------------------------------------------
+
+
+def paths(tree: Hierarchy) -> attacks.Tree:
+    """A hierarchy as texts, with the path of NULL."""
+    found: list[Row] = [tuple(str(label) for label in path) for path in tree.paths.values()]
+    if tree.height:
+        found.append((*[None] * tree.height, str(tree.top)))
+    return attacks.Tree(found)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What two releases, side by side, tell of fewer rows than they promise; empty where they tell nothing."""
+
+    combinations: Mapping[Row, int]
+    added: Mapping[Row, int]
+    gone: Mapping[Row, int]
+
+    def __bool__(self) -> bool:
+        return bool(self.combinations or self.added or self.gone)
+
+
+def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
+    """Hold two files of rows against each other.
+
+    Parameters
+    ----------
+    first, second:
+        The earlier release, and the later.
+    trees:
+        The hierarchies of all quasi-identifiers of either.
+    """
+    k = min((file.k for file in (first, second) if file.k is not None), default=LEAST)
+    shared = [name for name in first.shown if name in second.shown]
+    ones, twos = _columns(first), _columns(second)
+    attributes = []
+    for name, tree in trees.items():
+        if name not in first.levels and name not in second.levels:
+            continue  # it is shared as it is, or in one of them alone, where it is no quasi-identifier
+        attributes.append(
+            attacks.Attribute(
+                ones.index(name) if name in ones else None,
+                twos.index(name) if name in twos else None,
+                (first.levels.get(name, 0),),
+                (second.levels.get(name, 0),),
+                paths(tree) if name in ones and name in twos else None,
+            )
+        )
+    theirs, ours = _rows(first, ones), _rows(second, twos)
+    pairs = [(ones.index(name), twos.index(name)) for name in shared]
+    back = [
+        attacks.Attribute(one.second, one.first, one.second_levels, one.first_levels, one.tree) for one in attributes
+    ]
+    return Broken(
+        attacks.complementary(theirs, ours, pairs, attributes, k) if shared else {},
+        attacks.temporal(theirs, ours, pairs, attributes, k),
+        attacks.temporal(ours, theirs, [(j, i) for i, j in pairs], back, k),
+    )
+
+
+def _columns(file: File) -> list[str]:
+    return [*file.levels, *file.shown]
+
+
+def _rows(file: File, columns: Sequence[str]) -> list[Row]:
+    """The rows; labels, and what may be held against labels, as text."""
+    return [tuple([None if row[name] is None else str(row[name]) for name in columns]) for row in file.rows]
+
+
+__all__ = ["Based", "Broken", "File", "Levels", "based", "broken", "floors", "marks", "satisfying", "solve"]

@@ -1,0 +1,312 @@
+"""The ledger on random small tables: what `after` finds, and what is refused, against a slow and obvious oracle."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle
+import oracle_ledger
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, assume, event, given, settings
+from oracle_ledger import File
+from oracle_privacy import Record, Release, Source
+from strategies_ledger import KEY, Asked, LedgerCase, ledger_cases
+
+import sqlanon
+from sqlanon.errors import AuditError, InfeasibleError, SourceError
+
+quick = settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "150")), print_blob=True)
+
+
+@dataclass
+class World:
+    """A place with the source, as a live connection, the hierarchies, the catalog, and what was released."""
+
+    place: Path
+    connection: duckdb.DuckDBPyConnection
+    db: sqlanon.Database
+    case: LedgerCase
+    files: list[File] = field(default_factory=list)
+    keys: list[set[Any]] = field(default_factory=list)
+
+    def policy(self, asked: Asked, name: str, after: bool = False) -> sqlanon.Policy:
+        source = self.case.source
+        attributes: dict[str, dict[str, Any]] = {}
+        for column, level in asked.levels.items():
+            rule = {"file": str(self.place / f"hierarchy_{[*source.quasi].index(column)}.csv")}
+            attributes[column] = {"role": "quasi", "hierarchy": rule}
+            if level is not None:
+                attributes[column] |= {"min_level": level, "max_level": level}
+            if column in (asked.weights or {}):
+                attributes[column]["weight"] = asked.weights[column]  # type: ignore[index]
+        for column in asked.shown:
+            attributes[column] = {"role": "insensitive"}
+        for column in asked.sensitive:
+            attributes[column] = {"role": "sensitive"}
+            if (tree := source.sensitive[column]) is not None:
+                file = _write(tree, self.place / f"sensitive_{[*source.sensitive].index(column)}.csv")
+                attributes[column]["hierarchy"] = {"file": file}
+        search = {"strategy": asked.strategy, "suppression_limit": float(asked.limit), "measure": asked.measure}
+        if asked.aggregate is not None:
+            search["aggregate"] = asked.aggregate
+        release: dict[str, Any] = {"database": self.place / name, "table": "released"}
+        return sqlanon.Policy(
+            source={
+                "table": "t",
+                "undeclared": "drop",
+                **({"person": source.person} if source.person and after else {}),
+                **({"key": [KEY]} if self.case.keyed else {}),
+            },
+            attributes=attributes,
+            privacy=dict(asked.privacy),
+            search=search,
+            release=release | ({"after": "all"} if after else {}),
+            catalog={"database": self.place / "catalog.duckdb"},
+        )
+
+    def fill(self, rows: list[Record]) -> None:
+        names = [*self.case.source.quasi, *self.case.source.sensitive, KEY]
+        if self.case.source.person:
+            names.append(self.case.source.person)
+        types = {name: _type(self.case, name) for name in names}
+        arrow = pa.table({name: pa.array([row[name] for row in rows], type=types[name]) for name in sorted(types)})
+        self.connection.register("arrow_table", arrow)
+        self.connection.execute("CREATE OR REPLACE TABLE t AS FROM arrow_table")
+        self.connection.unregister("arrow_table")
+
+    def file(self, path: Path, asked: Asked, levels: Mapping[str, int]) -> File:
+        """What somebody who has the file has."""
+        rows = read(path)
+        return File(rows, levels, [*asked.shown, *asked.sensitive], asked.privacy.get("k"))
+
+
+def read(path: Path) -> list[Record]:
+    with duckdb.connect() as reader:
+        if path.suffix == ".parquet":
+            found = reader.execute("FROM read_parquet(?)", [str(path)])
+        else:
+            reader.execute(f"ATTACH '{path}' AS r (READ_ONLY)")
+            found = reader.execute("FROM r.released")
+        names = [one[0] for one in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def _write(tree: oracle.Hierarchy, path: Path) -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=";", lineterminator="\n").writerows(tree.paths.values())
+    return str(path)
+
+
+def _type(case: LedgerCase, name: str) -> pa.DataType:
+    tree = {**case.source.quasi, **case.source.sensitive}.get(name)
+    rows = [row for table in case.tables for row in table]
+    known = [*(tree.paths if tree else ()), *(row[name] for row in rows if row[name] is not None)]
+    return pa.int64() if known and isinstance(known[0], int) else pa.string()
+
+
+@contextmanager
+def world(case: LedgerCase) -> Iterator[World]:
+    """The earlier releases are published in it, by force where they break one another; the source is as it is then."""
+    with tempfile.TemporaryDirectory() as name, duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        place = Path(name)
+        for i, tree in enumerate(case.source.quasi.values()):
+            _write(tree, place / f"hierarchy_{i}.csv")
+        with sqlanon.connect(connection) as db:
+            here = World(place, connection, db, case)
+            for i, asked in enumerate(case.firsts):
+                here.fill(case.tables[i])
+                publish_first(here, i, asked)
+            here.fill(case.tables[-1])
+            yield here
+
+
+def of(asked: Asked, source: Source) -> Source:
+    """The source as a policy has it."""
+    return replace(
+        source,
+        quasi={name: source.quasi[name] for name in asked.levels},
+        sensitive={name: source.sensitive[name] for name in asked.sensitive},
+    )
+
+
+def publish_first(here: World, i: int, asked: Asked) -> None:
+    """An earlier release: it is what the oracle says."""
+    source = replace(of(asked, here.case.at(i)), person=None)
+    levels = {name: level or 0 for name, level in asked.levels.items()}
+    expected = Release(source, tuple(levels.values()), asked.privacy)
+    assume(expected.kept)
+    path = here.place / f"first {i}.{'parquet' if asked.parquet else 'duckdb'}"
+    policy = here.policy(asked, path.name)
+    here.db.anonymize(policy).publish(force=True)
+    found = here.file(path, asked, levels)
+    assert as_text(rows_of(found, [*levels], [*asked.shown, *asked.sensitive])) == as_text(
+        expected.released([*asked.shown, *asked.sensitive])
+    )
+    here.files.append(found)
+    here.keys.append({row[KEY] for records in expected.kept_records.values() for row in records})
+
+
+def rows_of(file: File, quasi: list[str], shown: list[str]) -> Counter[Any]:
+    return Counter(tuple(row[name] for name in (*quasi, *shown)) for row in file.rows)
+
+
+def as_text(rows: Counter[Any]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for row, n in rows.items():
+        found[tuple(None if value is None else str(value) for value in row)] += n
+    return found
+
+
+# --- a release that is based on earlier ones --------------------------------------------------------
+
+
+def check_after(case: LedgerCase) -> None:
+    """What `after` finds is the best there is, it is published, and breaks no earlier release."""
+    asked = case.last
+    source = of(asked, case.at(-1))
+    with world(case) as here:
+        marks = oracle_ledger.marks(source, asked.sensitive, here.files, KEY if case.keyed else None, here.keys)
+        policy = here.policy(asked, "last.duckdb", after=True)
+        if not source.rows:
+            with pytest.raises(InfeasibleError, match="no rows"):
+                here.db.anonymize(policy)
+            return
+        if any(not any(mark >> i & 1 for mark in marks) for i in range(len(here.files))):
+            with pytest.raises(SourceError, match="no row of"):
+                here.db.anonymize(policy)
+            return
+        found = oracle_ledger.satisfying(
+            source,
+            asked.privacy,
+            here.files,
+            marks,
+            asked.limit,
+            asked.measure,
+            aggregate=asked.aggregate,
+            weights=asked.weights,
+        )
+        best = oracle.best(found, asked.measure)
+        try:
+            result = here.db.anonymize(policy)
+        except InfeasibleError as error:
+            assert "earlier releases" not in str(error)
+            assert best is None or asked.strategy in ("datafly", "samarati-binary", "ola")
+            event("infeasible")
+            return
+        assert best is not None
+        levels = tuple(result.generalization[name] for name in asked.levels)
+        figures = {one.levels: one for one in found}[levels]
+        assert math.isclose(result.score, figures.score, rel_tol=oracle.TIE), (result.score, figures, best)
+        if result.optimal:
+            assert math.isclose(result.score, best.score, rel_tol=oracle.TIE), (result.score, best)
+        if asked.strategy == "optimal":
+            assert levels == best.levels, best.ties
+        chosen = oracle_ledger.Based(
+            source, levels, oracle_ledger.asked_of_parts(source, asked.privacy, here.files), marks
+        )
+        assert (result.suppressed_rows, result.classes) == (chosen.suppressed, len(chosen.whole))
+        assert result.smallest_class == min(chosen.whole.values())
+        expected = chosen.released(asked.sensitive)
+        trees = case.source.quasi
+        try:
+            release = result.publish()
+        except AuditError as error:
+            rows = [
+                {**dict(zip((*asked.levels, *asked.sensitive), row, strict=True))}
+                for row, n in expected.items()
+                for _ in range(n)
+            ]
+            new = File(rows, dict(result.generalization), [*asked.sensitive], asked.privacy.get("k"))
+            told = [oracle_ledger.broken(first, new, trees) for first in here.files]
+            assert any(one.added or one.combinations for one in told), error
+            event("refused by its own audit")
+            return
+        assert release.verify().verified
+        assert here.db.verify(release.path, policy).verified
+        new = here.file(release.path, asked, dict(result.generalization))
+        assert as_text(rows_of(new, [*asked.levels], [*asked.sensitive])) == as_text(expected)
+        for first in here.files:
+            told = oracle_ledger.broken(first, new, trees)
+            assert not told.combinations
+            assert not told.added
+        event("published")
+
+
+@quick
+@given(ledger_cases(most=1))
+def test_after_finds_the_best_there_is(case: LedgerCase) -> None:
+    check_after(case)
+
+
+@pytest.mark.slow
+@thorough
+@given(ledger_cases())
+def test_after_finds_the_best_there_is_of_many(case: LedgerCase) -> None:
+    check_after(case)
+
+
+# --- releases that break one another ----------------------------------------------------------------
+
+
+def check_refused(case: LedgerCase) -> None:
+    """A release is refused exactly where it breaks an earlier one; by force the ledger says which."""
+    asked = case.last
+    source = of(asked, case.at(-1))
+    levels = {name: level or 0 for name, level in asked.levels.items()}
+    with world(case) as here:
+        expected = Release(source, tuple(levels.values()), asked.privacy)
+        assume(expected.kept)
+        result = here.db.anonymize(here.policy(asked, "last.duckdb"))
+        release = None
+        try:
+            release = result.publish()
+        except AuditError as error:
+            message = str(error)
+            assert not (here.place / "last.duckdb").exists()
+        if release is None:
+            release = result.publish(force=True)
+        else:
+            message = ""
+        new = here.file(release.path, asked, levels)
+        told = [oracle_ledger.broken(first, new, case.source.quasi) for first in here.files]
+        assert bool(message) == any(told), (message, told)
+        with duckdb.connect(str(here.place / "catalog.duckdb"), read_only=True) as reader:
+            breaks = reader.execute("SELECT breaks FROM sqlanon.ledger WHERE path LIKE '%last%'").fetchall()
+        assert len(breaks) == 1
+        names = [f"first {i}.{'parquet' if one.parquet else 'duckdb'}" for i, one in enumerate(case.firsts)]
+        assert sorted(Path(path).name for path in breaks[0][0]) == [
+            name for name, one in zip(names, told, strict=True) if one
+        ]
+        event("refused" if message else "let through")
+
+
+@quick
+@given(ledger_cases(fixed=True, most=1))
+def test_what_breaks_an_earlier_release_is_refused(case: LedgerCase) -> None:
+    check_refused(case)
+
+
+@pytest.mark.slow
+@thorough
+@given(ledger_cases(fixed=True))
+def test_what_breaks_an_earlier_release_is_refused_of_many(case: LedgerCase) -> None:
+    check_refused(case)

@@ -1,0 +1,129 @@
+"""What once went wrong with the ledger, and releases that are based on earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from test_ledger import FINE_RACE, FINE_ZIP, hospital, policy, publish
+
+import sqlanon
+from sqlanon.errors import AuditError, PolicyError
+
+__all__ = ["hospital"]
+
+
+def change(place: Path, *statements: str) -> None:
+    with duckdb.connect(str(place / "hospital.duckdb")) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+NEW_ROWS = "INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139', 'headache')"
+
+
+def test_a_run_that_was_published_twice(hospital: Path) -> None:
+    """The hashes of its keys were asked for twice, under one name."""
+    change(hospital, "CREATE OR REPLACE TABLE patients AS SELECT *, row_number() OVER () AS id FROM patients")
+    key = {"source": {"key": ["id"]}}
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy(hospital, "one", FINE_RACE, **key))
+        result.publish()
+        result.publish(hospital / "copy.duckdb")
+    result, release = publish(policy(hospital, "two", {}, release={"after": "all"}, **key))
+    assert release.path.exists()
+
+
+@pytest.mark.parametrize("name", ["sqlanon label 0", "SQLANON rank", "sqlanon _label 0"])
+def test_columns_that_are_called_as_ours(hospital: Path, name: str) -> None:
+    """The labels of a source's rows stood under names that its columns may have, too."""
+    change(hospital, f'ALTER TABLE patients ADD COLUMN "{name}" TEXT', f"UPDATE patients SET \"{name}\" = 'x'")
+    for file, more in (("one", {}), ("two", {"release": {"after": "all"}})):
+        levels = FINE_RACE if file == "one" else {}
+        _, release = publish(policy(hospital, file, levels, attributes={name: {"role": "insensitive"}}, **more))
+        assert release.path.exists()
+
+
+@pytest.mark.parametrize("role", [{"role": "insensitive"}, {"role": "quasi", "hierarchy": "suppress"}])
+def test_no_attribute_is_called_as_the_marks(tmp_path: Path, role: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match="a name that sqlanon uses"):
+        policy(tmp_path, "one", {}, attributes={"SQLANON earlier releases": role})
+
+
+def test_after_without_k(hospital: Path) -> None:
+    """Parts of classes are to have the k of the earlier release; its audit had to refuse what the search had found."""
+    publish(policy(hospital, "one", FINE_RACE))
+    change(hospital, NEW_ROWS)
+    close = [{"attribute": "problem", "distance": "equal", "t": 1.0}]
+    asked = policy(hospital, "two", {}, release={"after": "all"}, privacy={"k": None, "t_closeness": close})
+    result, release = publish(asked)
+    assert result.smallest_class >= 2
+    with sqlanon.connect() as db:
+        assert db.verify(release.path, asked).verified
+
+
+def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
+    def as_parquet(name: str, levels: dict[str, int]) -> sqlanon.Policy:
+        asked = policy(hospital, name, levels)
+        release = asked.release.model_copy(update={"database": hospital / f"{name}'s.parquet"})
+        return asked.model_copy(update={"release": release})
+
+    publish(as_parquet("one", FINE_RACE))
+    with pytest.raises(AuditError) as refused:
+        publish(as_parquet("two", FINE_ZIP))
+    publish(as_parquet("two", FINE_ZIP), force=True)
+    query = str(refused.value)
+    query = query[query.index("ATTACH") :].split("\n\n", maxsplit=1)[0]
+    with duckdb.connect() as connection:
+        assert connection.execute(query).fetchall()
+
+
+def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospital: Path) -> None:
+    """The hierarchy of an earlier run was copied twice, under one name."""
+    publish(policy(hospital, "one", FINE_RACE))
+    shown = {"zip": {"role": "insensitive"}}
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy(hospital, "two", {"race": 0, "birth": 1, "sex": 0}, attributes=shown))
+        with pytest.raises(AuditError, match="complementary"):
+            result.publish()
+        assert result.publish(force=True).path.exists()
+
+
+@pytest.mark.parametrize(
+    "search", [{"measure": "entropy"}, {"measure": "loss", "aggregate": "geometric"}, {"measure": "precision"}]
+)
+def test_the_marks_are_no_value_that_is_lost(hospital: Path, search: dict[str, Any]) -> None:
+    """The score is that of the same rows by a policy without `after`: the marks were counted as an attribute."""
+    search = {"suppression_limit": 0.5, **search}
+    publish(policy(hospital, "one", FINE_RACE))
+    change(hospital, NEW_ROWS, NEW_ROWS.replace("black", "white"))
+    with sqlanon.connect() as db:
+        based = db.anonymize(policy(hospital, "two", FINE_RACE, release={"after": "all"}, search=search))
+        alone = db.anonymize(policy(hospital, "two", FINE_RACE, search=search))
+    assert based.suppressed_rows == alone.suppressed_rows
+    assert based.score == pytest.approx(alone.score, rel=1e-12)
+
+
+def test_what_is_let_through_is_told(hospital: Path) -> None:
+    """An earlier release that was moved was not looked at, and nobody was told."""
+    publish(policy(hospital, "one", FINE_RACE))
+    result, _ = publish(policy(hospital, "two", FINE_ZIP), force=True)
+    assert [one for one in result.warnings if "one.duckdb" in one and "by force" in one]
+    (hospital / "one.duckdb").unlink()
+    (hospital / "two.duckdb").unlink()
+    result, _ = publish(policy(hospital, "three", FINE_ZIP))
+    assert [one for one in result.warnings if "one.duckdb" in one and "not looked at" in one]
+    assert "one.duckdb" in " ".join(result.to_dict()["warnings"])
+
+
+def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None:
+    """The ledger was asked by content alone, and told what the other release was based on: verify said no."""
+    _, first = publish(policy(hospital, "one", FINE_RACE))
+    change(hospital, NEW_ROWS)
+    asked = policy(hospital, "two", FINE_RACE, release={"after": ["one"]})
+    _, release = publish(asked)
+    assert release.manifest.digest == first.manifest.digest
+    with sqlanon.connect() as db:
+        assert db.verify(release.path, asked).verified
