@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sqlanon.compare import ComparisonProgress
     from sqlanon.plan import Plan
     from sqlanon.risk import Risk
+    from sqlanon.suda import Suda
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
@@ -231,6 +232,47 @@ class Database:
 
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return risk_statements(run, policy)
+
+    def suda(self, policy: Policy, size: int | None = None, fraction: float = 0.01) -> Suda:
+        """Which rows of the policy's source are alone with few of their quasi-identifiers: special uniques.
+
+        Parameters
+        ----------
+        policy:
+            What is asked; only its source and its quasi-identifiers count here.
+        size:
+            The greatest number of attributes of a minimal sample unique; by default all of them. The work grows with
+            the sets of attributes of up to that size.
+        fraction:
+            The sampling fraction, for DIS.
+
+        Raises
+        ------
+        PolicyError
+            The size or the fraction is none.
+        SourceError
+            The source cannot be read, or does not fit the policy.
+        """
+        from sqlanon.suda import find_special_uniques, refuse_settings  # noqa: PLC0415
+
+        refuse_settings(policy, size, fraction)
+        run = self._space.run(policy)  # it stays: the relations read its tables
+        with readable():
+            return find_special_uniques(run, policy, size, fraction)
+
+    def suda_sql(self, policy: Policy, size: int | None = None, fraction: float = 0.01) -> str:
+        """The statements behind `suda`, each with a semicolon; they are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError
+            As of `suda`, as far as the schema tells.
+        """
+        from sqlanon.suda import refuse_settings, suda_statements  # noqa: PLC0415
+
+        refuse_settings(policy, size, fraction)
+        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        return suda_statements(run, policy, size, fraction)
 
     def plan(self, policy: Policy) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers
-from sqlanon.printing import print_json, print_noise, print_requirements
+from sqlanon.printing import print_json, print_noise, print_requirements, print_suda
 
 
 @app.command()
@@ -18,6 +18,12 @@ def risk(
         str | None,
         typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: tell the errors for these ε"),
     ] = None,
+    suda: Annotated[
+        bool, typer.Option("--suda", help="look for rows that are alone with few of their quasi-identifiers, too")
+    ] = False,
+    suda_size: Annotated[
+        int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most so many of them at a time")
+    ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
@@ -27,8 +33,9 @@ def risk(
     asked = load(policy)
     with connect(memory_limit=memory_limit, threads=threads) as db:
         found = db.risk(asked, numbers("--epsilon", epsilon))
+        special = db.suda(asked, suda_size) if suda or suda_size is not None else None
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({} if special is None else {"suda": special.to_dict()}))
         return
     persons = found.persons is not None
     who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
@@ -45,3 +52,5 @@ def risk(
         print_noise(found.noise)
     elif asked.noisy:
         typer.echo("nothing meets the policy, so that there are no classes to tell the errors of noise for")
+    if special is not None:
+        print_suda(special)
