@@ -274,6 +274,86 @@ class Database:
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return suda_statements(run, policy, size, fraction)
 
+    def distinction(self, table: str | Policy | None = None, size: int = 3) -> duckdb.DuckDBPyRelation:
+        """How well sets of columns tell rows apart: a relation, one row a set. It finds quasi-identifiers.
+
+        Parameters
+        ----------
+        table:
+            The table (its columns that are not nested), or a policy (its quasi-identifiers); None where the source is
+            files or Arrow.
+        size:
+            The greatest number of columns of a set.
+
+        Returns
+        -------
+        relation
+            With the columns ``attributes`` (a list of names), ``size``, ``distinct`` (combinations of their values),
+            ``rows``, ``distinction`` (distinct by rows; NULL without rows) and ``separation`` (the share of the pairs
+            of rows that differ in them; NULL of fewer than two rows). Source: R. Motwani, Y. Xu, "Efficient algorithms
+            for masking and finding quasi-identifiers" (2007).
+
+        Raises
+        ------
+        PolicyError
+            The size is less than 1.
+        SourceError
+            The source cannot be read, or does not fit the policy.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> connection = duckdb.connect()
+        >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 2 AS sex, i % 3 AS ward FROM range(6) AS t(i)")
+        >>> with connect(connection) as db:
+        ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
+        [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
+        """
+        from sqlanon.finding import asks_nothing, find_distinction, refuse_size  # noqa: PLC0415
+
+        refuse_size(size)
+        policy = table if isinstance(table, Policy) else None
+        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table)  # it stays
+        with readable():
+            return run.engine.relation(find_distinction(run, policy, size))
+
+    def distinction_sql(self, table: str | Policy | None = None, size: int = 3) -> str:
+        """The statements behind `distinction`, each with a semicolon; they are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError
+            As of `distinction`, as far as the schema tells.
+        """
+        from sqlanon.finding import asks_nothing, distinction_statements, refuse_size  # noqa: PLC0415
+
+        refuse_size(size)
+        policy = table if isinstance(table, Policy) else None
+        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table, read=False)
+        return distinction_statements(run, policy, size)
+
+    def suggest(self, table: str | None = None) -> str:
+        """A policy to start from: the commented text of a TOML file.
+
+        Each column gets a role, and a quasi-identifier a hierarchy that fits its type, by its name, its type and
+        figures of its values; the comments say why. No value of the table is in it.
+
+        Parameters
+        ----------
+        table:
+            The table; None where the source is files or Arrow.
+
+        Raises
+        ------
+        SourceError
+            The table cannot be found or read.
+        """
+        from sqlanon.finding import suggest  # noqa: PLC0415
+
+        given = self._space.given
+        with readable():
+            return suggest(self._space.run, table, given.get("database"), given.get("files", ()))
+
     def plan(self, policy: Policy) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.
 

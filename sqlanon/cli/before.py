@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,3 +55,21 @@ def risk(
         typer.echo("nothing meets the policy, so that there are no classes to tell the errors of noise for")
     if special is not None:
         print_suda(special)
+
+
+@app.command()
+def suggest(
+    database: Annotated[
+        Path, typer.Argument(metavar="DATABASE", help="a DuckDB file; or a Parquet or CSV file", show_default=False)
+    ],
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="the table; of a file, leave it out", show_default=False)
+    ] = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Write a commented policy to start from: roles and hierarchies, by names, types and figures."""
+    from sqlanon.database import connect
+
+    with connect(database, memory_limit=memory_limit, threads=threads) as db:
+        typer.echo(db.suggest(table), nl=False)

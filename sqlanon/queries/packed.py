@@ -9,7 +9,7 @@ attribute's values: ``value``, ``code``. In the packed keys: ``id``, ``w0, w1, .
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -145,7 +145,7 @@ def _sum(terms: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def subset_groups(
-    keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], output: Sequence[exp.Expr]
+    keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]], output: Sequence[exp.Expr]
 ) -> exp.Select:
     """The groups of rows that agree in a set of attributes, for several sets at once.
 
@@ -156,13 +156,13 @@ def subset_groups(
     packing:
         Of them.
     subsets:
-        The sets of attributes.
+        The sets of attributes, each with a number.
     output:
-        Aggregates over the keys ``k`` of a group; beside them stands the group's ``subset``.
+        Aggregates over the keys ``k`` of a group; beside them stands the number of its set, ``subset``.
     """
     rows = []
-    for one in subsets:
-        values = [cast(number(subset_number(one)), "BIGINT")]
+    for name, one in subsets.items():
+        values = [cast(number(name), "BIGINT")]
         values += [cast(number(mask), "BIGINT") for mask in packing.masks(one)]
         rows.append(exp.Tuple(expressions=values))
     names = [SUBSET, *(f"m{j}" for j in range(packing.words))]

@@ -35,7 +35,7 @@ from sqlanon.queries.names import (
     union_all,
     where,
 )
-from sqlanon.queries.packed import CODE, ID, SIZE, SUBSET, VALUE, Packing, group_rows, subset_groups
+from sqlanon.queries.packed import CODE, ID, SIZE, SUBSET, VALUE, Packing, group_rows, subset_groups, subset_number
 
 MSUS = "msus"
 SMALLEST = "smallest"
@@ -93,7 +93,8 @@ def larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence
         All MSUs of smaller sizes.
     """
     alone = exp.EQ(this=group_rows(), expression=number(1))
-    groups = subset_groups(keys, packing, subsets, [named(exp.Min(this=col(ID, "k")), ID)])
+    listed = {subset_number(one): one for one in subsets}
+    groups = subset_groups(keys, packing, listed, [named(exp.Min(this=col(ID, "k")), ID)])
     groups = groups.having(alone, copy=False)
     within = exp.EQ(
         this=exp.Paren(this=exp.BitwiseAnd(this=col(SUBSET, "m"), expression=col(SUBSET, "u"))),
