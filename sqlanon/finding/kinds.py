@@ -162,9 +162,9 @@ KINDS: tuple[Kind, ...] = (
         "telephone numbers",
         "identifying",
         r"(?:tele|cell|mobile|home|work|smart)?_?phone(?:_?(?:nr|no|num|number))?|tel|tel_?(?:nr|no|number)|mobile|cell|"
-        r"telefon(?:_?(?:nummer|nr))?|handy(?:_?(?:nummer|nr))?|mobil(?:_?(?:nummer|nr|telefon))?|rufnummer|telefono|"
+        r"mobile_?(?:nr|no|num|number)|telefon(?:_?(?:nummer|nr))?|handy(?:_?(?:nummer|nr))?|mobil(?:_?(?:nummer|nr|telefon))?|rufnummer|telefono|"
         r"movil|portable|pager|whatsapp",
-        r"(\+|00)\d[\d ()/.-]{6,18}|\(\d{2,5}\)[\d /.-]{4,14}|\d{3}[ .-]\d{3}[ .-]\d{4}|0\d{2,4}[ /-]\d{4,9}",
+        r"(\+|00)\d[\d ()/.-]{6,18}|\(\d{2,5}\)[\d /.-]{4,14}|\d{3}[ .-]\d{3}[ .-]\d{4}|0\d{2,4}([ /]\d{4,9}|-\d{5,9})",
     ),
     Kind("fax numbers", "identifying", r"(?:tele)?_?fax(?:_?(?:nr|no|num|number|nummer))?"),
     Kind(

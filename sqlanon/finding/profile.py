@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlanon.columns import is_nested
+from sqlanon.errors import SourceError
 from sqlanon.finding.kinds import KINDS
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.queries import looks
-from sqlanon.queries.names import named, number, select
 from sqlanon.queries.unique import NEARLY, distinct_counts
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
@@ -102,14 +102,19 @@ class Looked:
 
 
 def look_at(run: Run) -> Looked:
-    """Look at the source of a run; its tables in the work schema are ``looked_...``."""
+    """Look at the source of a run; its table in the work schema is ``looked_rows``.
+
+    Raises
+    ------
+    SourceError
+        There is no column that could be looked at.
+    """
     steps, columns = Steps(run.engine), run.source.columns
     rows = steps.count(run.source.relation)
     step = max(1, rows // ENOUGH)
     plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
     if not plain:
-        empty = steps.make(run.work("looked_rows"), select([named(number(1), "x")], run.source.relation.copy()))
-        return Looked(rows, step, empty, tuple(Profile(name, type_, rows) for name, type_ in columns.items()))
+        raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
     sample = steps.make(run.work("looked_rows"), looks.every_nth(run.source.relation, [*plain.values()], step))
     kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}

@@ -26,6 +26,12 @@ SUPPRESS = "suppress"
 _LONG = 50  # characters, on average: texts that may say anything
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
+_WIDE = 24  # characters: of longer texts a mask would have too many levels
+_OF_WHOLE_NUMBERS: dict[str | None, Rule] = {
+    kd.ZIP: {"mask": "right"},
+    kd.AGE: {"intervals": [5, 10, 20, 40]},
+    kd.YEAR: {"intervals": [5, 10, 20]},
+}
 _LARGEST = 1e15
 _SMALLEST = 1e-9
 
@@ -61,57 +67,78 @@ def propose(columns: Sequence[Profile]) -> list[Proposal]:
 
 
 def _role_of(column: Profile) -> Proposal:
+    by_name = kind_by_name(column.name)
+    if by_name is not None and by_name.role == "identifying" and column.type == "BOOLEAN":
+        by_name = None  # "phone": whether there is one
+    by_content = _by_content(column, by_name)
+    return (
+        _unseen(column)
+        or _identifying(column, by_name, by_content)
+        or _nothing_but_text(column)
+        or _known(column, by_name, by_content)
+        or _unknown(column)
+    )
+
+
+def _unseen(column: Profile) -> Proposal | None:
+    """A column whose values are not looked into."""
     if column.nested:
-        return Proposal(
-            column, "identifying", "nested: left out; give its parts as columns, with a query under [source]"
-        )
+        reason = "nested: left out; give its parts as columns of their own, with a query under [source]"
+        return Proposal(column, "identifying", reason)
     if column.type in ("BLOB", "GEOMETRY"):
         return Proposal(column, "identifying", "binary: for all that is known a picture, or a document")
-    found = _recognised(column)
-    if found is not None:
-        return found
+    return None
+
+
+def _identifying(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float] | None) -> Proposal | None:
+    """A column of identifiers, by its name, its type, or its content."""
+    reason = None
+    if by_name is not None and by_name.role == "identifying":
+        reason = f"by its name: {by_name.name}"
+    elif column.type == "UUID":
+        reason = f"by its type: {kd.OTHER_CODE}"
+    elif by_content is not None and by_content[0].role == "identifying":
+        reason = _looks_like(*by_content)
+    elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and (column.many or not column.values):
+        reason = f"by its name, and its many values: {kd.OTHER_CODE}"
+    return None if reason is None else Proposal(column, "identifying", reason, known=True)
+
+
+def _nothing_but_text(column: Profile) -> Proposal | None:
+    """What says nothing of anybody, and what says too much."""
     if column.constant:
         return Proposal(column, "insensitive", "the same in all rows")
     if column.mean_length >= _LONG:
         return Proposal(column, "identifying", "long texts: they may say anything")
+    return None
+
+
+def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float] | None) -> Proposal | None:
+    """A sensitive attribute or a quasi-identifier, by its name, its content, or its type."""
+    if by_name is not None and by_name.role == "sensitive":
+        if column.kind is ColumnKind.TEXT and column.nearly_unique:
+            return Proposal(column, "identifying", f"by its name: {by_name.name}; but its texts tell rows apart")
+        return Proposal(column, "sensitive", f"by its name: {by_name.name}", known=True)
+    if by_name is not None:
+        return Proposal(column, "quasi", f"by its name: {by_name.name}", hierarchy_for(column, by_name), True)
+    if by_content is not None:
+        return Proposal(column, "quasi", _looks_like(*by_content), hierarchy_for(column, by_content[0]), True)
+    if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
+        return Proposal(column, "quasi", "by its type: dates", hierarchy_for(column, None), True)
+    return None
+
+
+def _unknown(column: Profile) -> Proposal:
+    """A column that nothing is known of but its figures."""
     if column.nearly_unique and column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.OTHER):
         return Proposal(column, "identifying", "nearly unique: it tells rows apart all by itself")
     reason = "neither its name nor its content tells what it is: a quasi-identifier, to be safe"
     return Proposal(column, "quasi", reason, hierarchy_for(column, None))
 
 
-def _recognised(column: Profile) -> Proposal | None:
-    """What a column's name or its content says of it."""
-    by_name = kind_by_name(column.name)
-    if by_name is not None and by_name.role == "identifying" and column.type == "BOOLEAN":
-        by_name = None  # "phone": whether there is one
-    if by_name is not None and by_name.role == "identifying":
-        return Proposal(column, "identifying", f"by its name: {by_name.name}", known=True)
-    if column.type == "UUID":
-        return Proposal(column, "identifying", f"by its type: {kd.OTHER_CODE}", known=True)
-    by_content = _by_content(column, by_name)
-    if by_content is not None and by_content[0].role == "identifying":
-        kind, share = by_content
-        return Proposal(column, "identifying", f"{_percent(share)} of its values look like: {kind.name}", known=True)
-    if by_name is not None and by_name.role == "sensitive":
-        if column.constant:
-            return None
-        if column.kind is ColumnKind.TEXT and (column.nearly_unique or column.mean_length >= _LONG):
-            return Proposal(column, "identifying", f"by its name: {by_name.name}; but its texts tell rows apart")
-        return Proposal(column, "sensitive", f"by its name: {by_name.name}", known=True)
-    if by_name is None and NUMBERED.fullmatch(words_of(column.name)) and (column.many or not column.values):
-        return Proposal(column, "identifying", f"by its name, and its many values: {kd.OTHER_CODE}", known=True)
-    if column.constant or column.mean_length >= _LONG:
-        return None
-    if by_name is not None:
-        return Proposal(column, "quasi", f"by its name: {by_name.name}", hierarchy_for(column, by_name), True)
-    if by_content is not None:
-        kind, share = by_content
-        reason = f"{_percent(share)} of its values look like: {kind.name}"
-        return Proposal(column, "quasi", reason, hierarchy_for(column, kind), True)
-    if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
-        return Proposal(column, "quasi", "by its type: dates", hierarchy_for(column, None), True)
-    return None
+def _looks_like(kind: Kind, share: float) -> str:
+    shown = "all" if share == 1 else f"{max(1, math.floor(100 * share))} %"
+    return f"{shown} of its values look like: {kind.name}"
 
 
 def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | None:
@@ -127,10 +154,6 @@ def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | N
     return max(found, key=lambda one: (one[0].share < 0.5, one[1]), default=None)
 
 
-def _percent(share: float) -> str:
-    return "all" if share == 1 else f"{max(1, math.floor(100 * share))} %"
-
-
 def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
     """A hierarchy that fits a column's type."""
     what = kind.name if kind is not None else None
@@ -138,18 +161,13 @@ def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
         return {"dates": ["month", "year", "decade"] if what == kd.BIRTH else ["month", "quarter", "year"]}
     if column.kind is ColumnKind.TEXT:
         codes = column.likes.get(CODES, 0.0) >= 0.95 and column.distinct > _SOME_CODES
-        return {"mask": "right"} if (what in (kd.ZIP, kd.DATE) or codes) and 1 < column.longest <= 24 else SUPPRESS
-    if column.kind is ColumnKind.INTEGER:
-        if what == kd.ZIP:
-            return {"mask": "right"}
-        if what == kd.AGE:
-            return {"intervals": [5, 10, 20, 40]}
-        if what == kd.YEAR:
-            return {"intervals": [5, 10, 20]}
-    if column.kind in (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING):
-        if column.distinct <= _FEW or what == kd.PLACE:
-            return SUPPRESS
-        return intervals(column.spread, column.kind is ColumnKind.INTEGER)
+        return {"mask": "right"} if (what in (kd.ZIP, kd.DATE) or codes) and 1 < column.longest <= _WIDE else SUPPRESS
+    whole = column.kind is ColumnKind.INTEGER
+    if whole and what in _OF_WHOLE_NUMBERS:
+        return _OF_WHOLE_NUMBERS[what]
+    if whole or column.kind in (ColumnKind.DECIMAL, ColumnKind.FLOATING):
+        few = column.distinct <= _FEW or what == kd.PLACE
+        return SUPPRESS if few else intervals(column.spread, whole)
     return SUPPRESS
 
 

@@ -46,7 +46,7 @@ def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | 
     Raises
     ------
     SourceError
-        The table cannot be found or read.
+        The table cannot be found or read, or all of its columns are nested.
     """
     with begin(asks_nothing(table)) as run:
         looked = look_at(run)

@@ -69,8 +69,8 @@ def written_policy(
     """
     seen = f"{rows:,} rows" + (f", of which every {step:,}th was looked at" if step > 1 else "")
     lines = [
-        "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows nothing",
-        "# of what they mean: read every line before you share anything. It is private, as the table is.",
+        "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows",
+        "# nothing of what they mean: read every line before you share anything. It is private, as the table is.",
         f"# Figures are of {seen}.",
         "",
         "[source]",

@@ -69,7 +69,7 @@ def key_figures(subsets: Iterable[int], rows: int) -> exp.Select:
     """The figures of sets that are known to tell all rows apart."""
     listed = [exp.Tuple(expressions=[cast(number(one), "BIGINT")]) for one in subsets]
     values = exp.Values(expressions=listed, alias=exp.TableAlias(this=ident("s"), columns=[ident(SUBSET)]))
-    output = [col(SUBSET), named(number(rows), DISTINCT), named(number(0), TOGETHER)]
+    output: list[exp.Expr] = [col(SUBSET), named(number(rows), DISTINCT), named(number(0), TOGETHER)]
     return select(output, values)
 
 
