@@ -109,9 +109,8 @@ def main() -> None:
     }
     for way, of in median.items():
         least, most = (pick(run[way]["seconds"] for run in runs) for pick in (min, max))
-        print(
-            f"| {way} | {of['seconds']:.2f} | {least:.2f} | {most:.2f} | {of['processor']:.2f} | {of['megabytes']:.0f} MB |"
-        )
+        used = f"{of['processor']:.2f} | {of['megabytes']:.0f} MB"
+        print(f"| {way} | {of['seconds']:.2f} | {least:.2f} | {most:.2f} | {used} |")
     mine, other = median.values()
     ratios = [other[of] / mine[of] for of in ("seconds", "processor", "megabytes")]
     print("\nCUBE takes {:.1f} times as long, {:.1f} times the processors, {:.1f} times the memory".format(*ratios))

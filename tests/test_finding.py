@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -427,3 +431,50 @@ def test_what_is_not_there(tmp_path: Path) -> None:
             db.suggest("t")
         with pytest.raises(SourceError, match="say which table"):
             db.suggest()
+
+
+# --- docs/finding.md
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "finding.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_the_python_of_the_page(number: int) -> None:
+    program = blocks("python")[number]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "finding.md", "exec"), {})
+    *_, shown = re.findall(r"# (.*)", program)
+    assert printed.getvalue().strip() == shown
+
+
+def test_the_sql_of_the_page(tmp_path: Path) -> None:
+    init_database(tmp_path / "practice.duckdb")
+    (script,) = blocks("sql")
+    with duckdb.connect(tmp_path / "practice.duckdb") as connection:
+        for statement in script.splitlines():
+            query, _, shown = statement.partition(";")
+            relation = connection.execute(query)
+            if shown:
+                names = [column[0] for column in relation.description or []]
+                (row,) = relation.fetchall()
+                assert ", ".join(f"{name} {value:.6g}" for name, value in zip(names, row, strict=True)) == shown.strip(
+                    " -"
+                )
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "sqlanon-demo").mkdir()
+    make_hospital(tmp_path / "sqlanon-demo" / "hospital.duckdb", rows=2000)
+    for script in blocks("sh"):
+        for line in script.splitlines():
+            _, *arguments = shlex.split(line, comments=True)
+            *given, into = arguments if ">" in arguments else (*arguments, None)
+            printed = command(*(one for one in given if one != ">"), cwd=tmp_path)
+            if into is not None:
+                (tmp_path / into).write_text(printed, encoding="utf-8")
