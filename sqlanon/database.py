@@ -249,7 +249,7 @@ class Database:
         Raises
         ------
         PolicyError
-            The size or the fraction is none.
+            The size or the fraction is none, or there are too many sets of up to that size.
         SourceError
             The source cannot be read, or does not fit the policy.
         """
@@ -296,7 +296,7 @@ class Database:
         Raises
         ------
         PolicyError
-            The size is less than 1.
+            The size is less than 1, or there are too many sets of up to that size.
         SourceError
             The source cannot be read, or does not fit the policy.
 

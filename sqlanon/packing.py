@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 
 from sqlglot import exp
 
+from sqlanon.errors import PolicyError, Problem
 from sqlanon.queries import packed as pk
 from sqlanon.queries.names import Namer
 from sqlanon.steps import Steps
 
 _AT_ONCE = 2_000_000
 """So many rows are grouped in one statement: sets of attributes times combinations."""
+
+_MOST = 1_000_000
+"""So many sets of attributes are looked at."""
 
 _EXAMPLE = 3
 """Where statements are only shown: so many values each attribute has."""
@@ -44,6 +49,20 @@ class Packed:
         step = max(1, _AT_ONCE // max(1, self.count))
         for i in range(0, len(subsets), step):
             yield subsets[i : i + step]
+
+
+def refuse_too_many(attributes: int, size: int, place: str) -> None:
+    """Refuse to look at more sets of attributes than can be looked at.
+
+    Raises
+    ------
+    PolicyError
+        With their number.
+    """
+    number = sum(comb(attributes, k) for k in range(1, min(size, attributes) + 1))
+    if number > _MOST:
+        message = f"there are {number:,} sets of up to {size} of {attributes} attributes, and {_MOST:,} is the most"
+        raise PolicyError([Problem(place, f"{message}: ask for a smaller size")])
 
 
 def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from sqlanon.columns import match_columns
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.packing import Packed, pack, subsets_of_size
+from sqlanon.packing import Packed, pack, refuse_too_many, subsets_of_size
 from sqlanon.policy import Policy
 from sqlanon.queries import suda as sq
 from sqlanon.queries.packed import BITS
@@ -170,6 +170,7 @@ def refuse_settings(policy: Policy, size: int | None, fraction: float) -> None:
         problems.append(Problem("attributes", f"SUDA takes 1 to {BITS - 1} quasi-identifiers, not {len(policy.quasi)}"))
     if problems:
         raise PolicyError(problems)
+    refuse_too_many(len(policy.quasi), size or len(policy.quasi), "suda size")
 
 
 def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float) -> Suda:

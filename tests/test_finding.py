@@ -129,6 +129,16 @@ def test_the_statements_run(tmp_path: Path) -> None:
             db.distinction("elsewhere")
 
 
+def test_too_many_sets_are_refused() -> None:
+    names = [f"x{i}" for i in range(40)]
+    with table_of([], names) as connection, sqlanon.connect(connection) as db:
+        with pytest.raises(PolicyError, match=r"there are .* sets of up to 8 of 40 attributes"):
+            db.distinction("t", 8)
+        with pytest.raises(PolicyError, match="ask for a smaller size"):
+            db.suda(make_policy(dict.fromkeys(names, "suppress")))
+        assert db.suda(make_policy(dict.fromkeys(names, "suppress")), 1).msus == 0
+
+
 def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[str]) -> Row:
     listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
     found = connection.execute(f"FROM sqlanon.distinction('{relation}', [{listed}])")
@@ -421,8 +431,24 @@ def test_larger_tables_are_looked_at_here_and_there(tmp_path: Path) -> None:
         text, policy = suggested(connection, tmp_path)
         with sqlanon.connect(connection) as db:
             assert db.anonymize(policy).smallest_class >= 5
-    assert "200,000 rows, of which every 4th was looked at" in text
+    assert "200,000 rows; about one in 4 was looked at" in text
+    assert re.search(r"^x = .*; distinction 0.0001, separation 0.857", text, re.MULTILINE)
     assert Counter(roles_of(policy).values()) == {"identifying": 2, "quasi": 2}
+
+
+def test_arrow_and_small_tables(tmp_path: Path) -> None:
+    """Few rows say little; an id by its name is one all the same."""
+    with duckdb.connect() as connection:
+        arrow = connection.sql(
+            "SELECT i AS id, i // 3 AS ward_id, 'x' || i AS v, '{\"a\": 1}'::JSON AS j FROM range(9) AS r(i)"
+        ).to_arrow_table()
+    with sqlanon.connect(arrow) as db:
+        (tmp_path / "policy.toml").write_text(db.suggest(), encoding="utf-8")
+        policy = Policy.load(tmp_path / "policy.toml")
+        assert len(db.distinction().fetchall()) == 14
+        assert db.anonymize(policy).released_rows == 9
+    roles = roles_of(policy)
+    assert (roles["id"], roles["ward_id"], roles["v"]) == ("identifying", "quasi", "quasi")
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:

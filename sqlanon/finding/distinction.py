@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.columns import is_nested, match_columns
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.packing import pack, subsets_of_size
+from sqlanon.packing import pack, refuse_too_many, subsets_of_size
 from sqlanon.policy import Policy
 from sqlanon.queries import distinction as dq
 from sqlanon.queries.names import Namer
@@ -90,7 +90,13 @@ def figures_of(
         What the columns are called.
     size:
         The greatest number of them in a set.
+
+    Raises
+    ------
+    PolicyError
+        There are too many sets.
     """
+    refuse_too_many(len(columns), size, "size")
     packed = pack(steps, work, relation, columns, singles_apart=False)
     rows = steps.figures(uniques_and_pairs(packed.combinations))["rows"]
     sets = figures = None

@@ -51,7 +51,7 @@ _PERSON = (
 )
 _NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
 
-NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, MONEY = (
+NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK = (
     "names",
     "geographic subdivisions: a street address",
     "geographic subdivisions",
@@ -62,7 +62,10 @@ NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, MONEY
     "age",
     "geographic subdivisions: coordinates",
     "any other unique number or code",
-    "money",
+    "sex or gender",
+    "race, ethnicity, nationality",
+    "family",
+    "education and work",
 )
 
 KINDS: tuple[Kind, ...] = (
@@ -215,22 +218,22 @@ KINDS: tuple[Kind, ...] = (
         0.8,
     ),
     Kind(AGE, "quasi", r"(?:[a-z]+_)?age(?:_?(?:in_?)?(?:years|yrs|group))?|age|alter|lebensalter|altersgruppe|edad"),
-    Kind("sex or gender", "quasi", r"sex|gender|geschlecht|sexe|sexo|genero|genre|anrede|salutation|pronouns?"),
+    Kind(SEX, "quasi", r"sex|gender|geschlecht|sexe|sexo|genero|genre|anrede|salutation|pronouns?"),
     Kind(
-        "race, ethnicity, nationality",
+        RACE,
         "quasi",
         r"race|hispanic|ethnic(?:ity)?|ethnic_?(?:group|origin)|ethnie|herkunft|nationality|citizenship|nationalitaet|"
         r"staatsangehoerigkeit|staatsbuergerschaft|nationalite|nacionalidad|raza|tribe|caste|language|sprache|"
         r"muttersprache|mother_?tongue",
     ),
     Kind(
-        "family",
+        FAMILY,
         "quasi",
         r"marital(?:_?status)?|civil_?status|familienstand|etat_?civil|estado_?civil|relationship|household_?size|"
         r"children|(?:num(?:ber)?_?(?:of_?)?)?(?:children|kids|dependents|kinder)|kinderzahl|haushaltsgroesse",
     ),
     Kind(
-        "education and work",
+        WORK,
         "quasi",
         r"education(?:_?(?:level|num|years))?|degree|school(?:ing)?|bildung|bildungsabschluss|schulabschluss|abschluss|"
         r"occupation|profession|job(?:_?(?:title|name))?|work_?class|employment(?:_?status)?|employer|industry|beruf|"
@@ -259,7 +262,7 @@ KINDS: tuple[Kind, ...] = (
         r"straftat|vorstrafen?|credit_?score|schufa|rating|grade|score|note|gpa",
     ),
     Kind(
-        MONEY,
+        "money",
         "sensitive",
         r"(?:[a-z]+_)*(?:salary|income|wage|wages|earnings|pay|payment|bonus|debt|loan|balance|assets|wealth|net_?worth|"
         r"costs?|price|charges?|bill|amount|fee|revenue|capital|gehalt|einkommen|lohn|verdienst|schulden|vermoegen|"

@@ -17,7 +17,10 @@ from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
 ENOUGH = 50_000
-"""Of larger tables, every n-th row is looked at, so that about so many are."""
+"""Of larger tables, about every n-th row is looked at, so that about so many are."""
+
+_CLOSER = 10_000
+"""Of about so many of these, patterns are held against the values."""
 
 CODES = -1
 """The number of the pattern of short codes."""
@@ -88,7 +91,7 @@ class Looked:
     Attributes
     ----------
     rows, step:
-        Rows of the table; every so manieth was looked at.
+        Rows of the table; about every so manieth was looked at.
     sample:
         Those rows.
     profiles:
@@ -115,14 +118,14 @@ def look_at(run: Run) -> Looked:
     plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
     if not plain:
         raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
-    sample = steps.make(run.work("looked_rows"), looks.every_nth(run.source.relation, [*plain.values()], step))
+    sample = steps.make(run.work("looked_rows"), looks.some_rows(run.source.relation, [*plain.values()], step))
     kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
     are_numbers = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
     numbers = {i: name for i, name in plain.items() if kinds[i] in are_numbers}
     others = {i: name for i, name in plain.items() if i not in texts and i not in numbers}
-    patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None} | {CODES: _CODE}
-    found = steps.figures(looks.column_figures(sample, texts, numbers, others, patterns))
+    found = steps.figures(looks.column_figures(sample, texts, numbers, others))
+    likes = _likes(steps, looks.some_rows(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
     if step > 1:  # how many values there are, is of all rows
         counts = iter(steps.ask(distinct_counts(run.source.relation, [*plain.values()]), [])[0])
         whole = {i: (next(counts), next(counts)) for i in plain}
@@ -132,8 +135,6 @@ def look_at(run: Run) -> Looked:
     def profile(i: int, name: str, type_: str) -> Profile:
         if i not in plain:
             return Profile(name, type_, rows)
-        seen = found[f"values_{i}"]
-        likes = {j: found[f"like_{i}_{j}"] / seen for j in patterns} if i in texts and seen else {}
         return Profile(
             name,
             type_,
@@ -142,9 +143,16 @@ def look_at(run: Run) -> Looked:
             distinct=min(whole[i]),
             longest=(found[f"longest_{i}"] or 0) if i in texts else 0,
             mean_length=(found[f"mean_{i}"] or 0.0) if i in texts else 0.0,
-            likes=likes,
+            likes=likes.get(i, {}),
             spread=found[f"spread_{i}"] if i in numbers else None,
         )
 
     profiles = tuple(profile(i, name, type_) for i, (name, type_) in enumerate(columns.items()))
     return Looked(rows, step, sample, profiles)
+
+
+def _likes(steps: Steps, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
+    """By column of texts: the share of its values that look like each kind."""
+    patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None} | {CODES: _CODE}
+    found = steps.figures(looks.content_figures(rows, texts, patterns))
+    return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

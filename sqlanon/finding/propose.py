@@ -27,6 +27,7 @@ _LONG = 50  # characters, on average: texts that may say anything
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDE = 24  # characters: of longer texts a mask would have too many levels
+_CATEGORIES = (kd.PLACE, kd.SEX, kd.RACE, kd.FAMILY, kd.WORK)  # numbers that are no measurements
 _OF_WHOLE_NUMBERS: dict[str | None, Rule] = {
     kd.ZIP: {"mask": "right"},
     kd.AGE: {"intervals": [5, 10, 20, 40]},
@@ -74,7 +75,7 @@ def _role_of(column: Profile) -> Proposal:
     return (
         _unseen(column)
         or _identifying(column, by_name, by_content)
-        or _nothing_but_text(column)
+        or _too_little_or_too_much(column)
         or _known(column, by_name, by_content)
         or _unknown(column)
     )
@@ -85,8 +86,8 @@ def _unseen(column: Profile) -> Proposal | None:
     if column.nested:
         reason = "nested: left out; give its parts as columns of their own, with a query under [source]"
         return Proposal(column, "identifying", reason)
-    if column.type in ("BLOB", "GEOMETRY"):
-        return Proposal(column, "identifying", "binary: for all that is known a picture, or a document")
+    if column.type in ("BLOB", "GEOMETRY", "JSON"):
+        return Proposal(column, "identifying", "for all that is known a picture, or a document")
     return None
 
 
@@ -99,12 +100,17 @@ def _identifying(column: Profile, by_name: Kind | None, by_content: tuple[Kind, 
         reason = f"by its type: {kd.OTHER_CODE}"
     elif by_content is not None and by_content[0].role == "identifying":
         reason = _looks_like(*by_content)
-    elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and (column.many or not column.values):
+    elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and _can_number(column):
         reason = f"by its name, and its many values: {kd.OTHER_CODE}"
     return None if reason is None else Proposal(column, "identifying", reason, known=True)
 
 
-def _nothing_but_text(column: Profile) -> Proposal | None:
+def _can_number(column: Profile) -> bool:
+    """Whether a column may number persons, and not what many of them share."""
+    return column.many or column.distinct == column.values
+
+
+def _too_little_or_too_much(column: Profile) -> Proposal | None:
     """What says nothing of anybody, and what says too much."""
     if column.constant:
         return Proposal(column, "insensitive", "the same in all rows")
@@ -166,7 +172,7 @@ def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
     if whole and what in _OF_WHOLE_NUMBERS:
         return _OF_WHOLE_NUMBERS[what]
     if whole or column.kind in (ColumnKind.DECIMAL, ColumnKind.FLOATING):
-        few = column.distinct <= _FEW or what == kd.PLACE
+        few = column.distinct <= _FEW or what in _CATEGORIES
         return SUPPRESS if few else intervals(column.spread, whole)
     return SUPPRESS
 

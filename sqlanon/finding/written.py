@@ -65,13 +65,14 @@ def written_policy(
     apart:
         Distinction and separation by a set of columns.
     rows, step:
-        Rows of the table; every so manieth was looked at.
+        Rows of the table; about every so manieth was looked at.
     """
-    seen = f"{rows:,} rows" + (f", of which every {step:,}th was looked at" if step > 1 else "")
+    seen = f"{rows:,} rows" + (f"; about one in {step:,} was looked at" if step > 1 else "")
     lines = [
         "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows",
         "# nothing of what they mean: read every line before you share anything. It is private, as the table is.",
         f"# Figures are of {seen}.",
+        *(["# (Of all rows, distinction is less; separation is about the same.)"] if step > 1 else []),
         "",
         "[source]",
         *_pairs(source),
