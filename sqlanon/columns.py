@@ -71,7 +71,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         raise SourceError("; ".join(wrong))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = looked_at_sensitive(policy)
-    nested = [name for name in (*policy.generalized, *looked_at) if _is_nested(source.columns[matched[name]])]
+    nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
             f"attributes of nested types, which requirements look at: {listed(nested)}; give their parts as columns "
@@ -113,7 +113,7 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
     return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
 
 
-def _is_nested(type_: str) -> bool:
+def is_nested(type_: str) -> bool:
     """Equality of nested values is not what a reader sees: [-0.0] equals [0.0]."""
     return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
 

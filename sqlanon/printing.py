@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlanon.decoys import Decoys
     from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
+    from sqlanon.suda import Suda
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
@@ -37,6 +38,30 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
         cells = ["yes" if one.holds else "no", *counts, figure(one)]
         # A name is text, whatever brackets are in it.
         table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
+    _print_table(table)
+
+
+def print_suda(found: Suda) -> None:
+    """Special uniques: how many rows, with how few attributes, and what each attribute has to do with it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    typer.echo(
+        f"{found.rows_with_msus:,} of {found.rows:,} rows are alone with {found.size} or fewer of their "
+        f"quasi-identifiers, in {found.msus:,} minimal ways"
+    )
+    if not found.msus:
+        return
+    smallest = ", ".join(f"{size}: {rows:,} rows" for size, rows in found.rows_by_smallest.items())
+    typer.echo(f"by the fewest that are enough: {smallest}")
+    score, ihsn = found.scores, found.ihsn_scores
+    typer.echo(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
+    of = f"at a sampling fraction of {found.fraction:g}"
+    typer.echo(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
+    table = Table("quasi-identifier", "contributes to the scores")
+    table.columns[1].justify = "right"
+    for name, share in sorted(score.contributions.items(), key=lambda one: -one[1]):
+        table.add_row(Text(name), f"{share:.1f} %")
     _print_table(table)
 
 

@@ -29,5 +29,9 @@ def macros(*, all_of_them: bool = True) -> str:
     all_of_them:
         Whether requirements other than k-anonymity are to be checked with it.
     """
-    more = ("macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql") if all_of_them else ()
+    more = (
+        ("macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql", "macros_finding.sql")
+        if all_of_them
+        else ()
+    )
     return "\n".join(["BEGIN;", *(sql_text(name) for name in ("macros.sql", *more)), "COMMIT;"])

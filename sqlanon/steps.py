@@ -29,6 +29,14 @@ class Steps:
             self.shown.append(statement.sql(self.engine.dialect, pretty=True))
         return target.copy()
 
+    def add(self, target: exp.Table, query: exp.Query) -> None:
+        """Add the rows of a query to a table."""
+        statement = exp.Insert(this=target.copy(), expression=query)
+        if self.shown is None:
+            self.engine.execute(statement)
+        else:
+            self.show(statement)
+
     def show(self, statement: exp.Expr) -> None:
         """Show a statement for what is not done by one; where statements are run, there is nothing to do."""
         if self.shown is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +147,11 @@ class Workspace:
     def limits(self) -> Limits:
         """What the engines may take; a live connection's own settings."""
         return self._engine.limits
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """Where the source is, as ``[source]`` of a policy has it: nothing, if that is known to the policy alone."""
+        return self._given
 
     def run(self, policy: Policy, read: bool = True) -> Run:
         """Begin a run: bind the policy's source.

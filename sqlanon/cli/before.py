@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers
-from sqlanon.printing import print_json, print_noise, print_requirements
+from sqlanon.printing import print_json, print_noise, print_requirements, print_suda
 
 
 @app.command()
@@ -18,6 +19,12 @@ def risk(
         str | None,
         typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: tell the errors for these ε"),
     ] = None,
+    suda: Annotated[
+        bool, typer.Option("--suda", help="look for rows that are alone with few of their quasi-identifiers, too")
+    ] = False,
+    suda_size: Annotated[
+        int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most so many of them at a time")
+    ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
@@ -27,8 +34,9 @@ def risk(
     asked = load(policy)
     with connect(memory_limit=memory_limit, threads=threads) as db:
         found = db.risk(asked, numbers("--epsilon", epsilon))
+        special = db.suda(asked, suda_size) if suda or suda_size is not None else None
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({} if special is None else {"suda": special.to_dict()}))
         return
     persons = found.persons is not None
     who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
@@ -45,3 +53,23 @@ def risk(
         print_noise(found.noise)
     elif asked.noisy:
         typer.echo("nothing meets the policy, so that there are no classes to tell the errors of noise for")
+    if special is not None:
+        print_suda(special)
+
+
+@app.command()
+def suggest(
+    database: Annotated[
+        Path, typer.Argument(metavar="DATABASE", help="a DuckDB file; or a Parquet or CSV file", show_default=False)
+    ],
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="the table; of a file, leave it out", show_default=False)
+    ] = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Write a commented policy to start from: roles and hierarchies, by names, types and figures."""
+    from sqlanon.database import connect
+
+    with connect(database, memory_limit=memory_limit, threads=threads) as db:
+        typer.echo(db.suggest(table), nl=False)

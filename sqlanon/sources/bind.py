@@ -175,7 +175,7 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     The name that is found is full: it means the same table whatever database is in use later.
     """
     if not name:
-        raise SourceError("source: say which table: table = ..., query = ... or files = ...")
+        raise SourceError(f"source: say which table: table = ..., query = ... or files = ...{_known_tables(engine)}")
     path = exp.select(exp.func("current_database"), exp.func("current_schemas", exp.true()))
     database, schemas = engine.rows(path)[0]
     here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas))]

@@ -1,0 +1,320 @@
+"""What columns look like: the identifiers of HIPAA's Safe Harbor, and what else is known of persons.
+
+Source: 45 CFR 164.514(b)(2), the eighteen identifiers that Safe Harbor removes; the words for them in English and
+German, some in French and Spanish. Quasi-identifiers and sensitive attributes: what the literature's examples have.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["identifying", "quasi", "sensitive", "insensitive"]
+
+_GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of column.
+
+    Attributes
+    ----------
+    name:
+        What it is called in a policy's comments.
+    role:
+        The role that it gets.
+    words:
+        A pattern over the words of a column's name, which are joined by ``_``; None: it has no name of its own.
+    content:
+        A pattern over whole values, in RE2; None: its content looks like nothing special.
+    share:
+        From which share of the values on they say what the column is.
+    many:
+        Whether values must be many, too: what looks like a name may be a category.
+    """
+
+    name: str
+    role: Role
+    words: str | None = None
+    content: str | None = None
+    share: float = 0.5
+    many: bool = False
+
+
+_PERSON = (
+    "patient(?:en|in)?|person|people|customer|client|user|member|employee|staff|student|pupil|citizen|resident|voter|"
+    "doctor|physician|nurse|subject|participant|respondent|insured|subscriber|kunde|kunden|mitarbeiter|versicherten?|"
+    "personal|einwohner|schueler|studenten?|mandant(?:en)?|arzt|benutzer|nutzer|usuario|cliente|paciente|utilisateur"
+)
+_NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
+
+NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK = (
+    "names",
+    "geographic subdivisions: a street address",
+    "geographic subdivisions",
+    "geographic subdivisions: a ZIP or postal code",
+    "dates: of birth",
+    "dates",
+    "dates: a year",
+    "age",
+    "geographic subdivisions: coordinates",
+    "any other unique number or code",
+    "sex or gender",
+    "race, ethnicity, nationality",
+    "family",
+    "education and work",
+)
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        "e-mail addresses",
+        "identifying",
+        r"e?_?mail|e_mail(?:_?addresse?)?|email_?(?:addresse?|adresse)?|correo|courriel",
+        r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}",
+        0.01,
+    ),
+    Kind(
+        "URLs",
+        "identifying",
+        r"url|uri|website|web_?site|homepage|web_?page|link|href",
+        r"(?i)(https?|ftp)://\S+|www\.\S+",
+        0.01,
+    ),
+    Kind(
+        "IP addresses",
+        "identifying",
+        r"ip|ip_?v?[46]?|ip_?addr(?:ess)?e?|ip_?adresse",
+        r"(\d{1,3}\.){3}\d{1,3}|([0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}|[0-9A-Fa-f:]+::[0-9A-Fa-f:]*",
+        0.01,
+    ),
+    Kind(
+        "device identifiers and serial numbers",
+        "identifying",
+        r"device(?:_?(?:id|nr|no|number|serial))?|serial(?:_?(?:nr|no|number))?|imei|imsi|mac|mac_?addr(?:ess)?|udid|"
+        r"seriennummer|geraete?_?(?:nummer|id|nr)|implant_?(?:id|number|serial)",
+        r"([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}",
+        0.01,
+    ),
+    Kind(
+        "social security numbers",
+        "identifying",
+        r"ssn|social_?security(?:_?(?:nr|no|num|number))?|sin|nino|national_?(?:id|insurance)(?:_?(?:nr|no|number))?|"
+        r"tax_?(?:id|number|no)|tin|steuer_?(?:id|nummer|nr)|sozialversicherungs_?(?:nummer|nr)|sv_?(?:nummer|nr)|"
+        r"rentenversicherungs_?(?:nummer|nr)|ahv_?(?:nummer|nr)?|dni|curp|nss|numero_securite_sociale",
+        r"\d{3}-\d{2}-\d{4}|\d{2} ?\d{6} ?[A-Z] ?\d{3}",
+        0.01,
+    ),
+    Kind(
+        "account numbers",
+        "identifying",
+        r"(?:bank_?)?account(?:_?(?:id|nr|no|num|number))?|iban|bic|konto|konto_?(?:nummer|nr)|depot_?(?:nummer|nr)|"
+        r"(?:credit_?|debit_?)?card_?(?:nr|no|num|number)|credit_?card|kredit_?karten?(?:_?(?:nummer|nr))?|cuenta|compte",
+        r"[A-Z]{2}\d{2}( ?[A-Z0-9]{4}){3,7}( ?[A-Z0-9]{1,3})?|(\d{4}[ -]?){3}\d{4}",
+        0.01,
+    ),
+    Kind(
+        "medical record numbers",
+        "identifying",
+        r"mrn|medical_?record(?:_?(?:id|nr|no|num|number))?|(?:chart|case|encounter|admission|visit|fall|akten?|"
+        r"krankenakten?|aufnahme|behandlungs)_?(?:id|nr|no|number|nummer)",
+    ),
+    Kind(
+        "health plan beneficiary numbers",
+        "identifying",
+        r"(?:health_?)?(?:plan|beneficiary|insurance|policy|subscriber|medicare|medicaid)_?(?:id|nr|no|number)|nhs|"
+        r"nhs_?(?:nr|no|number)|kvnr|versicherungs_?(?:nummer|nr)|versicherten_?(?:nummer|nr|id)|"
+        r"krankenkassen_?(?:nummer|nr)|krankenversicherungs?_?(?:nummer|nr)",
+    ),
+    Kind(
+        "certificate and license numbers",
+        "identifying",
+        r"(?:driver|driving|drivers)?_?(?:license|licence)(?:_?(?:id|nr|no|number))?|certificate(?:_?(?:id|nr|no|number))?"
+        r"|passport(?:_?(?:id|nr|no|number))?|(?:personal)?_?ausweis(?:_?(?:nummer|nr))?|reisepass(?:_?(?:nummer|nr))?|"
+        r"fuehrerschein(?:_?(?:nummer|nr))?|pasaporte|passeport",
+    ),
+    Kind(
+        "vehicle identifiers",
+        "identifying",
+        r"vin|license_?plate|licence_?plate|number_?plate|plate(?:_?(?:nr|no|number))?|kfz_?kennzeichen|kennzeichen|"
+        r"nummernschild|fahrgestell_?(?:nummer|nr)|vehicle_?(?:id|nr|no|number)|matricula|immatriculation",
+        r"[A-HJ-NPR-Z0-9]{17}",
+    ),
+    Kind(
+        "biometric identifiers",
+        "identifying",
+        r"biometrics?|finger_?prints?|iris(?:_?scan)?|retina|voice_?(?:print|sample)|dna|genome|face_?(?:id|embedding)|"
+        r"fingerabdruck|stimmprobe|signature|unterschrift",
+    ),
+    Kind(
+        "full-face photographs",
+        "identifying",
+        r"photos?|photographs?|pictures?|images?|avatar|selfie|portrait|foto|fotos|bild|bilder|lichtbild|imagen",
+    ),
+    Kind(
+        NAME,
+        "identifying",
+        rf"(?:first|last|given|family|middle|maiden|birth|full|sur|fore|nick|user|{_PERSON}|mother|father|spouse|contact|"
+        r"geburts|vor|nach|familien|zu|ruf|benutzer)_?(?:name|namen)|surname|initials|vorname|nachname|"
+        r"apellidos?|nombres?|prenoms?|nom|cognome|login|username|firstname|lastname|"
+        rf"(?:{_PERSON}|doctor|physician|mother|father|spouse)_?nm",
+    ),
+    Kind(
+        "telephone numbers",
+        "identifying",
+        r"(?:tele|cell|mobile|home|work|smart)?_?phone(?:_?(?:nr|no|num|number))?|tel|tel_?(?:nr|no|number)|mobile|cell|"
+        r"mobile_?(?:nr|no|num|number)|telefon(?:_?(?:nummer|nr))?|handy(?:_?(?:nummer|nr))?|mobil(?:_?(?:nummer|nr|telefon))?|rufnummer|telefono|"
+        r"movil|portable|pager|whatsapp",
+        r"(\+|00)\d[\d ()/.-]{6,18}|\(\d{2,5}\)[\d /.-]{4,14}|\d{3}[ .-]\d{3}[ .-]\d{4}|0\d{2,4}([ /]\d{4,9}|-\d{5,9})",
+    ),
+    Kind("fax numbers", "identifying", r"(?:tele)?_?fax(?:_?(?:nr|no|num|number|nummer))?"),
+    Kind(
+        ADDRESS,
+        "identifying",
+        r"(?:street|home|mail|mailing|postal|billing|shipping|work)?_?addr(?:ess)?(?:_?(?:line)?_?\d)?|adresse|anschrift|"
+        r"street(?:_?(?:name|nr|no|number))?|strassen?(?:_?(?:name|nummer|nr))?|str|house_?(?:nr|no|number)|"
+        r"haus_?(?:nummer|nr)|calle|rue|direccion|po_?box|postfach|wohnanschrift|hausnummer",
+        r"\d+[A-Za-z]? \p{L}[\p{L}\d .,'’-]*|\p{L}[\p{L} .'’-]* \d+ ?[A-Za-z]?",
+        0.8,
+        many=True,
+    ),
+    Kind(
+        ZIP,
+        "quasi",
+        r"zip(?:_?\d)?|zip_?codes?(?:_?\d)?|postal_?codes?|post_?codes?|plz|postleitzahl|code_?postal|codigo_?postal|cap|cp",
+        r"\d{5}(-\d{4})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}",
+        0.9,
+        many=True,
+    ),
+    Kind(
+        COORDINATE,
+        "quasi",
+        r"lat|lon|lng|long|latitude|longitude|breitengrad|laengengrad|geo_?(?:lat|lon|lng)|coord(?:inate)?s?",
+    ),
+    Kind(
+        PLACE,
+        "quasi",
+        r"(?:home|native|birth|work|residence|of)?_?(?:city|town|village|municipality|county|district|borough|parish|"
+        r"precinct|region|province|state|country|land|nation|continent|place|location|area|neighbou?rhood)"
+        r"(?:_?(?:name|code|num))?|stadt|gemeinde|kreis|landkreis|bezirk|bundesland|kanton|wohnort|geburtsort|ort|"
+        r"geburtsland|herkunftsland|staat|ciudad|provincia|pais|ville|pays|commune|departement|(?:census_?)?tract|fips",
+    ),
+    Kind(
+        BIRTH,
+        "quasi",
+        r"(?:date_?of_?)?birth(?:_?(?:date|day|dt|month))?|dob|birthdate|birthday|geburtsdatum|geburtstag|geboren(?:_am)?|"
+        r"geb_?datum|date_?(?:de_?)?naissance|fecha_?(?:de_?)?nacimiento|bdate",
+    ),
+    Kind(YEAR, "quasi", r"(?:[a-z]+_)?(?:year|jahr|yr|annee|anio)(?:_?of_?[a-z]+)?|birthyear|[a-z]+jahr|jahrgang|yob"),
+    Kind(
+        DATE,
+        "quasi",
+        r"(?:[a-z]+_)*(?:date|datum|day|month|monat|tag|fecha|timestamp|datetime|dt)(?:_[a-z]+)*|[a-z]+datum|[a-z]+date|"
+        r"admission|discharge|admitted|discharged|died|death|deceased|aufnahme|entlassung|todestag|"
+        r"(?:created|updated|modified)(?:_at|_on)?|[a-z]+_(?:at|on)",
+        r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})",
+        0.8,
+    ),
+    Kind(AGE, "quasi", r"(?:[a-z]+_)?age(?:_?(?:in_?)?(?:years|yrs|group))?|age|alter|lebensalter|altersgruppe|edad"),
+    Kind(SEX, "quasi", r"sex|gender|geschlecht|sexe|sexo|genero|genre|anrede|salutation|pronouns?"),
+    Kind(
+        RACE,
+        "quasi",
+        r"race|hispanic|ethnic(?:ity)?|ethnic_?(?:group|origin)|ethnie|herkunft|nationality|citizenship|nationalitaet|"
+        r"staatsangehoerigkeit|staatsbuergerschaft|nationalite|nacionalidad|raza|tribe|caste|language|sprache|"
+        r"muttersprache|mother_?tongue",
+    ),
+    Kind(
+        FAMILY,
+        "quasi",
+        r"marital(?:_?status)?|civil_?status|familienstand|etat_?civil|estado_?civil|relationship|household_?size|"
+        r"children|(?:num(?:ber)?_?(?:of_?)?)?(?:children|kids|dependents|kinder)|kinderzahl|haushaltsgroesse",
+    ),
+    Kind(
+        WORK,
+        "quasi",
+        r"education(?:_?(?:level|num|years))?|degree|school(?:ing)?|bildung|bildungsabschluss|schulabschluss|abschluss|"
+        r"occupation|profession|job(?:_?(?:title|name))?|work_?class|employment(?:_?status)?|employer|industry|beruf|"
+        r"taetigkeit|arbeitgeber|branche|position|title|titel|rank|department|abteilung|profesion|metier",
+    ),
+    Kind(
+        "build of the body",
+        "quasi",
+        r"height|weight|bmi|groesse|koerpergroesse|gewicht|koerpergewicht|eye_?colou?r|"
+        r"hair_?colou?r|augenfarbe|haarfarbe",
+    ),
+    Kind(
+        "health",
+        "sensitive",
+        r"(?:[a-z]+_)*(?:diagnos[ei]s|diagnose|diagnosen|disease|illness|disorder|symptoms?|condition|complaint|problem|"
+        r"icd|icd_?\d+|treatment|therapy|medication|drug|prescription|procedure|allerg(?:y|ies)|injury|hiv|hiv_?status|"
+        r"pregnan(?:t|cy)|smok(?:er|ing)|alcohol|mental|disability|vaccin(?:e|ation)|lab|lab_?result|test_?result|"
+        r"blood_?(?:pressure|type|group|sugar)|krankheit|erkrankung|befund|behandlung|therapie|medikament|medikation|"
+        r"blutgruppe|blutdruck|symptome?|schwanger(?:schaft)?|impfung|verletzung)(?:_[a-z0-9]+)*",
+    ),
+    Kind(
+        "belief, politics, sexual life, crime",
+        "sensitive",
+        r"religion|religious|faith|denomination|konfession|glaube|political(?:_?[a-z]+)?|party|partei|vote|union|"
+        r"gewerkschaft|sexual(?:_?(?:orientation|ity))|orientation|crime|conviction|offen[cs]e|criminal(?:_?[a-z]+)?|"
+        r"straftat|vorstrafen?|credit_?score|schufa|rating|grade|score|note|gpa",
+    ),
+    Kind(
+        "money",
+        "sensitive",
+        r"(?:[a-z]+_)*(?:salary|income|wage|wages|earnings|pay|payment|bonus|debt|loan|balance|assets|wealth|net_?worth|"
+        r"costs?|price|charges?|bill|amount|fee|revenue|capital|gehalt|einkommen|lohn|verdienst|schulden|vermoegen|"
+        r"kosten|preis|betrag|saldo|umsatz|salaire|salario|ingresos)(?:_[a-z0-9]+)*",
+    ),
+    Kind(
+        OTHER_CODE,
+        "identifying",
+        r"(?:[a-z]+_)*(?:uuid|guid|token|session|cookie|barcode|fingerprint|hash)(?:_?id)?|"
+        rf"(?:{_PERSON})_?(?:{_NUMBER})|[a-z]*kunden(?:nummer|nr)|patienten?_?(?:nummer|nr)|personal_?(?:nummer|nr)|"
+        r"matrikel_?(?:nummer|nr)|mitglieds_?(?:nummer|nr)|rowid|row_?(?:id|number)|record_?(?:id|number)",
+        r"\{?[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}\}?",
+        0.01,
+    ),
+    Kind(
+        NAME,
+        "identifying",
+        r"(?:[a-z]+_)*(?:name|names|namen?)|patient|person|customer|kunde|employee|mitarbeiter|doctor|arzt|physician",
+        r"\p{Lu}[\p{L}'’.-]+(,? \p{Lu}[\p{L}'’.-]*){1,3}",
+        0.8,
+        many=True,
+    ),
+)
+"""In the order in which a column's name is held against them: the first that fits is it."""
+
+NUMBERED = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-z_]+")
+"""Words of a column that may number persons, or wards: its values tell."""
+
+
+def words_of(name: str) -> str:
+    """The words of a column's name, in lower case, without accents, joined by ``_``.
+
+    >>> words_of("Geburts-Datum"), words_of("ZIPCode2"), words_of("Straße"), words_of("prénom")
+    ('geburts_datum', 'zip_code_2', 'strasse', 'prenom')
+    """
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", name).translate(_GERMAN))
+    plain = "".join(one for one in plain if not unicodedata.combining(one))
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)", "_", plain)
+    return re.sub(r"[^0-9a-z]+", "_", plain.lower()).strip("_")
+
+
+def kind_by_name(name: str) -> Kind | None:
+    """The kind of column that a name tells of.
+
+    >>> kind_by_name("PatientName").name, kind_by_name("plz").role, kind_by_name("Geburtsdatum").name
+    ('names', 'quasi', 'dates: of birth')
+    >>> kind_by_name("flag") is None
+    True
+    """
+    words = words_of(name)
+    spellings = {words, re.sub(r"_\d+$", "", words), words.replace("_", "")}
+    for kind in KINDS:
+        if kind.words is not None and any(re.fullmatch(kind.words, one) for one in spellings):
+            return kind
+    return None

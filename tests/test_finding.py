@@ -1,0 +1,506 @@
+"""Finding quasi-identifiers: distinction and separation, what columns look like, and policies to start from."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.catalog import init_database
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.errors import PolicyError, SourceError
+from sqlanon.finding.kinds import KINDS, kind_by_name
+from sqlanon.finding.written import toml_key
+from sqlanon.policy import Policy
+from sqlanon.policy.reading import parse_toml
+
+Row = tuple[Any, ...]
+NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_of(rows: Sequence[Row], names: Sequence[str], type_: str = "VARCHAR") -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} {type_}' for name in names)})")
+    if rows:
+        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(names))})", rows)
+    return connection
+
+
+# --- distinction and separation
+
+
+def apart(rows: Sequence[Row], subset: Sequence[int]) -> tuple[int, float | None, float | None]:
+    """Distinct combinations, distinction, separation: of all pairs of rows, one by one."""
+    seen = [tuple(row[i] for i in subset) for row in rows]
+    pairs = list(combinations(seen, 2))
+    return (
+        len(set(seen)),
+        len(set(seen)) / len(rows) if rows else None,
+        sum(one != other for one, other in pairs) / len(pairs) if pairs else None,
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
+    m, size = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
+    values = st.sampled_from([None, "", "a", "A", "b", "c"])
+    rows = data.draw(st.lists(st.tuples(*[values] * m), max_size=10))
+    with table_of(rows, NAMES[:m]) as connection, sqlanon.connect(connection) as db:
+        found = db.distinction("t", size).fetchall()
+        of_policy = db.distinction(make_policy(dict.fromkeys(NAMES[:m], "suppress")), size).fetchall()
+    expected = [
+        ([NAMES[i] for i in subset], k, len(rows), *apart(rows, subset))
+        for k in range(1, min(size, m) + 1)
+        for subset in combinations(range(m), k)
+    ]
+    assert [(row[0], row[1], row[3], row[2], *row[4:]) for row in found] == [
+        (*one[:4], *(None if figure is None else pytest.approx(figure) for figure in one[4:])) for one in expected
+    ]
+    assert of_policy == found
+
+
+PAPER = [
+    ("20", "Female", "CA"),
+    ("30", "Female", "CA"),
+    ("40", "Female", "TX"),
+    ("20", "Male", "NY"),
+    ("40", "Male", "CA"),
+]
+
+
+def test_the_example_of_the_paper() -> None:
+    """Motwani and Xu, table 1: age is 0.6-distinct and separates 8 of 10 pairs; sex and state 0.8 and 9 of 10."""
+    with table_of(PAPER, ["age", "sex", "state"]) as connection, sqlanon.connect(connection) as db:
+        found = {tuple(row[0]): row[4:] for row in db.distinction("t", 2).fetchall()}
+    assert found["age",] == (0.6, 0.8)
+    assert found["sex",][1] == 0.6
+    assert found["sex", "state"] == (0.8, 0.9)
+
+
+def test_the_sets_with_a_key_in_them_are_keys() -> None:
+    """They are not counted: what is known of them is the same."""
+    rows = [(str(i), str(i % 2), str(i // 2)) for i in range(6)]
+    with table_of(rows, "abc") as connection, sqlanon.connect(connection) as db:
+        found = {"".join(row[0]): row[2:] for row in db.distinction("t").fetchall()}
+    assert [found[key] for key in ("a", "ab", "abc", "bc")] == [(6, 6, 1.0, 1.0)] * 4
+
+
+def test_nested_columns_are_left_out_and_many_columns_are_not() -> None:
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"i % {2 + j % 5} AS x{j}" for j in range(70))
+        connection.execute(f"CREATE TABLE t AS SELECT {columns}, [i] AS l, {{'a': i}} AS s FROM range(9) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            found = db.distinction("t", 1).fetchall()
+    assert [row[0] for row in found] == [[f"x{j}"] for j in range(70)]
+    assert found[69][2:] == (6, 9, 6 / 9, pytest.approx(1 - 3 / 36))
+
+
+def test_the_statements_run(tmp_path: Path) -> None:
+    """They are shown for columns of up to three values, and no key."""
+    rows = [("a", "x"), ("a", "y"), ("b", "y"), ("b", "y")]
+    with table_of(rows, "ab") as connection, sqlanon.connect(connection) as db:
+        text = db.distinction_sql("t")
+        *_, query = text.split(";\n\n")
+        connection.execute(text.removesuffix(query))
+        assert len(connection.execute(query).fetchall()) == 3
+        with pytest.raises(PolicyError, match="at least 1"):
+            db.distinction("t", 0)
+        with pytest.raises(SourceError, match="no table"):
+            db.distinction("elsewhere")
+
+
+def test_too_many_sets_are_refused() -> None:
+    names = [f"x{i}" for i in range(40)]
+    with table_of([], names) as connection, sqlanon.connect(connection) as db:
+        with pytest.raises(PolicyError, match=r"there are .* sets of up to 8 of 40 attributes"):
+            db.distinction("t", 8)
+        with pytest.raises(PolicyError, match="ask for a smaller size"):
+            db.suda(make_policy(dict.fromkeys(names, "suppress")))
+        assert db.suda(make_policy(dict.fromkeys(names, "suppress")), 1).msus == 0
+
+
+def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[str]) -> Row:
+    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    found = connection.execute(f"FROM sqlanon.distinction('{relation}', [{listed}])")
+    assert [column[0] for column in found.description or []] == ["distinct", "rows", "distinction", "separation"]
+    (row,) = found.fetchall()
+    return tuple(row)
+
+
+def test_the_macro(tmp_path: Path) -> None:
+    init_database(tmp_path / "db.duckdb")
+    names = ["age", 'my "sex"', "sqlanon class size"]
+    with duckdb.connect(tmp_path / "db.duckdb") as connection:
+        connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} VARCHAR' for name in names)})")
+        assert macro(connection, "t", names) == (0, 0, None, None)
+        connection.execute("INSERT INTO t VALUES ('20', NULL, 'a')")
+        assert macro(connection, "t", names[:1]) == (1, 1, 1.0, None)
+        rows = [("20", None, "a"), *((age, sex, state) for age, sex, state in PAPER), ("20", None, "b")]
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows[1:])
+        for k in (1, 2, 3):
+            for subset in combinations(range(3), k):
+                distinct, distinction, separation = apart(rows, subset)
+                expected = (distinct, 7, pytest.approx(distinction), pytest.approx(separation))
+                assert macro(connection, "t", [names[i].upper() for i in subset]) == expected
+        with pytest.raises(duckdb.Error, match="unknown"):
+            macro(connection, "t", ["age", "unknown"])
+
+
+# --- what names tell
+
+
+@pytest.mark.parametrize(
+    ("role", "names"),
+    {
+        "identifying": "name Name PatientName first_name Vorname Nachname Familienname surname nom apellido e-mail "
+        "EMail emailAddress Telefonnummer phone mobile_number Handy fax SSN Sozialversicherungsnummer IBAN Kontonummer "
+        "account_number MRN Fallnummer Versichertennummer passport Führerschein Kennzeichen VIN IMEI serial_number "
+        "homepage URL ip IPAddress fingerprint Foto photo address Straße Hausnummer street2 "
+        "Kundennummer patient_id uuid",
+        "quasi": "zip ZIPCode PLZ Postleitzahl city Wohnort Stadt county state native-country Geburtsdatum birth_date "
+        "DOB admissionDate Aufnahmedatum Geburtsjahr year age Alter sex gender Geschlecht race ethnicity nationality "
+        "Staatsangehörigkeit marital-status Familienstand education occupation Beruf workclass latitude",
+        "sensitive": "diagnosis Diagnose icd10 disease Medikament HIV salary income Gehalt salary-class religion cost",
+    }.items(),
+)
+def test_the_roles_that_names_tell(role: str, names: str) -> None:
+    found = {name: kind.role if (kind := kind_by_name(name)) else None for name in names.split()}
+    assert found == dict.fromkeys(names.split(), role)
+
+
+@pytest.mark.parametrize("name", ["x", "flag", "sport", "report", "status", "mailed", "", "名前", "'; DROP TABLE t"])
+def test_names_that_tell_nothing(name: str) -> None:
+    assert kind_by_name(name) is None
+
+
+def test_the_patterns_are_the_engines() -> None:
+    """Each looks like its own examples and like no other's."""
+    examples = {
+        "e-mail addresses": ["ada@example.org", "a.b+c@d-e.co.uk"],
+        "URLs": ["https://example.org/x?y=1", "www.example.org"],
+        "IP addresses": ["192.168.0.1", "2001:0db8:0000:0000:0000:ff00:0042:8329", "fe80::1"],
+        "device identifiers and serial numbers": ["00:1A:2b:3C:4d:5e"],
+        "social security numbers": ["078-05-1120", "65 170839 J 003"],
+        "account numbers": ["DE89 3704 0044 0532 0130 00", "4111 1111 1111 1111"],
+        "telephone numbers": ["+49 30 901820", "(030) 901820", "555-123-4567", "030 901820"],
+        "geographic subdivisions: a ZIP or postal code": ["02139", "02139-4307", "SW1A 1AA"],
+        "dates": ["2020-01-31", "31.1.2020", "1/31/20", "2020-01-31 10:00:00"],
+        "any other unique number or code": ["123e4567-e89b-12d3-a456-426614174000"],
+        "names": ["Ada Ivermere", "Lovelace, Ada"],
+        "geographic subdivisions: a street address": ["12 Acorn Street", "Hauptstraße 7b"],
+    }
+    nothing = ["12:30:15", "10", "abc", "Some words that are a sentence", "E11.9", "2.50", ""]
+    with duckdb.connect() as connection:
+        for value in [one for own in examples.values() for one in own] + nothing:
+            own = {name for name, values in examples.items() if value in values}
+            like = set()
+            for kind in KINDS:
+                if kind.content is not None:
+                    (found,) = connection.execute("SELECT regexp_full_match(?, ?)", [value, kind.content]).fetchall()
+                    like |= {kind.name} if found[0] else set()
+            assert like == own, value
+
+
+# --- policies
+
+
+def suggested(connection: duckdb.DuckDBPyConnection, folder: Path, table: str = "t") -> tuple[str, Policy]:
+    """The text for a table of a connection, and the policy that it is."""
+    with sqlanon.connect(connection) as db:
+        text = db.suggest(table)
+    (folder / "policy.toml").write_text(text, encoding="utf-8")
+    return text, Policy.load(folder / "policy.toml")
+
+
+def roles_of(policy: Policy) -> dict[str, str]:
+    return {name: attribute.role for name, attribute in policy.attributes.items()}
+
+
+def command(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "sqlanon", *arguments], cwd=cwd, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, ""), arguments
+    return done.stdout
+
+
+def test_the_hospital(tmp_path: Path) -> None:
+    """From nothing to a release that is verified."""
+    make_hospital(tmp_path / "hospital.duckdb", rows=2000)
+    text = command("suggest", "hospital.duckdb", "patients", cwd=tmp_path)
+    (tmp_path / "policy.toml").write_text(text, encoding="utf-8")
+    policy = Policy.load(tmp_path / "policy.toml")
+    assert roles_of(policy) == {
+        "name": "identifying",
+        "address": "identifying",
+        **dict.fromkeys(("zip", "birth_date", "sex", "ethnicity"), "quasi"),
+        **dict.fromkeys(("diagnosis", "cost"), "sensitive"),
+    }
+    assert "released" in command("anonymize", "policy.toml", cwd=tmp_path)
+    with sqlanon.connect() as db:
+        assert db.verify(tmp_path / "patients_release.duckdb", policy).verified
+
+
+def test_adult(data: Path, tmp_path: Path) -> None:
+    with sqlanon.connect(data / "adult" / "adult.csv") as db:
+        (tmp_path / "policy.toml").write_text(db.suggest(), encoding="utf-8")
+        policy = Policy.load(tmp_path / "policy.toml")
+        result = db.anonymize(policy)
+    assert roles_of(policy).pop("salary-class") == "sensitive"
+    assert len(policy.quasi) == 8
+    assert result.smallest_class >= 5
+    assert result.optimal
+
+
+def test_no_value_of_the_table_is_in_it(tmp_path: Path) -> None:
+    """Not even the least and the greatest: widths tell how far they are apart, and that is rounded."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT 'secret' || (i % 40) AS word, 700123 + 37 * i AS n, 1234.5 + i / 7 AS d, "
+            "DATE '1931-07-19' + i::INTEGER * 11 AS day, 'only' AS constant, "
+            "'pat' || i || '@example.org' AS contact, 'note ' || repeat('x', 60) || i AS remark FROM range(500) AS r(i)"
+        )
+        text, policy = suggested(connection, tmp_path)
+        values = {str(value) for row in connection.execute("FROM t").fetchall() for value in row}
+    assert [value for value in values if value in text] == []
+    assert not any(part in text for part in ("secret", "example.org", "1931", "7001", "note x"))
+    assert roles_of(policy) == {
+        "word": "quasi", "n": "identifying", "d": "quasi", "day": "quasi", "constant": "insensitive",
+        "contact": "identifying", "remark": "identifying",
+    }  # fmt: skip
+
+
+HOSTILE = [
+    'my "col"', "a.b", "a'b", "[x]", "# x", "new\nline", "tab\t", "\\", "größe", "名前", "sqlanon place", "x0", "q0",
+    "{", "e\x7f", "select",
+]  # fmt: skip
+
+
+def test_hostile_names(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"i % {2 + j} AS {quoted(name)}" for j, name in enumerate(HOSTILE))
+        connection.execute('CREATE SCHEMA "my.schema"')
+        connection.execute(f'CREATE TABLE "my.schema"."# t" AS SELECT {columns} FROM range(60) AS r(i)')
+        _, policy = suggested(connection, tmp_path, '"my.schema"."# t"')
+        assert list(policy.attributes) == HOSTILE
+        assert len(policy.quasi) == 10  # and no more
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
+        assert release.verify().verified
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_key_is_written_as_it_is_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(f"{toml_key(name)} = 1", encoding="utf-8", newline="\n")
+    assert parse_toml(tmp_path / "x.toml") == {name: 1}
+
+
+ODD = """
+    CREATE TYPE mood AS ENUM ('good', 'bad');
+    CREATE TABLE t AS SELECT
+        [i] AS list, {'a': i} AS struct, MAP {'k': i} AS map, ('x' || i % 3)::BLOB AS blob, uuid() AS u,
+        (CASE WHEN i % 2 = 0 THEN 'good' ELSE 'bad' END)::mood AS mood, i % 2 = 0 AS yes, i % 2 = 0 AS phone,
+        TIMESTAMP '2020-01-01' + INTERVAL (i) HOUR AS at,
+        TIMESTAMPTZ '2020-01-01 00:00:00+00' + INTERVAL (i) DAY AS zoned,
+        INTERVAL (i % 3) DAY AS lasted, TIME '10:00:00' + INTERVAL (i % 3) HOUR AS clock, (i % 3)::INTEGER::BIT AS bits,
+        (i * 1000003)::HUGEINT * 10000000000000000000 AS huge,
+        (i / 7)::FLOAT AS f, (i * 1.25)::DECIMAL(18, 3) AS price_x,
+        CASE WHEN i = 3 THEN 'nan'::DOUBLE ELSE i / 3 END AS nan, CASE WHEN i = 3 THEN 'infinity'::DATE
+        ELSE DATE '2020-01-01' + i::INTEGER END AS forever, NULL AS nothing, NULL::VARCHAR AS no_text,
+        1e-12 * i AS tiny
+    FROM range(120) AS r(i);
+"""
+
+
+def test_odd_types(tmp_path: Path) -> None:
+    """Every type has a role, and the policy runs; what has no place in intervals is suppressed or not."""
+    with duckdb.connect() as connection:
+        connection.execute(ODD)
+        connection.execute("ALTER TABLE t DROP huge; ALTER TABLE t DROP tiny; ALTER TABLE t DROP f")
+        text, policy = suggested(connection, tmp_path)
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
+        assert release.verify().verified
+    roles = roles_of(policy)
+    assert [roles[name] for name in ("list", "struct", "map", "blob", "u")] == ["identifying"] * 5
+    assert [roles[name] for name in ("mood", "yes", "phone", "at", "zoned")] == ["quasi"] * 5
+    assert [roles[name] for name in ("nothing", "no_text")] == ["insensitive"] * 2
+    assert 'nan = { role = "quasi", hierarchy = "suppress" }' in text
+    assert "some values have no place" in text
+
+
+@pytest.mark.parametrize("name", ["huge", "f", "tiny", "nan", "forever", "bits", "clock", "lasted"])
+def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(ODD)
+        connection.execute(f"CREATE VIEW alone AS SELECT {name} FROM t")
+        _, policy = suggested(connection, tmp_path, "alone")
+        with sqlanon.connect(connection) as db:
+            assert db.anonymize(policy).smallest_class >= 5
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "name VARCHAR, zip VARCHAR, age INTEGER, birth DATE, id BIGINT, x VARCHAR, l INTEGER[]",
+        "name VARCHAR",
+        "diagnosis VARCHAR",
+        "price DOUBLE",
+        "u UUID",
+    ],
+)
+def test_an_empty_table_has_a_policy(definition: str, tmp_path: Path) -> None:
+    """By the names and types alone; there is nothing to release (exit 1), but the policy is sound."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t ({definition})")
+        _, policy = suggested(connection, tmp_path)
+        assert policy.quasi
+        with sqlanon.connect(connection) as db:
+            assert db.risk(policy).rows == 0
+            with pytest.raises(sqlanon.InfeasibleError):
+                db.anonymize(policy)
+
+
+def test_one_row(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'x' AS a, 1 AS b")
+        _, policy = suggested(connection, tmp_path)
+        assert policy.quasi == ("a", "b")
+
+
+def test_a_table_of_nothing_but_nested_columns(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT [1] AS a")
+        with sqlanon.connect(connection) as db, pytest.raises(SourceError, match="nested"):
+            db.suggest("t")
+
+
+def test_persons_with_several_rows_are_counted(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        rows = "SELECT i // 2 AS patient_id, i % 3 AS ward, i % 2 AS sex FROM range(200) AS r(i)"
+        connection.execute(f"CREATE TABLE t AS {rows}")
+        text, policy = suggested(connection, tmp_path)
+        assert policy.source.person == "patient_id"
+        with sqlanon.connect(connection) as db:
+            assert db.anonymize(policy).released_rows > 0
+        assert 'role = "identifying"' in text
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_files(ending: str, tmp_path: Path) -> None:
+    """A ZIP keeps its zero; the policy has the file's whole path, and runs from anywhere."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT printf('0%04d', 1000 + i % 50) AS zip, 'p' || i AS name, i % 90 AS age "
+            "FROM range(400) AS r(i)"
+        )
+        connection.execute(f"COPY t TO '{tmp_path / 'people 1.'}{ending}'")
+    (tmp_path / "policy.toml").write_text(command("suggest", f"people 1.{ending}", cwd=tmp_path), encoding="utf-8")
+    policy = Policy.load(tmp_path / "policy.toml")
+    assert roles_of(policy) == {"zip": "quasi", "name": "identifying", "age": "quasi"}
+    with sqlanon.connect() as db:
+        assert db.anonymize(policy).publish().table == "people_1"
+
+
+def test_larger_tables_are_looked_at_here_and_there(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i AS number, i % 7 AS x, 'a' || i || '@b.org' AS y, i % 100000 AS z "
+            "FROM range(200_000) AS r(i)"
+        )
+        text, policy = suggested(connection, tmp_path)
+        with sqlanon.connect(connection) as db:
+            assert db.anonymize(policy).smallest_class >= 5
+    assert "200,000 rows; about one in 4 was looked at" in text
+    assert re.search(r"^x = .*; distinction 0.0001, separation 0.857", text, re.MULTILINE)
+    assert Counter(roles_of(policy).values()) == {"identifying": 2, "quasi": 2}
+
+
+def test_arrow_and_small_tables(tmp_path: Path) -> None:
+    """Few rows say little; an id by its name is one all the same."""
+    with duckdb.connect() as connection:
+        arrow = connection.sql(
+            "SELECT i AS id, i // 3 AS ward_id, 'x' || i AS v, '{\"a\": 1}'::JSON AS j FROM range(9) AS r(i)"
+        ).to_arrow_table()
+    with sqlanon.connect(arrow) as db:
+        (tmp_path / "policy.toml").write_text(db.suggest(), encoding="utf-8")
+        policy = Policy.load(tmp_path / "policy.toml")
+        assert len(db.distinction().fetchall()) == 14
+        assert db.anonymize(policy).released_rows == 9
+    roles = roles_of(policy)
+    assert (roles["id"], roles["ward_id"], roles["v"]) == ("identifying", "quasi", "quasi")
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        with pytest.raises(SourceError, match="no table or view"):
+            db.suggest("t")
+        with pytest.raises(SourceError, match="say which table"):
+            db.suggest()
+
+
+# --- docs/finding.md
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "finding.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_the_python_of_the_page(number: int) -> None:
+    program = blocks("python")[number]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "finding.md", "exec"), {})
+    *_, shown = re.findall(r"# (.*)", program)
+    assert printed.getvalue().strip() == shown
+
+
+def test_the_sql_of_the_page(tmp_path: Path) -> None:
+    init_database(tmp_path / "practice.duckdb")
+    (script,) = blocks("sql")
+    with duckdb.connect(tmp_path / "practice.duckdb") as connection:
+        for statement in script.splitlines():
+            query, _, shown = statement.partition(";")
+            relation = connection.execute(query)
+            if shown:
+                names = [column[0] for column in relation.description or []]
+                (row,) = relation.fetchall()
+                assert ", ".join(f"{name} {value:.6g}" for name, value in zip(names, row, strict=True)) == shown.strip(
+                    " -"
+                )
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "sqlanon-demo").mkdir()
+    make_hospital(tmp_path / "sqlanon-demo" / "hospital.duckdb", rows=2000)
+    for script in blocks("sh"):
+        for line in script.splitlines():
+            _, *arguments = shlex.split(line, comments=True)
+            *given, into = arguments if ">" in arguments else (*arguments, None)
+            printed = command(*(one for one in given if one != ">"), cwd=tmp_path)
+            if into is not None:
+                (tmp_path / into).write_text(printed, encoding="utf-8")
