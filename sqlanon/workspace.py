@@ -172,9 +172,8 @@ class Workspace:
             if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
         )
         wanted = [name for name, attribute in policy.attributes.items() if attribute.role != "identifying"]
-        source = bind_source(
-            engine, section, place, self._arrow, as_text, _lower(*wanted, section.person, *policy.source.key)
-        )
+        wanted += [*policy.source.key, *(policy.risk.columns.values() if policy.risk else ())]
+        source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         run = Run(engine, work, place, source, self._population(policy, engine, schema, work, as_text, read))
         if self._is_live:
             self._stack.callback(run.drop)
