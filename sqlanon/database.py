@@ -184,11 +184,12 @@ class Database:
         found = list(compare(self._space.run, policies_of(policy, strategies), tell))
         return self._space.engine.relation(relation_of(found))
 
-    def risk(self, policy: Policy, epsilons: Sequence[float] = ()) -> Risk:
+    def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
         """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
 
-        Nothing is generalized or left out. The hierarchies of the quasi-identifiers are not looked at; but for a policy
-        with noise, the search is made, so that the errors are known that noise would make in the classes that it finds.
+        What each figure means, and its source: docs/risk.md. Nothing is generalized or left out. The hierarchies of the
+        quasi-identifiers are not looked at; but for a policy with noise, the search is made, so that the errors are
+        known that noise would make in the classes that it finds.
 
         Parameters
         ----------
@@ -196,6 +197,8 @@ class Database:
             What is asked.
         epsilons:
             The ε, each more than 0, to tell the errors of noise for; default: 0.1 to 4.
+        leakage:
+            Of sets of up to so many quasi-identifiers; 0 for none.
 
         Raises
         ------
@@ -210,13 +213,14 @@ class Database:
 
         refuse_epsilons(policy, epsilons)
         with self._space.run(policy) as run, readable():
-            found = assess(run, policy)
+            found = assess(run, policy, leakage)
+        found = replace(found, _relate=self._space.engine.table_of)
         if not policy.noisy:
             return found
         with self._space.run(policy) as run, readable():
             return replace(found, noise=assess_noise(run, policy, epsilons))
 
-    def risk_sql(self, policy: Policy) -> str:
+    def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
         """The statements behind `risk`, each with a semicolon; they are not run.
 
         What one of them needs of the answers before it is shown with an example: a sensitive attribute of two values.
@@ -230,7 +234,7 @@ class Database:
         from sqlanon.risk import risk_statements  # noqa: PLC0415
 
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
-        return risk_statements(run, policy)
+        return risk_statements(run, policy, leakage)
 
     def plan(self, policy: Policy) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.

@@ -381,21 +381,23 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
     assert len(counts) == 10
 
 
-def test_k_alone_is_one_scan(live: duckdb.DuckDBPyConnection) -> None:
+def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> None:
+    """For its values, and for the codes of them."""
     with sqlanon.connect(live) as db:
         for privacy in ({"k": 3}, {"k": 3, "average_risk": 0.1, "sample_uniqueness": 0.1}):
             sql = db.risk_sql(asked(privacy))
-            assert sql.count(";") == 1
-            assert sql.count("_source") == 1
-            found = connection_of(db).execute(sql).fetchall()
-            assert found == [(10, 4, 1, 1, 10, 1, 1, 2, 3)]
+            assert sql.count("_source") == 3
+            found = [connection_of(db).execute(statement).fetchall() for statement in sql.split(";\n\n")]
+            assert [(10, 4, 1, 1, 10, 1, 1, 2, 3)] in found
 
 
 def test_json(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
     people = {"population": {"table": "people"}}
     plain = json.loads(json.dumps(assessed(live, asked(privacy, **people)).to_dict()))
-    assert plain == {
+    assert set(plain) > {"prosecutor", "journalist", "marketer", "population", "class_sizes", "leakage", "violations"}
+    flat = ("rows", "classes", "smallest_class", "uniques", "k", "rows_below_k", "highest_risk", "average_risk")
+    assert {name: plain[name] for name in (*flat, "requirements")} == {
         "rows": 10, "classes": 4, "smallest_class": 1, "uniques": 1, "k": 3, "rows_below_k": 3,
         "highest_risk": 1.0, "average_risk": 0.4,
         "requirements": [

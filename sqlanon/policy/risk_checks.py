@@ -37,6 +37,6 @@ def risk_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
                     f"{name!r} is declared {attribute.role}, and it has to be {' or '.join(allowed)} there: "
                     f"change its role in {join('attributes', name)}, or leave the attribute out",
                 )
-    if section.weights is not None and section.household is not None:
-        if section.weights.lower() == section.household.lower():
-            yield Problem("risk.household", "is the column of weights, too: name the one that tells households apart")
+    columns = {name.lower() for name in section.columns.values()}
+    if len(columns) < len(section.columns):
+        yield Problem("risk.household", "is the column of weights, too: name the one that tells households apart")

@@ -15,29 +15,43 @@ from sqlglot import exp
 
 from sqlanon.columns import Columns, match_columns, population_columns
 from sqlanon.counting import domain_of, refuse_lost_values
-from sqlanon.errors import HierarchyError, Problem
+from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.hierarchies import build_hierarchy
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, RiskSection
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
 from sqlanon.privacy.base import Distribution
 from sqlanon.queries import coding as cd
 from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
+from sqlanon.queries import individual as iv
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import ROWS
-from sqlanon.queries.names import subquery
+from sqlanon.queries.names import star, subquery
 from sqlanon.queries.uncoded import distribution, frequency
 from sqlanon.risk import queries as rq
+from sqlanon.risk.found import Risk
+from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
+from sqlanon.risk.journalist import PopulationSizes, journalist_by_estimate, journalist_by_table
+from sqlanon.risk.leakage import ranked
+from sqlanon.risk.marketer import marketer_by_estimate, marketer_by_table
 from sqlanon.risk.noise import show_noise
-from sqlanon.risk.prosecutor import Risk
+from sqlanon.risk.population import population_risk
+from sqlanon.risk.prosecutor import prosecutor_risk, threshold_text
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
+from sqlanon.risk.sets import DIRECT, FEW_THREADS, AttributeSets
+from sqlanon.risk.sizes import ClassSizes
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
 
-def assess(run: Run, policy: Policy) -> Risk:
+def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
     """How risky the source is as it stands.
+
+    Parameters
+    ----------
+    leakage:
+        Of sets of up to so many quasi-identifiers.
 
     Raises
     ------
@@ -46,13 +60,16 @@ def assess(run: Run, policy: Policy) -> Risk:
     HierarchyError
         A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
     """
-    return _Assessment(run, policy, Steps(run.engine)).risk()
+    # Many small groups are counted: with direct addressing, as far as it takes little memory of each thread.
+    bits = DIRECT if (run.engine.limits.threads or 1) <= FEW_THREADS else DIRECT - 3
+    with run.engine.setting("perfect_ht_threshold", str(bits)):
+        return _Assessment(run, policy, Steps(run.engine), leakage).risk()
 
 
-def risk_statements(run: Run, policy: Policy) -> str:
+def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
     """The statements behind `assess`, in their order; no row is read."""
     shown: list[str] = []
-    _Assessment(run, policy, Steps(run.engine, shown)).risk()
+    _Assessment(run, policy, Steps(run.engine, shown), leakage).risk()
     if policy.noisy:
         show_noise(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
@@ -61,22 +78,29 @@ def risk_statements(run: Run, policy: Policy) -> str:
 class _Assessment:
     """One assessment. Makes tables in the work schema of the run; none where one scan of the source says it all."""
 
-    def __init__(self, run: Run, policy: Policy, steps: Steps) -> None:
+    def __init__(self, run: Run, policy: Policy, steps: Steps, leakage: int = 3) -> None:
         self.run, self.policy, self.steps = run, policy, steps
         self.work = run.work
         self.columns: Columns = match_columns(policy, run.source)
         self.persons = self.columns.person is not None
+        self.asked = policy.risk or RiskSection()
+        self.names = (*policy.generalized, *policy.noisy)
+        self.leakage = leakage
 
     def risk(self) -> Risk:
         """All figures."""
         space = self._space()
-        found = self.steps.figures(rq.figures(space))
         # As it stands, what is to get noise makes classes, too; requirements are on those that are generalized.
+        alone = not (self.columns.noisy or self.persons or space.population or space.sensitive)
+        query = rq.figures_by_size(self.sets.sizes, space.requirements.classes) if alone else rq.figures(space)
+        found = self.steps.figures(query)
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self.steps.figures(fq.person_count(self.rows))[fq.PERSONS] if self.persons else None
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
-        return Risk(
+        sizes = self._sizes()
+        counted = sizes.rows if persons is None else persons
+        risk = Risk(
             rows=as_it_stands["rows"],
             classes=as_it_stands["classes"],
             smallest_class=as_it_stands["smallest_class"],
@@ -91,9 +115,106 @@ class _Assessment:
                 *(of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
                 *self._of_shields(requirements),
                 *(of_the_table(one, found) for one in requirements.table),
-                *self._estimated(space, found["rows"] if persons is None else persons),
+                *self._estimated(space, counted),
             ),
+            counts="persons" if self.persons else "rows",
+            class_sizes=sizes,
+            prosecutor=prosecutor_risk(sizes, self.asked.threshold),
+            leakage=ranked(self.sets.figures(self.leakage), self.names, sizes.rows),
         )
+        risk = self._by_attacker(risk, sizes, space, counted)
+        return replace(risk, **self._of_rows(risk, counted))
+
+    @cached_property
+    def sets(self) -> AttributeSets:
+        """The sets of all quasi-identifiers."""
+        counted = isinstance(self.rows, exp.Table)
+        return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
+
+    def _sizes(self) -> ClassSizes:
+        """The sizes of the classes that all quasi-identifiers make."""
+        if self.persons:
+            quasi = range(len(self.names))
+            return ClassSizes.from_rows(
+                self.steps.ask(rq.sizes(self._plain(self.rows, quasi, None, Requirements())), [])
+            )
+        return ClassSizes.of(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
+
+    def _population_size(self, counted: int) -> float | None:
+        """The rows, or persons, of the population, as the policy tells; None where it does not."""
+        if self.asked.population is not None:
+            return self.asked.population
+        fraction = self.asked.sampling_fraction
+        limit = self.policy.privacy.population_uniqueness
+        if fraction is None and limit is not None:
+            return limit.population if limit.population is not None else counted / (limit.sampling_fraction or 1.0)
+        return None if fraction is None else counted / fraction
+
+    def _by_attacker(self, risk: Risk, sizes: ClassSizes, space: ClassSpace, counted: int) -> Risk:
+        """The journalist's and the marketer's risk, and population uniqueness."""
+        thresholds, population = self.asked.threshold, self._population_size(counted)
+        if population is not None and population < counted:
+            raise SourceError(
+                f"risk.population: is {population:g}, and the source alone has {counted}: say how many the whole "
+                "population has"
+            )
+        share = counted / population if population else None
+        journalist = journalist_by_estimate(sizes, share, thresholds)
+        marketer = marketer_by_estimate(sizes, share)
+        if self.population is not None:
+            bare = replace(space, requirements=Requirements(), sensitive={})
+            matched = PopulationSizes.from_rows(self.steps.ask(rq.population_sizes(bare), []))
+            journalist, marketer = journalist_by_table(matched, thresholds), marketer_by_table(matched)
+        estimates = None if population is None else population_risk(sizes.sizes, counted, population)
+        return replace(
+            risk,
+            journalist=journalist,
+            marketer=marketer,
+            population=estimates,
+            expected_reidentifications=marketer.expected,
+        )
+
+    def _of_rows(self, risk: Risk, counted: int) -> Mapping[str, Any]:
+        """The individual risk by weights, and the risk of households."""
+        columns, source = self.columns, self.run.source.relation
+        if columns.weights is None and columns.household is None:
+            return {}
+        if columns.weights is not None:
+            ((bad,),) = self.steps.ask(iv.bad_weights(source, columns.weights), [(0,)])
+            if bad:
+                raise SourceError(
+                    f"risk.weights: {bad} rows have no weight above 0 in {columns.weights!r}: say for how many of "
+                    "the population each row stands"
+                )
+        population = self._population_size(counted)
+        share = counted / population if population and columns.weights is None else None
+        quasi = (*columns.generalized, *columns.noisy)
+        query = iv.with_risk(iv.weighed_classes(source, quasi, columns.weights, columns.person, share))
+        if columns.household is None:
+            return self._individual(subquery(query, "c"))
+        classes = self.steps.make(self.work("weighed_classes"), query)
+        found = dict(self._individual(classes)) if columns.weights is not None else {}
+        people = iv.members(source, classes, quasi, columns.household, columns.person)
+        figures = self.steps.figures(iv.household_figures(people))
+        household = HouseholdRisk(
+            households=figures["households"],
+            highest=figures["highest"],
+            average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
+            expected=figures["expected"],
+        )
+        return {**found, "household": household}
+
+    def _individual(self, classes: exp.Expr) -> Mapping[str, Any]:
+        thresholds = self.asked.threshold
+        figures = self.steps.figures(iv.individual_figures(classes, thresholds))
+        individual = IndividualRisk(
+            highest=figures["highest"],
+            average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
+            expected=figures["expected"],
+            rows_above={threshold_text(t): figures[f"above_{i}"] for i, t in enumerate(thresholds)},
+            population=figures["population"],
+        )
+        return {"individual": individual, "expected_reidentifications": individual.expected}
 
     @cached_property
     def population(self) -> exp.Subquery | None:
@@ -240,5 +361,5 @@ class _Assessment:
         one = space.requirements.population_uniqueness
         if one is None:
             return []
-        sizes = self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), [])
-        return [of_the_population(one, dict(sizes), counted)]
+        sizes = ClassSizes.from_rows(self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), []))
+        return [of_the_population(one, sizes.sizes, counted)]
