@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlanon.compare import ComparisonProgress
     from sqlanon.plan import Plan
-    from sqlanon.risk import Risk
+    from sqlanon.risk import Risk, UniquesMatrix
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
@@ -235,6 +235,54 @@ class Database:
 
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return risk_statements(run, policy, leakage)
+
+    def row_risks(self, policy: Policy) -> duckdb.DuckDBPyRelation:
+        """The rows of the source with their risks, as a lazy relation: it is worked out when it is read.
+
+        Returns
+        -------
+        relation
+            The source's columns, and ``class_size`` (rows), ``prosecutor`` (1 / rows, or persons), with weights or a
+            sampling fraction ``individual``, and with households ``household_risk``.
+
+        Raises
+        ------
+        SourceError
+            As of `risk`.
+        """
+        from sqlanon.risk import row_risks  # noqa: PLC0415
+
+        run = self._space.run(policy, read=False)  # its views stay: the relation names them
+        return run.engine.relation(row_risks(run, policy))
+
+    def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
+        """How many rows are unique at each level of the hierarchies of two quasi-identifiers, the others at level 0.
+
+        Raises
+        ------
+        PolicyError
+            One of the two is no quasi-identifier with a hierarchy.
+        SourceError, HierarchyError
+            As of `anonymize`, for the hierarchies of these two.
+        """
+        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+
+        with self._space.run(policy) as run, readable():
+            return uniques_matrix(run, policy, first, second)
+
+    def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
+        """The statements behind `uniques_matrix`, each with a semicolon; they are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError, HierarchyError
+            As of `uniques_matrix`, as far as the schema and hierarchy files tell.
+        """
+        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+
+        run, shown = self._space.run(policy, read=False), list[str]()
+        uniques_matrix(run, policy, first, second, shown)
+        return "\n\n".join(f"{statement};" for statement in shown)
 
     def plan(self, policy: Policy) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.

@@ -67,11 +67,12 @@ def print_leakage(leakage: Sequence[Leakage]) -> None:
 
 def print_matrix(found: UniquesMatrix) -> None:
     """The rows that are unique, by the levels of two attributes."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     first, second = found.attributes
-    table = Table(Text(f"unique rows: {first} by {second}"), *(f"level {j}" for j in range(len(found.uniques[0]))))
+    corner = Column(header=Text(f"unique rows: {first} by {second}"))
+    table = Table(corner, *(f"level {j}" for j in range(len(found.uniques[0]))))
     for column in table.columns[1:]:
         column.justify = "right"
     for i, row in enumerate(found.uniques):

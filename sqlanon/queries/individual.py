@@ -15,6 +15,7 @@ from sqlanon.queries.coding import ROWS
 from sqlanon.queries.frequency import PERSON
 from sqlanon.queries.names import (
     aliased,
+    all_columns,
     all_of,
     anonymous,
     cast,
@@ -149,7 +150,7 @@ def individual_figures(classes: exp.Expr, thresholds: Sequence[float]) -> exp.Se
 
 
 def members(
-    source: exp.Table, classes: exp.Table, quasi: Sequence[str], household: str, person: str | None
+    source: exp.Table, classes: exp.Table | exp.Subquery, quasi: Sequence[str], household: str, person: str | None
 ) -> exp.Select:
     """Who is in which household, at what ``risk``: each row, or each person in each household (at the greatest)."""
     on = all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
@@ -183,3 +184,33 @@ def household_figures(people: exp.Query) -> exp.Select:
 
 def _or_zero(figure: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=figure, expressions=[number(0)])
+
+
+def row_risks(
+    source: exp.Table,
+    quasi: Sequence[str],
+    weights: str | None,
+    household: str | None,
+    person: str | None,
+    share: float | None,
+) -> exp.Select:
+    """The rows of the source with ``class_size`` (rows), ``prosecutor``, and where there are weights or a sampling
+    fraction ``individual``; with households ``household_risk``. Parameters as of `weighed_classes`.
+    """
+    classes = subquery(with_risk(weighed_classes(source, quasi, weights, person, share)), "c")
+    on = all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
+    prosecutor = exp.Div(this=cast(number(1), "DOUBLE"), expression=col(CLASS_COUNT, "c"))
+    output: list[exp.Expr] = [all_columns("r"), col(CLASS_SIZE, "c"), named(prosecutor, "prosecutor")]
+    if weights is not None or share is not None:
+        output.append(named(col(RISK, "c"), "individual"))
+    query = exp.Select().from_(aliased(source, "r"), copy=False).join(classes, on=on, copy=False)
+    if household is not None:
+        people = members(source, classes.copy(), quasi, household, person)
+        safe = exp.Paren(this=exp.Sub(this=number(1.0), expression=col(RISK)))
+        joint = named(exp.Sub(this=number(1.0), expression=anonymous("product", safe)), RISK)
+        homes = select([col(HOUSEHOLD), joint], subquery(people, "m"), [col(HOUSEHOLD)])
+        home = exp.EQ(this=col(household, "r"), expression=col(HOUSEHOLD, "h"))  # NULL is nobody's
+        query = query.join(subquery(homes, "h"), on=home, join_type="left", copy=False)
+        either = exp.Coalesce(this=col(RISK, "h"), expressions=[col(RISK, "c")])
+        output.append(named(either, "household_risk"))
+    return query.select(*output, copy=False)

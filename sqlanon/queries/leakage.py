@@ -147,7 +147,7 @@ def summary(sizes: exp.Expr, label: int) -> exp.Select:
         "rows": total(exp.Mul(this=col(CLASSES), expression=col(ROWS))),
         "classes": total(col(CLASSES)),
         "uniques": total(col(CLASSES), one),
-        "bits": cast(exp.Sum(this=cast(bits, "DECIMAL(38, 9)")), "DOUBLE"),
+        "bits": cast(exp.Sum(this=cast(bits, "DECIMAL(38, 18)")), "DOUBLE"),
     }
     zero = [named(exp.Coalesce(this=figure, expressions=[number(0)]), name) for name, figure in figures.items()]
     return select([named(number(label), "label"), *zero], sizes)

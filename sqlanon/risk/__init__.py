@@ -6,9 +6,11 @@ from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.journalist import JournalistRisk
 from sqlanon.risk.leakage import Leakage
 from sqlanon.risk.marketer import MarketerRisk
+from sqlanon.risk.matrix import UniquesMatrix, uniques_matrix
 from sqlanon.risk.noise import assess_noise, refuse_epsilons
 from sqlanon.risk.population import PopulationRisk
 from sqlanon.risk.prosecutor import ProsecutorRisk
+from sqlanon.risk.relations import row_risks
 from sqlanon.risk.requirements import RequirementRisk
 from sqlanon.risk.sizes import ClassSizes
 
@@ -23,8 +25,11 @@ __all__ = [
     "ProsecutorRisk",
     "RequirementRisk",
     "Risk",
+    "UniquesMatrix",
     "assess",
     "assess_noise",
     "refuse_epsilons",
     "risk_statements",
+    "row_risks",
+    "uniques_matrix",
 ]
