@@ -92,5 +92,5 @@ def test_the_command_of_risk(hospital: Path) -> None:
     (command,) = blocks("sh", RISK)
     done = sqlanon(*shlex.split(command)[1:], cwd=hospital)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "unique rows: zip by birth" in done.stdout
+    assert "unique rows: zip by birth_date" in done.stdout
     assert "bits of leakage" in done.stdout

@@ -34,6 +34,7 @@ from sqlanon.queries.names import (
 
 CODE = "code"
 CLASSES = "classes"
+LABEL = "label"
 LARGEST_KEY = 2**62
 """Codes are packed into one number up to here: it is quicker to group by than several columns."""
 
@@ -135,27 +136,37 @@ def by_size(groups: exp.Expr) -> exp.Select:
     return select([col(ROWS), named(exp.Count(this=exp.Star()), CLASSES)], groups, [col(ROWS)])
 
 
-def summary(sizes: exp.Expr, label: int) -> exp.Select:
-    """One row of the sizes of a set: ``label``, ``rows``, ``classes``, ``uniques``, ``bits`` = Σ n log2 n over classes.
+def labelled_sizes(
+    rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool, label: int
+) -> exp.Select:
+    """The rows of each class over some attributes, ``n``, with a ``label``. Parameters as of `sizes_of`."""
+    output: list[exp.Expr] = [named(number(label), LABEL), _rows_of(counted)]
+    return select(output, rows.copy(), _keys(attributes, values))
+
+
+def labelled(groups: exp.Expr, label: int) -> exp.Select:
+    """Groups that have ``n`` already, with a ``label``."""
+    return select([named(number(label), LABEL), col(ROWS)], groups)
+
+
+def summaries(labelled_groups: Sequence[exp.Select]) -> exp.Select:
+    """One row a label: ``label``, ``rows``, ``classes``, ``uniques``, ``bits`` = Σ n log2 n over classes.
 
     Bits are added up as decimals: the sum does not depend on their order, and is the same on every run.
     """
+    output: list[exp.Expr] = [col(LABEL), col(ROWS), named(exp.Count(this=exp.Star()), CLASSES)]
+    sizes = select(output, subquery(union_all(*labelled_groups), "g"), [col(LABEL), col(ROWS)])
     bits = exp.Mul(this=cast(col(ROWS), "DOUBLE"), expression=anonymous("log2", cast(col(ROWS), "DOUBLE")))
     bits = exp.Mul(this=cast(col(CLASSES), "DOUBLE"), expression=exp.Paren(this=bits))
     one = exp.EQ(this=col(ROWS), expression=number(1))
     figures = {
         "rows": total(exp.Mul(this=col(CLASSES), expression=col(ROWS))),
         "classes": total(col(CLASSES)),
-        "uniques": total(col(CLASSES), one),
+        "uniques": exp.Coalesce(this=total(col(CLASSES), one), expressions=[number(0)]),
         "bits": cast(exp.Sum(this=cast(bits, "DECIMAL(38, 18)")), "DOUBLE"),
     }
-    zero = [named(exp.Coalesce(this=figure, expressions=[number(0)]), name) for name, figure in figures.items()]
-    return select([named(number(label), "label"), *zero], sizes)
-
-
-def summaries(sets: Sequence[exp.Select]) -> exp.Select:
-    """Several summaries in one statement."""
-    return select([exp.Star()], subquery(union_all(*sets), "sets"))
+    shown: list[exp.Expr] = [col(LABEL), *(named(figure, name) for name, figure in figures.items())]
+    return select(shown, subquery(sizes, "s"), [col(LABEL)])
 
 
 def _keys(attributes: Sequence[int], values: Sequence[int]) -> list[exp.Expr]:

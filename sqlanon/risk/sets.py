@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from sqlanon.queries import leakage as lk
 from sqlanon.queries.coding import ROWS
-from sqlanon.queries.names import Namer, col, select, subquery, total
+from sqlanon.queries.names import Namer, col, select, total
 from sqlanon.steps import Steps
 
 SMALL = 200_000
@@ -155,7 +155,7 @@ class AttributeSets:
         return [self._known[one] for one in wanted]
 
     def _count_one_by_one(self) -> None:
-        sets = [lk.summary(subquery(lk.by_size(table.copy()), "s"), i) for i, table in enumerate(self._dictionaries)]
+        sets = [lk.labelled(table.copy(), i) for i, table in enumerate(self._dictionaries)]
         self._learn([(i,) for i in self._all], sets, [0] * len(sets))
 
     def _find_nearly_unique(self, among: Sequence[int], most: int = 3) -> None:
@@ -173,9 +173,10 @@ class AttributeSets:
             name = "_".join(map(str, pair))
             query = lk.combinations(source.table, pair, source.counted, shared=True)
             shared = self.steps.make(self.work(f"shared_{name}"), query)
-            found = self.steps.figures(lk.summary(subquery(lk.by_size(shared.copy()), "s"), 0))
-            rows, singles = found["rows"], self._rows_of(base) - found["rows"]
-            self._known[pair] = SetFigures(pair, found["classes"] + singles, singles, found["bits"])
+            answer = self.steps.ask(lk.summaries([lk.labelled(shared.copy(), 0)]), [])
+            _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
+            singles = self._rows_of(base) - rows
+            self._known[pair] = SetFigures(pair, classes + singles, singles, bits)
             if 2 * rows <= self._rows_of(base):
                 few = self.steps.make(self.work(f"sharing_{name}"), lk.rows_of(source.table, shared, pair))
                 size = self.steps.count(few)
@@ -228,14 +229,14 @@ class AttributeSets:
         sources = [self._smallest(one) for one in sets]
         queries = []
         for i, (one, source) in enumerate(zip(sets, sources, strict=True)):
-            sizes = lk.sizes_of(source.table, one, self._values, source.counted)
-            queries.append(lk.summary(subquery(sizes, "s"), i))
+            queries.append(lk.labelled_sizes(source.table, one, self._values, source.counted, i))
         self._learn(sets, queries, [source.singles for source in sources])
 
     def _learn(self, sets: Sequence[Attributes], queries: Sequence[exp.Select], singles: Sequence[int]) -> None:
-        example = [(i, 0, 0, 0, 0.0) for i in range(len(sets))]
-        for i, _, classes, uniques, bits in self.steps.ask(lk.summaries(queries), example):
-            self._known[sets[i]] = SetFigures(sets[i], classes + singles[i], uniques + singles[i], bits)
+        answers = {i: figures for i, _, *figures in self.steps.ask(lk.summaries(queries), [])}
+        for i, one in enumerate(sets):
+            classes, uniques, bits = answers.get(i, (0, 0, 0.0))  # of no rows there is nothing
+            self._known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], bits)
 
     def _smallest(self, wanted: Collection[int]) -> _Counted:
         return min((one for one in self._made if one.serves(wanted)), key=lambda one: one.rows)
