@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from decimal import Decimal, localcontext
 from itertools import combinations
 from typing import Any
 
@@ -62,15 +63,17 @@ def expected_inverse(size: int, p: float, terms: int = 4000) -> float:
 
 
 def individual(size: int, weight: float) -> float:
-    """The formulas of the issue."""
-    p = size / weight
-    if p >= 1:
-        return 1 / size
-    if size == 1:
-        return p / (1 - p) * math.log(1 / p)
-    if size == 2:
-        return p / (1 - p) - (p / (1 - p)) ** 2 * math.log(1 / p)
-    return p / (size - (1 - p))
+    """The formulas of the issue, with 60 digits: they lose many where p is almost 1."""
+    with localcontext() as context:
+        context.prec = 60
+        p = Decimal(size) / Decimal(weight)
+        if p >= 1:
+            return 1 / size
+        if size == 1:
+            return float(p / (1 - p) * -p.ln())
+        if size == 2:
+            return float(p / (1 - p) - (p / (1 - p)) ** 2 * -p.ln())
+        return float(p / (size - (1 - p)))
 
 
 def households(homes: Sequence[Hashable], risks: Sequence[float]) -> list[float]:

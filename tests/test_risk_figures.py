@@ -193,7 +193,7 @@ def test_the_approximation_of_large_classes_is_near(size: int, p: float) -> None
     assert individual_risk(size, p) == pytest.approx(oracle.expected_inverse(size, p), rel=0.15)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2])
 def test_the_series_near_a_whole_class(size: int) -> None:
     for rest in (1e-15, 1e-12, 1e-9, 1e-6, 0.9999e-3, 1.0001e-3):
         assert individual_risk(size, 1 - rest) == pytest.approx(oracle.expected_inverse(size, 1 - rest, 50), rel=1e-6)
@@ -345,7 +345,8 @@ def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> No
     fill(live, [("a", None, None, None, 1, "h")] * 4)
     asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
     with sqlanon.connect(live) as db:
-        assert set(db.anonymize(asked).relation().columns) == set(NAMES)
+        result = db.anonymize(asked)
+        assert set(db._space.engine.connection.sql(result.sql()).columns) == set(NAMES)
 
 
 # --- relations, the twin, levels --------------------------------------------------------------------
@@ -380,11 +381,10 @@ def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDB
         home = (risk.household.households, risk.household.highest, risk.household.expected)
         assert any(answer[0][:3] == home for answer in answers if answer)
         assert any(answer[0][:2] == (risk.individual.highest, risk.individual.expected) for answer in answers if answer)
-        made = [
-            connection_of(db).execute(one).fetchall() for one in db.uniques_matrix_sql(asked, *NAMES[:2]).split(";\n\n")
-        ]
-        assert (0, 0, 0) in made[-2] or made[-2]
-        assert db.risk_sql(asked, leakage=1).count("dictionary_0") < db.risk_sql(asked).count("combinations") + 100
+        levels = db.uniques_matrix_sql(asked, *NAMES[:2]).split(";\n\n")
+        *_, cells, _ = [connection_of(db).execute(one).fetchall() for one in levels]
+        assert sorted(cells) == db.uniques_matrix(asked, *NAMES[:2]).table[1]
+        assert len(db.risk_sql(asked, leakage=1)) < len(db.risk_sql(asked))
 
 
 ZIPS = st.sampled_from([None, "11", "12", "21"])
