@@ -473,6 +473,28 @@ def test_the_command(
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
+def test_the_command_with_all_figures(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = folder / "policy.toml"
+    section = '[risk]\npopulation = 1000\nhousehold = "who"\nthreshold = [0.3, 0.5]\n'
+    text = POLICY.format(person="").replace('"nowhere.csv"', '"x.csv"') + section
+    policy.write_text(text, encoding="utf-8")
+    (folder / "x.csv").write_text("x1;*\nx2;*\n", encoding="utf-8")
+    told_ = told(policy, monkeypatch, capsys, "--matrix", "x,y", "--leakage", "2")
+    for line in (
+        "6 rows have a prosecutor's risk of more than 0.3", "1 rows have a prosecutor's risk of more than 0.5",
+        "journalist's risk, estimated from the size of the population", "unique in a population of 1,000",
+        "risk of 6 households", "classes by size: 1 of 1, 1 of 2, 2 of 3-4", "x, y", "unique rows: x by y",
+    ):  # fmt: skip
+        assert line in told_, line
+    printed = json.loads(told(policy, monkeypatch, capsys, "--json", "--matrix", "x,y", "--leakage", "1"))
+    assert printed["matrix"] == {"attributes": ["x", "y"], "rows": 10, "uniques": [[1, 1], [0, 0]]}
+    assert [one["attributes"] for one in printed["leakage"]] == [["x"], ["y"]]
+    assert printed["prosecutor"]["rows_above"] == {"0.3": 6, "0.5": 1}
+    assert [one["requirement"] for one in printed["violations"]] == ["3-anonymity", "average risk of at most 0.1"]
+
+
 # --- random sources ---------------------------------------------------------------------------------
 
 

@@ -24,22 +24,21 @@ from sqlanon.privacy.base import Distribution
 from sqlanon.queries import coding as cd
 from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
-from sqlanon.queries import individual as iv
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.names import star, subquery
 from sqlanon.queries.uncoded import distribution, frequency
 from sqlanon.risk import queries as rq
 from sqlanon.risk.found import Risk
-from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.journalist import PopulationSizes, journalist_by_estimate, journalist_by_table
 from sqlanon.risk.leakage import ranked
 from sqlanon.risk.marketer import marketer_by_estimate, marketer_by_table
 from sqlanon.risk.noise import show_noise
+from sqlanon.risk.of_rows import risk_of_rows
 from sqlanon.risk.population import population_risk
-from sqlanon.risk.prosecutor import prosecutor_risk, threshold_text
+from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
-from sqlanon.risk.sets import DIRECT, FEW_THREADS, AttributeSets
+from sqlanon.risk.sets import AttributeSets, direct_bits
 from sqlanon.risk.sizes import ClassSizes
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
@@ -60,9 +59,7 @@ def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
     HierarchyError
         A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
     """
-    # Many small groups are counted: with direct addressing, as far as it takes little memory of each thread.
-    bits = DIRECT if (run.engine.limits.threads or 1) <= FEW_THREADS else DIRECT - 3
-    with run.engine.setting("perfect_ht_threshold", str(bits)):
+    with run.engine.setting("perfect_ht_threshold", str(direct_bits(run.engine.limits))):
         return _Assessment(run, policy, Steps(run.engine), leakage).risk()
 
 
@@ -123,7 +120,8 @@ class _Assessment:
             leakage=ranked(self.sets.figures(self.leakage), self.names, sizes.rows),
         )
         risk = self._by_attacker(risk, sizes, space, counted)
-        return replace(risk, **self._of_rows(risk, counted))
+        share = None if risk.population is None else risk.population.sampling_fraction
+        return replace(risk, **risk_of_rows(self.run, self.steps, self.columns, self.asked, share))
 
     @cached_property
     def sets(self) -> AttributeSets:
@@ -173,48 +171,6 @@ class _Assessment:
             population=estimates,
             expected_reidentifications=marketer.expected,
         )
-
-    def _of_rows(self, risk: Risk, counted: int) -> Mapping[str, Any]:
-        """The individual risk by weights, and the risk of households."""
-        columns, source = self.columns, self.run.source.relation
-        if columns.weights is None and columns.household is None:
-            return {}
-        if columns.weights is not None:
-            ((bad,),) = self.steps.ask(iv.bad_weights(source, columns.weights), [(0,)])
-            if bad:
-                raise SourceError(
-                    f"risk.weights: {bad} rows have no weight above 0 in {columns.weights!r}: say for how many of "
-                    "the population each row stands"
-                )
-        population = self._population_size(counted)
-        share = counted / population if population and columns.weights is None else None
-        quasi = (*columns.generalized, *columns.noisy)
-        query = iv.with_risk(iv.weighed_classes(source, quasi, columns.weights, columns.person, share))
-        if columns.household is None:
-            return self._individual(subquery(query, "c"))
-        classes = self.steps.make(self.work("weighed_classes"), query)
-        found = dict(self._individual(classes)) if columns.weights is not None else {}
-        people = iv.members(source, classes, quasi, columns.household, columns.person)
-        figures = self.steps.figures(iv.household_figures(people))
-        household = HouseholdRisk(
-            households=figures["households"],
-            highest=figures["highest"],
-            average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
-            expected=figures["expected"],
-        )
-        return {**found, "household": household}
-
-    def _individual(self, classes: exp.Expr) -> Mapping[str, Any]:
-        thresholds = self.asked.threshold
-        figures = self.steps.figures(iv.individual_figures(classes, thresholds))
-        individual = IndividualRisk(
-            highest=figures["highest"],
-            average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
-            expected=figures["expected"],
-            rows_above={threshold_text(t): figures[f"above_{i}"] for i, t in enumerate(thresholds)},
-            population=figures["population"],
-        )
-        return {"individual": individual, "expected_reidentifications": individual.expected}
 
     @cached_property
     def population(self) -> exp.Subquery | None:

@@ -22,6 +22,7 @@ from math import prod
 
 from sqlglot import exp
 
+from sqlanon.engines.limits import Limits
 from sqlanon.queries import leakage as lk
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.names import Namer, col, select, total
@@ -33,8 +34,8 @@ SMALL = 200_000
 DIRECT = 22
 """Up to so many bits of a key its groups are counted in place, without a hash table."""
 
-FEW_THREADS = 8
-"""Each thread has the groups for itself."""
+LEAST_DIRECT, GROUP = 12, 32
+"""DuckDB's own number of bits; the bytes of a group, generously."""
 
 MANY = 2**40
 """Where statements are only shown, each attribute might have so many values."""
@@ -244,6 +245,25 @@ class AttributeSets:
     def _most(self, attributes: Attributes) -> int:
         """So many classes are possible."""
         return prod(self._values[i] for i in attributes)
+
+
+def direct_bits(limits: Limits) -> int:
+    """The bits of the largest key whose groups are counted in place.
+
+    Each thread has the groups for itself; what all take may be an eighth of the memory.
+
+    >>> direct_bits(Limits("8.0 GiB", 2)), direct_bits(Limits("95.3 MiB", 2)), direct_bits(Limits(None, 64))
+    (22, 17, 22)
+    """
+    if limits.memory_limit is None:
+        return DIRECT
+    amount, _, unit = limits.memory_limit.partition(" ")
+    memory = float(amount) * _UNITS.get(unit, 1)
+    most = memory / 8 / (max(1, limits.threads or 1) * GROUP)
+    return max(LEAST_DIRECT, min(DIRECT, int(most).bit_length() - 1))
+
+
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def _batches(sets: Sequence[Attributes], size: int) -> Iterator[Sequence[Attributes]]:
