@@ -30,6 +30,8 @@ class Columns:
         The column that tells persons apart, or None: each row is a person.
     key:
         The columns that tell rows apart, if the policy names them.
+    weights, household:
+        The columns of sampling weights and of households that `risk` looks at, if the policy names them.
     """
 
     by_attribute: Mapping[str, str]
@@ -39,6 +41,8 @@ class Columns:
     sensitive_names: tuple[str, ...]
     person: str | None
     key: tuple[str, ...] = ()
+    weights: str | None = None
+    household: str | None = None
 
 
 def match_columns(policy: Policy, source: Source) -> Columns:
@@ -53,7 +57,8 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     person = policy.source.person
     missing = [name for name in policy.attributes if name.lower() not in by_lower]
     key = policy.source.key
-    declared = {name.lower() for name in (*policy.attributes, *([person] if person else []), *key)}
+    asked = policy.risk.columns if policy.risk else {}
+    declared = {name.lower() for name in (*policy.attributes, *([person] if person else []), *key, *asked.values())}
     undeclared = [name for name in source.columns if name.lower() not in declared]
     wrong = []
     if missing:
@@ -62,6 +67,11 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         wrong.append(f"source.person: there is no column {person!r}; check its name")
     if keyless := [name for name in key if name.lower() not in by_lower]:
         wrong.append(f"source.key: there is no column {listed(keyless)}; check its name")
+    wrong += [
+        f"risk.{what}: there is no column {name!r}; check its name"
+        for what, name in asked.items()
+        if name.lower() not in by_lower
+    ]
     if undeclared and policy.source.undeclared == "error":
         wrong.append(
             f"columns without a role: {listed(undeclared)}; "
@@ -85,6 +95,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         looked_at,
         by_lower[person.lower()] if person else None,
         tuple(by_lower[name.lower()] for name in key),
+        **{what: by_lower[name.lower()] for what, name in asked.items()},
     )
 
 

@@ -38,7 +38,7 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
         cells = ["yes" if one.holds else "no", *counts, figure(one)]
         # A name is text, whatever brackets are in it.
         table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
-    _print_table(table)
+    print_table(table)
 
 
 def print_suda(found: Suda) -> None:
@@ -62,7 +62,7 @@ def print_suda(found: Suda) -> None:
     table.columns[1].justify = "right"
     for name, share in sorted(score.contributions.items(), key=lambda one: -one[1]):
         table.add_row(Text(name), f"{share:.1f} %")
-    _print_table(table)
+    print_table(table)
 
 
 def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
@@ -84,7 +84,7 @@ def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
         cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
         cells[0] += " (optimal)" if one["optimal"] else ""
         table.add_row(one["strategy"], *cells)
-    _print_table(table)
+    print_table(table)
 
 
 def print_noise_of(result: Result) -> None:
@@ -124,10 +124,10 @@ def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
             relative, error = one["expected_relative_error"], one["expected_error"]
             cells = ["" if relative is None else f"{100 * relative:.3g} %", "" if error is None else f"{error:,.4g}"]
             table.add_row(Text(name), f"{one['epsilon']:g}", *cells)
-    _print_table(table)
+    print_table(table)
 
 
-def _print_table(table: Table) -> None:
+def print_table(table: Table) -> None:
     """As wide as it has to be where no terminal says otherwise."""
     from rich.console import Console
 

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+MORE_MACROS = (
+    "macros_persons.sql",
+    "macros_privacy.sql",
+    "macros_closeness.sql",
+    "macros_risk.sql",
+    "macros_finding.sql",
+)
+"""The files of the macro library beside the first one."""
+
 
 def sql_file(name: str) -> Path:
     """The path of one of our SQL files.
@@ -29,9 +38,5 @@ def macros(*, all_of_them: bool = True) -> str:
     all_of_them:
         Whether requirements other than k-anonymity are to be checked with it.
     """
-    more = (
-        ("macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql", "macros_finding.sql")
-        if all_of_them
-        else ()
-    )
+    more = MORE_MACROS if all_of_them else ()
     return "\n".join(["BEGIN;", *(sql_text(name) for name in ("macros.sql", *more)), "COMMIT;"])

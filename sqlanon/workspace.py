@@ -183,8 +183,8 @@ class Workspace:
             if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
         )
         wanted = [name for name, attribute in policy.attributes.items() if attribute.role != "identifying"]
-        wanted += [name for name in (section.person, *policy.source.key) if name]
-        source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted))
+        wanted += [*policy.source.key, *(policy.risk.columns.values() if policy.risk else ())]
+        source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         population = self._population(policy, engine, schema, work, as_text, read)
         run = Run(engine, work, place, source, population, self._identity(section))
         if self._is_live:

@@ -23,6 +23,7 @@ from noise_cost import CASES as NOISE_CASES
 from noise_cost import policy as noise_policy
 from people import COUNTRIES_QUERY, QUASI, make_people, people_policy, people_query
 from plain import floor
+from risk import policy as risk_policy
 from score import label_leaves, score, set_leaves
 
 from sqlanon.workspace import Workspace
@@ -131,6 +132,17 @@ def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> No
         found = score(connection, "adult", result.rows, sets=False)
     assert found["loss"] == pytest.approx(result.score)
     assert (found["classes"], found["smallest"], found["missing"]) == (result.classes, 5, result.suppressed_rows)
+
+
+def test_risk_of_people_with_and_without_weights(tmp_path: Path) -> None:
+    database = tmp_path / "people.duckdb"
+    make_people(database, 2000, memory_limit="200MB")
+    with sqlanon.connect() as db:
+        plain, weighed = (db.risk(risk_policy(database, weighed)) for weighed in (False, True))
+    assert len(plain.leakage) == 8 + 28 + 56
+    assert plain.population is not None and plain.population.N == 200_000
+    assert plain.individual is None and weighed.individual is not None and weighed.household is not None
+    assert plain.leakage == weighed.leakage
 
 
 def test_heights_are_those_of_sex_and_age_and_the_same_on_every_run(data: Path) -> None:

@@ -838,7 +838,7 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
 def test_the_json_schema_describes_the_spellings() -> None:
     schema = Policy.model_json_schema()
     assert json.loads(json.dumps(schema)) == schema
-    sections = {"source", "population", "attributes", "privacy", "search", "release", "catalog"}
+    sections = {"source", "population", "attributes", "privacy", "risk", "search", "release", "catalog"}
     assert set(schema["properties"]) == sections
     assert set(schema["required"]) == {"attributes", "privacy"}
     parts = schema["$defs"]

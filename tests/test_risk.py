@@ -381,21 +381,23 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
     assert len(counts) == 10
 
 
-def test_k_alone_is_one_scan(live: duckdb.DuckDBPyConnection) -> None:
+def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> None:
+    """For its values, and for the codes of them."""
     with sqlanon.connect(live) as db:
         for privacy in ({"k": 3}, {"k": 3, "average_risk": 0.1, "sample_uniqueness": 0.1}):
             sql = db.risk_sql(asked(privacy))
-            assert sql.count(";") == 1
-            assert sql.count("_source") == 1
-            found = connection_of(db).execute(sql).fetchall()
-            assert found == [(10, 4, 1, 1, 10, 1, 1, 2, 3)]
+            assert sql.count("_source") == 3
+            found = [connection_of(db).execute(statement).fetchall() for statement in sql.split(";\n\n")]
+            assert [(10, 4, 1, 1, 10, 1, 1, 2, 3)] in found
 
 
 def test_json(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
     people = {"population": {"table": "people"}}
     plain = json.loads(json.dumps(assessed(live, asked(privacy, **people)).to_dict()))
-    assert plain == {
+    assert set(plain) > {"prosecutor", "journalist", "marketer", "population", "class_sizes", "leakage", "violations"}
+    flat = ("rows", "classes", "smallest_class", "uniques", "k", "rows_below_k", "highest_risk", "average_risk")
+    assert {name: plain[name] for name in (*flat, "requirements")} == {
         "rows": 10, "classes": 4, "smallest_class": 1, "uniques": 1, "k": 3, "rows_below_k": 3,
         "highest_risk": 1.0, "average_risk": 0.4,
         "requirements": [
@@ -469,6 +471,28 @@ def test_the_command(
     with sqlanon.connect() as db:
         assert printed == json.loads(json.dumps(db.risk(sqlanon.Policy.load(policy)).to_dict()))
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
+
+
+def test_the_command_with_all_figures(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = folder / "policy.toml"
+    section = '[risk]\npopulation = 1000\nhousehold = "who"\nthreshold = [0.3, 0.5]\n'
+    text = POLICY.format(person="").replace('"nowhere.csv"', '"x.csv"') + section
+    policy.write_text(text, encoding="utf-8")
+    (folder / "x.csv").write_text("x1;*\nx2;*\n", encoding="utf-8")
+    told_ = told(policy, monkeypatch, capsys, "--matrix", "x,y", "--leakage", "2")
+    for line in (
+        "6 rows have a prosecutor's risk of more than 0.3", "1 rows have a prosecutor's risk of more than 0.5",
+        "journalist's risk, estimated from the size of the population", "unique in a population of 1,000",
+        "risk of 6 households", "classes by size: 1 of 1, 1 of 2, 2 of 3-4", "x, y", "unique rows: x by y",
+    ):  # fmt: skip
+        assert line in told_, line
+    printed = json.loads(told(policy, monkeypatch, capsys, "--json", "--matrix", "x,y", "--leakage", "1"))
+    assert printed["matrix"] == {"attributes": ["x", "y"], "rows": 10, "uniques": [[1, 1], [0, 0]]}
+    assert [one["attributes"] for one in printed["leakage"]] == [["x"], ["y"]]
+    assert printed["prosecutor"]["rows_above"] == {"0.3": 6, "0.5": 1}
+    assert [one["requirement"] for one in printed["violations"]] == ["3-anonymity", "average risk of at most 0.1"]
 
 
 # --- random sources ---------------------------------------------------------------------------------

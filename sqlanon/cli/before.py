@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers
+from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers, two_names
 from sqlanon.printing import print_json, print_noise, print_requirements, print_suda
+from sqlanon.printing_risk import print_attackers, print_leakage, print_matrix
 
 
 @app.command()
@@ -25,6 +26,13 @@ def risk(
     suda_size: Annotated[
         int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most so many of them at a time")
     ] = None,
+    leakage: Annotated[
+        int, typer.Option("--leakage", metavar="N", min=0, help="tell the leakage of sets of up to N attributes")
+    ] = 3,
+    matrix: Annotated[
+        str | None,
+        typer.Option("--matrix", metavar="A,B", help="count the rows that are unique at each level of two attributes"),
+    ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
@@ -33,10 +41,12 @@ def risk(
 
     asked = load(policy)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.risk(asked, numbers("--epsilon", epsilon))
+        found = db.risk(asked, numbers("--epsilon", epsilon), leakage)
+        uniques = None if matrix is None else db.uniques_matrix(asked, *two_names("--matrix", matrix))
         special = db.suda(asked, suda_size) if suda or suda_size is not None else None
     if as_json:
-        print_json(found.to_dict() | ({} if special is None else {"suda": special.to_dict()}))
+        more = {"matrix": uniques, "suda": special}
+        print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
         return
     persons = found.persons is not None
     who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
@@ -48,7 +58,11 @@ def risk(
     fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
     typer.echo(f"the smallest class has {found.smallest_class:,} rows{fewest}")
     typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
+    print_attackers(found)
     print_requirements(found.requirements)
+    print_leakage(found.leakage)
+    if uniques is not None:
+        print_matrix(uniques)
     if found.noise is not None:
         print_noise(found.noise)
     elif asked.noisy:

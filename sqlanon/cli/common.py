@@ -53,6 +53,14 @@ def numbers(option: str, given: str | None) -> tuple[float, ...]:
         raise PolicyError([Problem(option, message)]) from None
 
 
+def two_names(option: str, given: str) -> tuple[str, str]:
+    """Two names with a comma between them, of an option."""
+    names = [name.strip() for name in given.split(",")]
+    if len(names) != 2 or not all(names):
+        raise PolicyError([Problem(option, f"must be two attributes with a comma between them, not {given!r}")])
+    return names[0], names[1]
+
+
 def load(path: Path) -> Policy:
     """Read a policy file."""
     from sqlanon.policy import Policy

@@ -14,7 +14,7 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.queries.names import create_table, ident, star, table, text
+from sqlanon.queries.names import create_table, ident, star, table, text, values_query
 
 _LIVE: WeakSet[DuckDBEngine] = WeakSet()
 
@@ -117,6 +117,10 @@ class DuckDBEngine:
     def relation(self, query: exp.Query) -> duckdb.DuckDBPyRelation:
         """A lazy relation over a query."""
         return self.connection.sql(self.sql(query))
+
+    def table_of(self, table: tuple[Mapping[str, str], Sequence[Sequence[Any]]]) -> duckdb.DuckDBPyRelation:
+        """A relation of columns, by name with their types, and rows of plain values."""
+        return self.relation(values_query(*table))
 
     def copy_arrow(self, target: exp.Table, arrow: Any) -> None:
         """Make a table of an Arrow table or stream; of a stream, as it comes."""

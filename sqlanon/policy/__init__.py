@@ -16,6 +16,7 @@ from sqlanon.policy.privacy import (
     Shield,
     TCloseness,
 )
+from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -68,6 +69,7 @@ __all__ = [
     "PopulationUniqueness",
     "PrivacySection",
     "ReleaseSection",
+    "RiskSection",
     "Role",
     "Rule",
     "SearchSection",

@@ -15,6 +15,7 @@ from sqlanon.policy.noise_checks import noise_check
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.privacy_checks import privacy_check
 from sqlanon.policy.problems import join
+from sqlanon.policy.risk_checks import risk_check
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import (
     AGGREGATED,
@@ -52,6 +53,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from noise_check(parts, names)
     yield from ledger_check(parts)
     yield from decoy_check(parts)
+    yield from risk_check(parts)
     yield from _files(parts, attributes)
 
 

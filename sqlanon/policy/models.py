@@ -15,6 +15,7 @@ from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.reading import parse_toml, read_tree
 from sqlanon.policy.redact import redact
+from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
@@ -41,7 +42,7 @@ class Policy(Section):
 
     Parameters
     ----------
-    source, population, attributes, privacy, search, release, catalog:
+    source, population, attributes, privacy, risk, search, release, catalog:
         The sections, as tables (``dict``) like in TOML, or as their classes. Only ``attributes`` and
         ``privacy`` are needed. Attributes keep their order.
 
@@ -62,6 +63,7 @@ class Policy(Section):
     population: PopulationSection | None = None
     attributes: dict[str, Attribute] = Field(min_length=1)
     privacy: PrivacySection
+    risk: RiskSection | None = None
     search: SearchSection = Field(default_factory=SearchSection)
     release: ReleaseSection | None = None
     catalog: CatalogSection | None = None

@@ -128,11 +128,13 @@ def _population(privacy: _Keys, written: _Keys) -> Iterator[Problem]:
         for kind in asked:
             message = "needs a population: add [population] with table = ..., query = ... or files = ..."
             yield Problem(join("privacy", kind), message)
-    elif privacy and not asked and set(privacy) <= set(PrivacySection.model_fields):  # else: one may be misspelled
+    elif privacy and not asked and written.get("risk") is None:
+        if not set(privacy) <= set(PrivacySection.model_fields):  # one may be misspelled
+            return
         yield Problem(
             "population",
-            f"is not used: only {' and '.join(_OF_POPULATION)} look at it; ask for one of them under [privacy], "
-            "or leave the section out",
+            f"is not used: only {' and '.join(_OF_POPULATION)} look at it, and `risk` where there is "
+            "a section [risk]; ask for one of them under [privacy], or leave the section out",
         )
     if "delta_presence" in asked and _keys(written.get("release")).get("suppressed") == "mask":
         yield Problem(

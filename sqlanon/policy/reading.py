@@ -13,6 +13,7 @@ from sqlanon.policy.checks import cross_check
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
+from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
@@ -27,6 +28,7 @@ _SECTIONS: Mapping[str, type[Section]] = {
     "source": SourceSection,
     "population": PopulationSection,
     "privacy": PrivacySection,
+    "risk": RiskSection,
     "search": SearchSection,
     "release": ReleaseSection,
     "catalog": CatalogSection,
@@ -50,7 +52,7 @@ def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, 
         With every mistake of the policy.
     """
     context = {"folder": folder}
-    known = ["source", "population", "attributes", "privacy", "search", "release", "catalog"]
+    known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog"]
     unknown = [key for key in tree if key not in known]
     problems = [Problem(join("", key), unknown_key(key, known, "section")) for key in unknown]
     # Whatever is misspelled is not missing, too.

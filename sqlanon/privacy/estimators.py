@@ -91,14 +91,24 @@ def dankar(sizes: Mapping[int, int], population: float) -> float:
     an estimate of 0 counts as none: there are uniques in the sample. Unlike it, `snb` solves the equations of the
     model (see there) and so often has an estimate where the reference has none and takes Zayatz's.
     """
+    return dankar_choice(sizes, population)[1]
+
+
+def dankar_choice(sizes: Mapping[int, int], population: float) -> tuple[Estimator | None, float]:
+    """The estimator that `dankar` takes, and its estimate; None and the share where nothing is to be estimated.
+
+    >>> dankar_choice({1: 40, 2: 20, 5: 4}, population=100)
+    (None, 0.4)
+    """
     sample = _Sample.of(sizes, population)
     if sample.known is not None:
-        return sample.known
+        return None, sample.known
+    other = zayatz(sizes, population)
     if sample.rows <= 0.1 * sample.population:
         share = pitman(sizes, population)
-        return share if share > 0 else zayatz(sizes, population)  # NaN is not above 0
-    share, other = snb(sizes, population), zayatz(sizes, population)
-    return min(share, other) if share > 0 else other
+        return ("pitman", share) if share > 0 else ("zayatz", other)  # NaN is not above 0
+    share = snb(sizes, population)
+    return ("snb", share) if 0 < share < other else ("zayatz", other)
 
 
 def zayatz(sizes: Mapping[int, int], population: float) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sqlglot import exp
 
@@ -214,3 +214,18 @@ def column_definitions(target: exp.Table, types: Iterable[tuple[str, str]]) -> e
     """``CREATE TABLE target (name type, ...)``, types in the engine's own spelling."""
     columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in types]
     return exp.Create(this=exp.Schema(this=target, expressions=columns), kind="TABLE")
+
+
+def values_query(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> exp.Select:
+    """A query of columns, by name with their types, and rows of plain values.
+
+    >>> values_query({"n": "BIGINT"}, [(1,), (2,)]).sql("duckdb")
+    'SELECT CAST("n" AS BIGINT) AS "n" FROM (VALUES (1), (2)) AS "v"("n")'
+    """
+    none = [[None] * len(columns)]
+    values = exp.Values(
+        expressions=[exp.Tuple(expressions=[exp.convert(value) for value in row]) for row in rows or none],
+        alias=exp.TableAlias(this=ident("v"), columns=[ident(name) for name in columns]),
+    )
+    query = select([named(cast(col(name), type_), name) for name, type_ in columns.items()], values)
+    return query if rows else query.where(exp.false(), copy=False)

@@ -1,8 +1,35 @@
 """Risk: what the data holder should fear."""
 
 from sqlanon.risk.assessment import assess, risk_statements
+from sqlanon.risk.found import Risk
+from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
+from sqlanon.risk.journalist import JournalistRisk
+from sqlanon.risk.leakage import Leakage
+from sqlanon.risk.marketer import MarketerRisk
+from sqlanon.risk.matrix import UniquesMatrix, uniques_matrix
 from sqlanon.risk.noise import assess_noise, refuse_epsilons
-from sqlanon.risk.prosecutor import Risk
+from sqlanon.risk.population import PopulationRisk
+from sqlanon.risk.prosecutor import ProsecutorRisk
+from sqlanon.risk.relations import row_risks
 from sqlanon.risk.requirements import RequirementRisk
+from sqlanon.risk.sizes import ClassSizes
 
-__all__ = ["RequirementRisk", "Risk", "assess", "assess_noise", "refuse_epsilons", "risk_statements"]
+__all__ = [
+    "ClassSizes",
+    "HouseholdRisk",
+    "IndividualRisk",
+    "JournalistRisk",
+    "Leakage",
+    "MarketerRisk",
+    "PopulationRisk",
+    "ProsecutorRisk",
+    "RequirementRisk",
+    "Risk",
+    "UniquesMatrix",
+    "assess",
+    "assess_noise",
+    "refuse_epsilons",
+    "risk_statements",
+    "row_risks",
+    "uniques_matrix",
+]

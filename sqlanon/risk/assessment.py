@@ -15,10 +15,10 @@ from sqlglot import exp
 
 from sqlanon.columns import Columns, match_columns, population_columns
 from sqlanon.counting import domain_of, refuse_lost_values
-from sqlanon.errors import HierarchyError, Problem
+from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.hierarchies import build_hierarchy
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, RiskSection
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
 from sqlanon.privacy.base import Distribution
 from sqlanon.queries import coding as cd
@@ -26,18 +26,31 @@ from sqlanon.queries import distribution as ds
 from sqlanon.queries import frequency as fq
 from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import ROWS
-from sqlanon.queries.names import subquery
+from sqlanon.queries.names import star, subquery
 from sqlanon.queries.uncoded import distribution, frequency
 from sqlanon.risk import queries as rq
+from sqlanon.risk.found import Risk
+from sqlanon.risk.journalist import PopulationSizes, journalist_by_estimate, journalist_by_table
+from sqlanon.risk.leakage import ranked
+from sqlanon.risk.marketer import marketer_by_estimate, marketer_by_table
 from sqlanon.risk.noise import show_noise
-from sqlanon.risk.prosecutor import Risk
+from sqlanon.risk.of_rows import risk_of_rows
+from sqlanon.risk.population import population_risk
+from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
+from sqlanon.risk.sets import AttributeSets, direct_bits
+from sqlanon.risk.sizes import ClassSizes
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
 
-def assess(run: Run, policy: Policy) -> Risk:
+def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
     """How risky the source is as it stands.
+
+    Parameters
+    ----------
+    leakage:
+        Of sets of up to so many quasi-identifiers.
 
     Raises
     ------
@@ -46,13 +59,14 @@ def assess(run: Run, policy: Policy) -> Risk:
     HierarchyError
         A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
     """
-    return _Assessment(run, policy, Steps(run.engine)).risk()
+    with run.engine.setting("perfect_ht_threshold", str(direct_bits(run.engine.limits))):
+        return _Assessment(run, policy, Steps(run.engine), leakage).risk()
 
 
-def risk_statements(run: Run, policy: Policy) -> str:
+def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
     """The statements behind `assess`, in their order; no row is read."""
     shown: list[str] = []
-    _Assessment(run, policy, Steps(run.engine, shown)).risk()
+    _Assessment(run, policy, Steps(run.engine, shown), leakage).risk()
     if policy.noisy:
         show_noise(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
@@ -61,22 +75,29 @@ def risk_statements(run: Run, policy: Policy) -> str:
 class _Assessment:
     """One assessment. Makes tables in the work schema of the run; none where one scan of the source says it all."""
 
-    def __init__(self, run: Run, policy: Policy, steps: Steps) -> None:
+    def __init__(self, run: Run, policy: Policy, steps: Steps, leakage: int = 3) -> None:
         self.run, self.policy, self.steps = run, policy, steps
         self.work = run.work
         self.columns: Columns = match_columns(policy, run.source)
         self.persons = self.columns.person is not None
+        self.asked = policy.risk or RiskSection()
+        self.names = (*policy.generalized, *policy.noisy)
+        self.leakage = leakage
 
     def risk(self) -> Risk:
         """All figures."""
         space = self._space()
-        found = self.steps.figures(rq.figures(space))
         # As it stands, what is to get noise makes classes, too; requirements are on those that are generalized.
+        alone = not (self.columns.noisy or self.persons or space.population or space.sensitive)
+        query = rq.figures_by_size(self.sets.sizes, space.requirements.classes) if alone else rq.figures(space)
+        found = self.steps.figures(query)
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self.steps.figures(fq.person_count(self.rows))[fq.PERSONS] if self.persons else None
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
-        return Risk(
+        sizes = self._sizes()
+        counted = sizes.rows if persons is None else persons
+        risk = Risk(
             rows=as_it_stands["rows"],
             classes=as_it_stands["classes"],
             smallest_class=as_it_stands["smallest_class"],
@@ -91,8 +112,64 @@ class _Assessment:
                 *(of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
                 *self._of_shields(requirements),
                 *(of_the_table(one, found) for one in requirements.table),
-                *self._estimated(space, found["rows"] if persons is None else persons),
+                *self._estimated(space, counted),
             ),
+            counts="persons" if self.persons else "rows",
+            class_sizes=sizes,
+            prosecutor=prosecutor_risk(sizes, self.asked.threshold),
+            leakage=ranked(self.sets.figures(self.leakage), self.names, sizes.rows),
+        )
+        risk = self._by_attacker(risk, sizes, space, counted)
+        share = None if risk.population is None else risk.population.sampling_fraction
+        return replace(risk, **risk_of_rows(self.run, self.steps, self.columns, self.asked, share))
+
+    @cached_property
+    def sets(self) -> AttributeSets:
+        """The sets of all quasi-identifiers."""
+        counted = isinstance(self.rows, exp.Table)
+        return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
+
+    def _sizes(self) -> ClassSizes:
+        """The sizes of the classes that all quasi-identifiers make."""
+        if self.persons:
+            quasi = range(len(self.names))
+            return ClassSizes.from_rows(
+                self.steps.ask(rq.sizes(self._plain(self.rows, quasi, None, Requirements())), [])
+            )
+        return ClassSizes.of(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
+
+    def _population_size(self, counted: int) -> float | None:
+        """The rows, or persons, of the population, as the policy tells; None where it does not."""
+        if self.asked.population is not None:
+            return self.asked.population
+        fraction = self.asked.sampling_fraction
+        limit = self.policy.privacy.population_uniqueness
+        if fraction is None and limit is not None:
+            return limit.population if limit.population is not None else counted / (limit.sampling_fraction or 1.0)
+        return None if fraction is None else counted / fraction
+
+    def _by_attacker(self, risk: Risk, sizes: ClassSizes, space: ClassSpace, counted: int) -> Risk:
+        """The journalist's and the marketer's risk, and population uniqueness."""
+        thresholds, population = self.asked.threshold, self._population_size(counted)
+        if population is not None and population < counted:
+            raise SourceError(
+                f"risk.population: is {population:g}, and the source alone has {counted}: say how many the whole "
+                "population has"
+            )
+        share = counted / population if population else None
+        journalist = journalist_by_estimate(sizes, share, thresholds)
+        marketer = marketer_by_estimate(sizes, share)
+        if self.population is not None:
+            bare = replace(space, requirements=Requirements(), sensitive={})
+            matched = PopulationSizes.from_rows(self.steps.ask(rq.population_sizes(bare), []))
+            journalist, marketer = journalist_by_table(matched, thresholds), marketer_by_table(matched)
+        estimates = None if population is None else population_risk(sizes.sizes, counted, population)
+        return replace(
+            risk,
+            journalist=journalist,
+            marketer=marketer,
+            population=estimates,
+            expected_reidentifications=marketer.expected,
         )
 
     @cached_property
@@ -240,5 +317,5 @@ class _Assessment:
         one = space.requirements.population_uniqueness
         if one is None:
             return []
-        sizes = self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), [])
-        return [of_the_population(one, dict(sizes), counted)]
+        sizes = ClassSizes.from_rows(self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), []))
+        return [of_the_population(one, sizes.sizes, counted)]

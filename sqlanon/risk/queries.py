@@ -15,11 +15,24 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
+from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, ClassRequirement
 from sqlanon.queries.classes import ClassSpace, classes
 from sqlanon.queries.coding import ROWS
 from sqlanon.queries.frequency import POPULATION, quasi_columns
-from sqlanon.queries.names import aliased, all_of, cast, col, named, number, same, select, subquery, total, where
+from sqlanon.queries.leakage import CLASSES
+from sqlanon.queries.names import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    total,
+    where,
+)
 
 NUMBER = "number"
 
@@ -69,8 +82,7 @@ def figures(space: ClassSpace) -> exp.Select:
     own = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # else the population alone has it
 
     def breaks(condition: exp.Expr) -> exp.Expr:
-        held = exp.Coalesce(this=exp.Paren(this=condition), expressions=[exp.false()])
-        return all_of([own.copy(), exp.Not(this=held)])
+        return all_of([own.copy(), exp.Not(this=_or_false(condition))])
 
     requirements = space.requirements.classes
     broken = [named(breaks(one.condition()), f"breaks_{i}") for i, one in enumerate(requirements)]
@@ -103,10 +115,52 @@ def figures(space: ClassSpace) -> exp.Select:
     return select(output, subquery(judged, "j"))
 
 
+def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) -> exp.Select:
+    """`figures` from the sizes of classes, where requirements look at nothing else.
+
+    Parameters
+    ----------
+    sizes:
+        ``n`` and ``classes``: made by `queries.leakage`.
+    requirements:
+        On a class's size.
+    """
+    size = cast(col(ROWS), "BIGINT")
+    output: list[exp.Expr] = [named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT)]
+    by_size = select([*output, named(cast(col(CLASSES), "BIGINT"), CLASSES)], sizes.copy())
+    broken = [named(exp.Not(this=_or_false(one.condition())), f"breaks_{i}") for i, one in enumerate(requirements)]
+    judged = select([exp.Star(), *broken], subquery(by_size, "c"))
+    rows = exp.Mul(this=col(CLASSES), expression=col(CLASS_SIZE))
+    ones = _or_zero(total(col(CLASSES), exp.EQ(this=col(CLASS_SIZE), expression=number(1))))
+    least = _or_zero(exp.Min(this=col(CLASS_SIZE)))
+    found = {
+        "rows": _or_zero(total(rows)), "classes": _or_zero(total(col(CLASSES))), "smallest_class": least,
+        "uniques": ones, "count": _or_zero(total(rows.copy())), "smallest_count": least.copy(), "singles": ones.copy(),
+    }  # fmt: skip
+    for i in range(len(requirements)):
+        flag = col(f"breaks_{i}")
+        found[f"classes_{i}"] = _or_zero(total(col(CLASSES), flag))
+        found[f"rows_{i}"] = _or_zero(total(rows.copy(), flag.copy()))
+    return select([named(value, name) for name, value in found.items()], subquery(judged, "j"))
+
+
 def sizes(space: ClassSpace) -> exp.Select:
-    """How many classes there are of each size, in rows or persons."""
-    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(_classes(space), "c"), [col(CLASS_COUNT)])
+    """How many classes there are of each size, in rows or persons, and the rows in them."""
+    output: list[exp.Expr] = [col(CLASS_COUNT), exp.Count(this=exp.Star()), total(col(CLASS_SIZE))]
+    query = select(output, subquery(_classes(space), "c"), [col(CLASS_COUNT)])
     return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
+
+
+def population_sizes(space: ClassSpace) -> exp.Select:
+    """How many classes match so many of the population, their counts added up, and their rows."""
+    output: list[exp.Expr] = [col(CLASS_POPULATION), exp.Count(this=exp.Star()), total(col(CLASS_COUNT))]
+    query = select([*output, total(col(CLASS_SIZE))], subquery(_classes(space), "c"), [col(CLASS_POPULATION)])
+    return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
+
+
+def population_count(population: exp.Expr) -> exp.Select:
+    """One number: the rows of a population, or the persons of each of its combinations."""
+    return select([_or_zero(total(col(POPULATION)))], population.copy())
 
 
 def _classes(space: ClassSpace) -> exp.Select:
@@ -115,3 +169,7 @@ def _classes(space: ClassSpace) -> exp.Select:
 
 def _or_zero(figure: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=figure, expressions=[number(0)])
+
+
+def _or_false(condition: exp.Expr) -> exp.Expr:
+    return exp.Coalesce(this=exp.Paren(this=condition), expressions=[exp.false()])

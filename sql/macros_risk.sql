@@ -1,0 +1,61 @@
+-- The macro library, continued: the risk of a table as it stands. See macros.sql; what the figures mean: docs/risk.md.
+--
+-- All of them count rows. `qi` may have any columns of the relation.
+
+CREATE SCHEMA IF NOT EXISTS sqlanon;
+
+-- The prosecutor's risk (El Emam 2013): the greatest risk of a row, 1 / the size of its class; the mean over rows; the
+-- rows that have the greatest, and those above a threshold; the expected re-identifications of who tries all rows (the
+-- classes, which is the marketer's risk times the rows); the rows that are alone in their class, the classes of two.
+CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2) AS TABLE (
+    WITH "sqlanon sizes" AS (
+        SELECT "sqlanon class size" AS size, count(*) AS n
+        FROM (
+            SELECT count(*), COLUMNS(list_concat(qi, []::VARCHAR[]))
+            FROM query_table(rel)
+            GROUP BY ALL
+        ) AS c("sqlanon class size")
+        GROUP BY size
+    )
+    SELECT
+        1 / nullif(fsum(size) FILTER (size = (SELECT min(size) FROM "sqlanon sizes")), 0) AS highest,
+        sum(n) / nullif(fsum(n * size), 0) AS average,
+        coalesce(sum(n * size) FILTER (size = (SELECT min(size) FROM "sqlanon sizes")), 0)::BIGINT AS rows_at_highest,
+        coalesce(sum(n * size) FILTER (1 > threshold * size), 0)::BIGINT AS rows_above,
+        coalesce(sum(n), 0)::BIGINT AS expected,
+        coalesce(sum(n) FILTER (size = 1), 0)::BIGINT AS uniques,
+        coalesce(sum(n) FILTER (size = 2), 0)::BIGINT AS pairs,
+        coalesce(sum(n * size), 0)::BIGINT AS rows
+    FROM "sqlanon sizes"
+);
+
+-- The histogram: how many classes have so many rows, and how many rows these are.
+CREATE OR REPLACE MACRO sqlanon.class_sizes(rel, qi) AS TABLE (
+    SELECT "sqlanon class size" AS class_size, count(*) AS classes, count(*) * "sqlanon class size" AS rows
+    FROM (
+        SELECT count(*), COLUMNS(list_concat(qi, []::VARCHAR[]))
+        FROM query_table(rel)
+        GROUP BY ALL
+    ) AS c("sqlanon class size")
+    GROUP BY "sqlanon class size"
+    ORDER BY "sqlanon class size"
+);
+
+-- Leakage (the entropy measure after Longpré): the bits that who learns the values of qi for somebody gains on average,
+-- of the log2(rows) that find a row; and their share of these.
+CREATE OR REPLACE MACRO sqlanon.leakage(rel, qi) AS TABLE (
+    SELECT gain, CASE WHEN whole > 0 THEN gain / whole ELSE 0 END AS normalized
+    FROM (
+        SELECT
+            log2(fsum(size)) AS whole,
+            greatest(log2(fsum(size)) - sum(size * log2(size) ORDER BY size) / fsum(size), 0) AS gain
+        FROM (
+            SELECT "sqlanon class size" AS size
+            FROM (
+                SELECT count(*), COLUMNS(list_concat(qi, []::VARCHAR[]))
+                FROM query_table(rel)
+                GROUP BY ALL
+            ) AS c("sqlanon class size")
+        )
+    )
+);

@@ -1,0 +1,158 @@
+"""All that is found about the risk of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
+from sqlanon.risk.journalist import JournalistRisk
+from sqlanon.risk.leakage import Leakage
+from sqlanon.risk.marketer import MarketerRisk
+from sqlanon.risk.population import PopulationRisk
+from sqlanon.risk.prosecutor import ProsecutorRisk
+from sqlanon.risk.requirements import RequirementRisk
+from sqlanon.risk.sizes import ClassSizes
+
+Columns = Mapping[str, str]
+Table = tuple[Columns, Sequence[Sequence[Any]]]
+"""The columns of a table of figures by name, with their types, and its rows."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """The risk of a table, and what the policy's requirements say of it.
+
+    Attributes
+    ----------
+    rows, classes, smallest_class:
+        Rows, equivalence classes, and the rows of the smallest class (0 in an empty table).
+    uniques:
+        Rows that are alone in their class.
+    k, rows_below_k:
+        The policy's k (None without one), and the rows in classes of fewer rows, or of fewer persons where the
+        policy counts persons. As all requirements, k is on the classes that the quasi-identifiers without noise make;
+        all other figures are of those that all quasi-identifiers make.
+    highest_risk, average_risk:
+        The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1. Where the policy counts persons:
+        of a person, and the mean over the persons of each class.
+    persons, smallest_class_persons:
+        Distinct persons (all rows without one are one), and the fewest in a class; None where rows are counted.
+    requirements:
+        Each requirement of the policy, ordered as `Requirements.names`.
+    noise:
+        By attribute with noise, for several ε: ``epsilon`` (the attribute's own), ``expected_relative_error`` and
+        ``expected_error``, in the classes of the version that the policy's search finds. None without noise, and where
+        nothing meets the policy.
+    counts:
+        What the size of a class counts in all figures below but the leakage: ``rows`` or ``persons``.
+    prosecutor, journalist, marketer:
+        The risk by attacker. (With a population table, of the classes that the quasi-identifiers without noise make.)
+    population:
+        Estimates of population uniqueness; None where nothing says how large the population is.
+    class_sizes:
+        The classes by size.
+    individual, household:
+        None without the columns that the policy's ``[risk]`` names for them.
+    expected_reidentifications:
+        How many an attacker who tries all rows is expected to make: by the weights, where there are any, else the
+        marketer's.
+    leakage:
+        Of all sets of up to three quasi-identifiers, the most leaking first.
+    """
+
+    rows: int
+    classes: int
+    smallest_class: int
+    uniques: int
+    k: int | None
+    rows_below_k: int
+    highest_risk: float
+    average_risk: float
+    persons: int | None = None
+    smallest_class_persons: int | None = None
+    requirements: tuple[RequirementRisk, ...] = ()
+    noise: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    counts: Literal["rows", "persons"] = "rows"
+    prosecutor: ProsecutorRisk | None = None
+    journalist: JournalistRisk | None = None
+    marketer: MarketerRisk | None = None
+    population: PopulationRisk | None = None
+    class_sizes: ClassSizes | None = None
+    individual: IndividualRisk | None = None
+    household: HouseholdRisk | None = None
+    expected_reidentifications: float | None = None
+    leakage: tuple[Leakage, ...] = ()
+    _relate: Callable[[Table], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def violations(self) -> tuple[RequirementRisk, ...]:
+        """The requirements that do not hold."""
+        return tuple(one for one in self.requirements if not one.holds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; figures of persons are there where persons are counted."""
+        found = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if not one.name.startswith("_")}
+        if self.persons is None:
+            del found["persons"], found["smallest_class_persons"]
+        if self.noise is None:
+            del found["noise"]
+        broken = [{"requirement": one.requirement, "classes": one.classes, "rows": one.rows} for one in self.violations]
+        return found | {"violations": broken}
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """All figures as tables: ``figures`` (name, value), ``class_sizes``, ``leakage``, ``requirements``."""
+        figures = [(name, float(value)) for name, value in _flat(self.to_dict()) if isinstance(value, (int, float))]
+        sizes = self.class_sizes.by_size if self.class_sizes else ()
+        leaks = [(list(one.attributes), one.gain, one.normalized, one.classes, one.uniques) for one in self.leakage]
+        asked = [
+            (one.requirement, one.holds, one.classes, one.rows, one.figure, one.limit) for one in self.requirements
+        ]
+        return {
+            "figures": ({"figure": "VARCHAR", "value": "DOUBLE"}, figures),
+            "class_sizes": ({"class_size": "BIGINT", "classes": "BIGINT", "rows": "BIGINT"}, sizes),
+            "leakage": (
+                {"attributes": "VARCHAR[]", "gain": "DOUBLE", "normalized": "DOUBLE", "classes": "BIGINT",
+                 "uniques": "BIGINT"},
+                leaks,
+            ),
+            "requirements": (
+                {"requirement": "VARCHAR", "holds": "BOOLEAN", "classes": "BIGINT", "rows": "BIGINT",
+                 "figure": "DOUBLE", "limit": "DOUBLE"},
+                asked,
+            ),
+        }  # fmt: skip
+
+    def relation(self, name: str) -> Any:
+        """One of the `tables` as a relation of the `Database` that found this; it is gone when that is closed.
+
+        Raises
+        ------
+        KeyError
+            There is no table of that name.
+        """
+        if self._relate is None:
+            raise ValueError("this was not found by a database: use .tables")
+        return self._relate(self.tables[name])
+
+
+def _plain(value: Any) -> Any:
+    """A figure, ready for JSON."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
+    """The figures of a tree, with names such as ``prosecutor.highest``; lists have tables of their own."""
+    found: list[tuple[str, Any]] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{above}{name}.")
+        elif not isinstance(value, (bool, str, list)):
+            found.append((above + name, value))
+    return found

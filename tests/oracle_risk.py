@@ -1,0 +1,90 @@
+"""The figures of `risk` in plain Python: slow, and obvious."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from decimal import Decimal, localcontext
+from itertools import combinations
+from typing import Any
+
+Row = Sequence[Any]
+
+
+def classes_of(rows: Iterable[Row], places: Sequence[int]) -> dict[tuple[Hashable, ...], list[Row]]:
+    """The rows by what stands in some places."""
+    found: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[tuple([row[place] for place in places])].append(row)
+    return dict(found)
+
+
+def sizes_of(rows: Sequence[Row], places: Sequence[int], person: int | None = None) -> list[tuple[int, int]]:
+    """Of each class its size, in rows or persons, and its rows."""
+    groups = classes_of(rows, places).values()
+    return [(len(group) if person is None else len({row[person] for row in group}), len(group)) for group in groups]
+
+
+def prosecutor(sizes: Sequence[tuple[int, int]], threshold: float) -> dict[str, Any]:
+    """Row by row."""
+    risks = [1 / size for size, rows in sizes for _ in range(rows)]
+    highest = max(risks, default=0.0)
+    counted = sum(size for size, _ in sizes)
+    return {
+        "highest": highest,
+        "average": len(sizes) / counted if counted else 0.0,
+        "rows_at_highest": risks.count(highest),
+        "share_at_highest": risks.count(highest) / len(risks) if risks else 0.0,
+        "rows_above": sum(risk > threshold for risk in risks),
+    }
+
+
+def leakage(rows: Sequence[Row], places: Sequence[int]) -> float:
+    """Σ |E_j|/n (S0 − S_j)."""
+    n = len(rows)
+    groups = [len(group) for group in classes_of(rows, places).values()]
+    return math.fsum(size / n * (math.log2(n) - math.log2(size)) for size in groups) if n else 0.0
+
+
+def leakages(rows: Sequence[Row], quasi: int, most: int = 3) -> dict[tuple[int, ...], float]:
+    """Of all sets of up to so many places."""
+    sets = [one for size in range(1, most + 1) for one in combinations(range(quasi), size)]
+    return {one: leakage(rows, one) for one in sets}
+
+
+def expected_inverse(size: int, p: float, terms: int = 4000) -> float:
+    """E(1/F | f), F − f negative binomial: Σ_h 1/h C(h−1, f−1) p^f (1−p)^(h−f), h from f: the definition itself."""
+    total, chance = 0.0, p**size
+    for h in range(size, size + terms):
+        total += chance / h
+        chance *= h / (h - size + 1) * (1 - p)
+    return total
+
+
+def individual(size: int, weight: float) -> float:
+    """The formulas of the issue, with 60 digits: they lose many where p is almost 1."""
+    with localcontext() as context:
+        context.prec = 60
+        p = Decimal(size) / Decimal(weight)
+        if p >= 1:
+            return 1 / size
+        if size == 1:
+            return float(p / (1 - p) * -p.ln())
+        if size == 2:
+            return float(p / (1 - p) - (p / (1 - p)) ** 2 * -p.ln())
+        return float(p / (size - (1 - p)))
+
+
+def households(homes: Sequence[Hashable], risks: Sequence[float]) -> list[float]:
+    """The risk of each row by its household: 1 − Π (1 − r); None is no household."""
+    safe: dict[Hashable, float] = defaultdict(lambda: 1.0)
+    for home, risk in zip(homes, risks, strict=True):
+        safe[home] *= 1 - risk
+    return [risk if home is None else 1 - safe[home] for home, risk in zip(homes, risks, strict=True)]
+
+
+def uniques(rows: Sequence[Row], levels: Sequence[Callable[[Any], Any]]) -> int:
+    """The rows that are alone, after each place was generalized."""
+    counts = Counter(tuple([level(value) for level, value in zip(levels, row, strict=False)]) for row in rows)
+    return list(counts.values()).count(1)

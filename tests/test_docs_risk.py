@@ -1,0 +1,96 @@
+"""docs/risk.md and docs/macros.md: what they show is true."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from test_readme import FOLDER, README, blocks, sqlanon
+
+from sqlanon import Policy, connect
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.policy.reading import parse_toml
+from sqlanon.resources import macros
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MACROS = (DOCS / "macros.md").read_text(encoding="utf-8")
+RISK = (DOCS / "risk.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^### `(\w+)\(.*?^```sql\n(.*?)^```$", MACROS, re.MULTILINE | re.DOTALL)
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return f"{value:.6g}" if isinstance(value, (float, Decimal)) else str(value)
+
+
+@pytest.fixture(scope="module")
+def practice() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(macros())
+    connection.execute(blocks("sql", MACROS)[0])
+    return connection
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDBPyConnection) -> None:
+    call, _, shown = example.partition(";\n")
+    assert re.match(rf"FROM sqlanon\.{name}\(", call)
+    found = practice.sql(call)
+    rows = [", ".join(f"{of} {cell(v)}" for of, v in zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert sorted(rows) == [line.removeprefix("-- ") for line in shown.splitlines()]
+
+
+def test_every_macro_has_an_example(practice: duckdb.DuckDBPyConnection) -> None:
+    query = "SELECT DISTINCT function_name, parameters FROM duckdb_functions() WHERE schema_name = 'sqlanon'"
+    there = dict(practice.execute(query).fetchall())
+    assert {name for name, _ in EXAMPLES} == there.keys()
+    signatures = dict(re.findall(r"^### `(\w+)\((.*)\)`$", MACROS, re.MULTILINE))
+    for name, parameters in there.items():
+        if signatures[name] != "...":
+            assert [one.split(" := ")[0] for one in signatures[name].split(", ")] == parameters
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("risk")
+    (folder / FOLDER).mkdir()
+    make_hospital(folder / FOLDER / "hospital.duckdb", rows=2000)
+    (folder / FOLDER / "first.toml").write_text(blocks("toml", README)[0], encoding="utf-8")
+    return folder
+
+
+def test_the_policy_of_risk(hospital: Path, tmp_path: Path) -> None:
+    (tmp_path / "example.toml").write_text(blocks("toml", RISK)[0], encoding="utf-8")
+    tree = parse_toml(hospital / FOLDER / "first.toml") | parse_toml(tmp_path / "example.toml")
+    tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}
+    del tree["release"]
+    with connect() as db:
+        found = db.risk(Policy(**tree))
+    assert set(found.prosecutor.rows_above) == {"0.05", "0.2"}
+    assert found.population.N == 200_000
+    assert found.journalist.population == "estimate"
+
+
+def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program,) = blocks("python", RISK)
+    monkeypatch.chdir(hospital)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "risk.md", "exec"), {})
+    assert printed.getvalue().strip() == "True"
+
+
+def test_the_command_of_risk(hospital: Path) -> None:
+    (command,) = blocks("sh", RISK)
+    done = sqlanon(*shlex.split(command)[1:], cwd=hospital)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "unique rows: zip by birth_date" in done.stdout
+    assert "bits of leakage" in done.stdout

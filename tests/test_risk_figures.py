@@ -1,0 +1,444 @@
+"""The figures of `risk`, against plain Python, the literature, and one another."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle_risk as oracle
+import pytest
+from conftest import connection_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.errors import HierarchyError, PolicyError, SourceError
+from sqlanon.privacy.estimators import pitman, snb, zayatz
+from sqlanon.risk import ClassSizes, sets
+from sqlanon.risk.individual import individual_risk
+
+NAMES = ('my "col"', "class_size", "n", "c0")
+"""Quasi-identifiers with the names of our own columns, and one that has to be quoted."""
+
+VALUES = (
+    st.sampled_from([None, "a", "A", "b", "", "a "]),
+    st.sampled_from([None, date(2020, 2, 29), date(1999, 1, 1), date(1, 1, 1)]),
+    st.sampled_from([None, Decimal("1.10"), Decimal("1.1"), Decimal("-7.00")]),
+    st.sampled_from([None, 0, 1, -5]),
+)
+TYPES = ("VARCHAR", "DATE", "DECIMAL(9, 2)", "INTEGER")
+ROWS = st.lists(st.tuples(*VALUES, st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, "h", "i"])), max_size=12)
+THRESHOLDS = (0.2, 0.5)
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def fill(live: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], weights: list[float] | None = None) -> None:
+    columns = [f'"{name}" {type_}'.replace('my "col"', 'my ""col""') for name, type_ in zip(NAMES, TYPES, strict=True)]
+    live.execute(f"CREATE OR REPLACE TABLE t ({', '.join(columns)}, who INTEGER, home VARCHAR, weight DOUBLE)")
+    if rows:
+        given_ = weights or [2.0] * len(rows)
+        live.executemany(
+            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(*row, weight) for row, weight in zip(rows, given_, strict=True)],
+        )
+
+
+def policy(
+    quasi: int = len(NAMES), person: bool = False, k: int = 2, table: str = "t", **sections: Any
+) -> sqlanon.Policy:
+    attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES[:quasi]}
+    source = {"table": table, "undeclared": "drop", **({"person": "who"} if person else {})}
+    risk = {"threshold": THRESHOLDS, **sections.pop("risk", {})}
+    return sqlanon.Policy(source=source, attributes=attributes, privacy={"k": k}, risk=risk, **sections)
+
+
+def found(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy) -> Any:
+    with sqlanon.connect(live) as db:
+        return db.risk(asked)
+
+
+def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> None:
+    """The figures that need the table alone."""
+    sizes = oracle.sizes_of(rows, range(quasi), 4 if person else None)
+    assert risk.counts == ("persons" if person else "rows")
+    for threshold in THRESHOLDS:
+        expected = oracle.prosecutor(sizes, threshold)
+        assert risk.prosecutor.rows_above[repr(threshold)] == expected.pop("rows_above")
+        assert {name: getattr(risk.prosecutor, name) for name in expected} == pytest.approx(expected)
+    assert (risk.rows, risk.classes) == (len(rows), len(sizes))
+    assert sum(risk.class_sizes.histogram.values()) == len(sizes)
+    assert risk.class_sizes.uniques == sum(size == 1 for size, _ in sizes)
+    assert risk.class_sizes.pairs == sum(size == 2 for size, _ in sizes)
+    assert risk.marketer.expected == len(sizes)
+    assert risk.expected_reidentifications == len(sizes)
+    leaks = oracle.leakages(rows, quasi)
+    gains = {tuple(NAMES.index(name) for name in one.attributes): one for one in risk.leakage}
+    assert gains.keys() == leaks.keys()
+    whole = math.log2(len(rows)) if len(rows) > 1 else 0.0
+    for one, gain in leaks.items():
+        assert gains[one].gain == pytest.approx(gain, abs=1e-9)
+        assert gains[one].normalized == pytest.approx(gain / whole if whole else 0.0, abs=1e-9)
+        groups = [len(group) for group in oracle.classes_of(rows, one).values()]
+        assert (gains[one].classes, gains[one].uniques) == (len(groups), groups.count(1))
+    ranked = [(-round(one.gain, 9), len(one.attributes)) for one in risk.leakage]
+    assert ranked == sorted(ranked)
+
+
+@FEW
+@given(rows=ROWS, quasi=st.integers(1, 4), person=st.booleans())
+def test_figures_of_random_tables(
+    rows: list[tuple[Any, ...]], quasi: int, person: bool, live: duckdb.DuckDBPyConnection
+) -> None:
+    fill(live, rows)
+    check(found(live, policy(quasi, person)), rows, quasi, person)
+
+
+@FEW
+@given(rows=ROWS, quasi=st.integers(2, 4), copies=st.integers(1, 3), small=st.sampled_from([0, 2, 5]))
+def test_the_ways_of_large_tables_give_the_same(
+    rows: list[tuple[Any, ...]], quasi: int, copies: int, small: int, live: duckdb.DuckDBPyConnection
+) -> None:
+    """What is nearly unique, few-valued or worth to be kept is so at any size here."""
+    rows = rows * copies
+    fill(live, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sets, "SMALL", small)
+        check(found(live, policy(quasi)), rows, quasi, person=False)
+
+
+def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 rows whose first two columns together are nearly unique; the rest has few values."""
+    monkeypatch.setattr(sets, "SMALL", 10)
+    rows = [(f"v{i * 7 % 83}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 4, i, None) for i in range(1000)]
+    rows += rows[:20]
+    fill(live, rows)
+    asked = policy()
+    with sqlanon.connect(live) as db:
+        shown = []
+        made = sets.Steps.make
+        monkeypatch.setattr(
+            sets.Steps, "make", lambda self, target, *rest: shown.append(target.name) or made(self, target, *rest)
+        )
+        risk = db.risk(asked)
+    assert {"shared_0_1", "sharing_0_1"} <= set(shown)
+    check(risk, rows, 4, person=False)
+
+
+@FEW
+@given(rows=ROWS, data=st.data(), person=st.booleans())
+def test_individual_and_household_risk(
+    rows: list[tuple[Any, ...]], data: st.DataObject, person: bool, live: duckdb.DuckDBPyConnection
+) -> None:
+    weights = data.draw(st.lists(st.sampled_from([1.0, 1.0000001, 1.5, 40.0]), min_size=len(rows), max_size=len(rows)))
+    fill(live, rows, weights)
+    risk = found(live, policy(2, person, risk={"weights": "weight", "household": "home"}))
+    by_row: list[float] = []
+    people: list[tuple[float, int]] = []
+    groups = oracle.classes_of([(*row, weight) for row, weight in zip(rows, weights, strict=True)], (0, 1))
+    of_class = {}
+    for key, group in groups.items():
+        if person:
+            heaviest = {who: max(row[6] for row in group if row[4] == who) for who in {row[4] for row in group}}
+            size, weight = len(heaviest), sum(heaviest.values())
+        else:
+            size, weight = len(group), sum(row[6] for row in group)
+        of_class[key] = oracle.individual(size, weight)
+        people.append((of_class[key], size))
+    by_row = [of_class[row[0], row[1]] for row in rows]
+    expected = math.fsum(one * size for one, size in people)
+    assert risk.individual.highest == pytest.approx(max(by_row, default=0.0), rel=1e-6)
+    assert risk.individual.expected == pytest.approx(expected, rel=1e-6)
+    assert risk.individual.average == pytest.approx(expected / max(1, sum(n for _, n in people)), rel=1e-6)
+    assert risk.expected_reidentifications == risk.individual.expected
+    assert risk.individual.rows_above["0.5"] == pytest.approx(sum(one > 0.5 for one in by_row), abs=0)
+    homes: list[Any] = [row[5] for row in rows]
+    risks = by_row
+    if person:
+        greatest: dict[tuple[Any, Any], float] = {}
+        for row, one in zip(rows, by_row, strict=True):
+            greatest[row[5], row[4]] = max(one, greatest.get((row[5], row[4]), 0.0))
+        homes, risks = [home for home, _ in greatest], list(greatest.values())
+    joint = oracle.households(homes, risks)
+    assert risk.household.households == len({home for home in homes if home is not None})
+    assert risk.household.expected == pytest.approx(math.fsum(joint), rel=1e-6)
+    assert risk.household.highest == pytest.approx(max(joint, default=0.0), rel=1e-6)
+    with sqlanon.connect(live) as db:
+        rel = db.row_risks(policy(2, person, risk={"weights": "weight", "household": "home"}))
+        shown = rel.columns
+        assert shown[-3:] == ["prosecutor", "individual", "household_risk"]
+        assert sorted(row[-2] for row in rel.fetchall()) == pytest.approx(sorted(by_row), rel=1e-6)
+        if not person:
+            assert sorted(row[-1] for row in rel.fetchall()) == pytest.approx(sorted(joint), rel=1e-6)
+
+
+@given(size=st.integers(1, 2), p=st.floats(0.02, 0.999))
+def test_the_individual_risk_is_the_expected_inverse(size: int, p: float) -> None:
+    assert individual_risk(size, p) == pytest.approx(oracle.expected_inverse(size, p), rel=1e-8)
+
+
+@given(size=st.integers(3, 30), p=st.floats(0.02, 0.999))
+def test_the_approximation_of_large_classes_is_near(size: int, p: float) -> None:
+    assert individual_risk(size, p) == pytest.approx(oracle.expected_inverse(size, p), rel=0.15)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_series_near_a_whole_class(size: int) -> None:
+    for rest in (1e-15, 1e-12, 1e-9, 1e-6, 0.9999e-3, 1.0001e-3):
+        assert individual_risk(size, 1 - rest) == pytest.approx(oracle.expected_inverse(size, 1 - rest, 50), rel=1e-6)
+    assert individual_risk(size, 1.0) == individual_risk(size, 2.0) == 1 / size
+
+
+def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
+    """The example of Capobianchi, Polettini and Lucarelli that sdcMicro has: f, F and the risk of its eight rows."""
+    keys = [1, 2, 2, 3, 4, 5, 6, 1]
+    weights = [18, 45.5, 39, 17, 541, 8, 5, 92]
+    risks = [0.01714426, 0.02204233, 0.02204233, 0.17707583, 0.01165448, 0.29706308, 0.40235948, 0.01714426]
+    fill(live, [(str(key), None, None, None, i, None) for i, key in enumerate(keys)], weights)
+    asked = policy(1, risk={"weights": "weight"})
+    with sqlanon.connect(live) as db:
+        by_row = sorted(db.row_risks(asked).fetchall(), key=lambda row: row[4])
+        assert [round(row[-1], 8) for row in by_row] == risks
+        risk = db.risk(asked)
+    assert risk.individual.expected == pytest.approx(sum(risks), abs=1e-7)
+    assert risk.individual.population == 765.5
+
+
+def test_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
+    """27 women and 33 men; print has 0.99 and 0.16, whose digits are cut off."""
+    fill(live, [("F" if i < 27 else "M", None, None, None, i, None) for i in range(60)])
+    (one,) = found(live, policy(1)).leakage
+    assert (round(one.gain, 4), round(one.normalized, 4)) == (0.9928, 0.1681)
+
+
+def test_adult_in_the_population_of_the_usa(data: Path) -> None:
+    """Nine attributes; the reference's figures."""
+    names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "occupation",
+             "salary-class")  # fmt: skip
+    asked = sqlanon.Policy(
+        source={"files": str(data / "adult" / "adult.csv")},
+        attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in names},
+        privacy={"k": 2},
+        risk={"population": 317_238_626},
+    )
+    with sqlanon.connect() as db:
+        risk = db.risk(asked)
+    assert (risk.uniques, risk.population.uniques, risk.class_sizes.uniques) == (15_512,) * 3
+    shown = risk.to_dict()["population"]
+    assert (round(shown["pitman"], 4), round(shown["zayatz"], 4)) == (0.0389, 0.2646)
+    assert (shown["chosen"], shown["dankar"]) == ("pitman", shown["pitman"])
+    assert (shown["n"], shown["N"]) == (30_162, 317_238_626)
+    assert len(risk.leakage) == 9 + 36 + 84
+    assert risk.leakage[0].attributes == ("age", "education", "occupation")
+
+
+# --- populations ------------------------------------------------------------------------------------
+
+
+def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) -> None:
+    """Classes of 2, 1 and 1 rows, which match 4, 5 and nobody. |J|/ΣF = 2/9; Σ f/F = 2/4 + 1/5."""
+    fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
+    live.execute(
+        "CREATE OR REPLACE TABLE people AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'b', 'b', 'b', 'b', "
+        '\'c\']) AS "my ""col"""'
+    )
+    risk = found(live, policy(1, population={"table": "people"}))
+    journalist = risk.journalist.to_dict()
+    assert journalist == {
+        "highest": 0.25, "average": 2 / 9, "rows_at_highest": 2, "share_at_highest": 0.5,
+        "rows_above": {"0.2": 2, "0.5": 0}, "population": "table", "classes_of_nobody": 1, "rows_of_nobody": 1,
+    }  # fmt: skip
+    assert (risk.marketer.average, risk.marketer.expected, risk.marketer.population) == (0.7 / 4, 0.7, "table")
+
+
+@pytest.mark.parametrize("given_", [{"population": 40}, {"sampling_fraction": 0.1}])
+def test_the_journalist_and_the_size_of_the_population(given_: Any, live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
+    risk = found(live, policy(1, risk=given_))
+    one, two = oracle.individual(1, 10), oracle.individual(2, 20)
+    assert risk.journalist.highest == pytest.approx(one)
+    assert risk.journalist.average == pytest.approx((2 * one + 2 * two) / 4) == risk.marketer.average
+    assert (risk.journalist.rows_at_highest, risk.journalist.population) == (2, "estimate")
+    assert (risk.journalist.rows_above, risk.prosecutor.rows_above) == ({"0.2": 2, "0.5": 0}, {"0.2": 4, "0.5": 2})
+    assert (risk.population.N, risk.population.sampling_fraction) == (40, 0.1)
+    sizes = {1: 2, 2: 1}
+    for estimator in (pitman, snb, zayatz):
+        expected = estimator(sizes, 40)
+        assert getattr(risk.population, estimator.__name__) == (None if math.isnan(expected) else expected)
+
+
+def test_a_policy_that_limits_uniqueness_tells_the_population(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b"])])
+    attributes = {NAMES[0]: {"role": "quasi", "hierarchy": "suppress"}}
+    limit = {"limit": 0.1, "population": 300, "estimator": "zayatz"}
+    asked = sqlanon.Policy(
+        source={"table": "t", "undeclared": "drop"}, attributes=attributes, privacy={"population_uniqueness": limit}
+    )
+    risk = found(live, asked)
+    assert risk.population.N == 300
+    assert risk.requirements[0].figure == risk.population.zayatz
+
+
+def test_nothing_known_of_the_population(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", None, None, None, 1, None)])
+    risk = found(live, policy(1))
+    assert risk.population is None
+    assert risk.journalist.population is None
+    assert risk.journalist.highest == risk.prosecutor.highest
+
+
+def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", None, None, None, 1, None)] * 3, [1.0, 0.0, float("nan")])
+    with pytest.raises(SourceError, match="the source alone has 3"):
+        found(live, policy(1, risk={"population": 2}))
+    with pytest.raises(SourceError, match="2 rows have no weight above 0"):
+        found(live, policy(1, risk={"weights": "weight"}))
+    with pytest.raises(SourceError, match=r"risk\.household: there is no column 'Hof'"):
+        found(live, policy(1, risk={"household": "Hof"}))
+
+
+# --- the policy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"population": 10, "sampling_fraction": 0.1}, "risk.sampling_fraction: stands beside population"),
+        ({"sampling_fraction": 0}, "risk.sampling_fraction"),
+        ({"population": 0}, "risk.population"),
+        ({"threshold": 1}, "risk.threshold"),
+        ({"threshold": []}, "risk.threshold"),
+        ({"weights": "age"}, "risk.weights: 'age' is declared quasi"),
+        ({"household": "COST"}, "risk.household: 'cost' is declared insensitive"),
+        ({"weights": "w", "household": "W"}, "risk.household: is the column of weights"),
+        ({"wieghts": "w"}, "weights"),
+    ],
+)
+def test_what_a_policy_may_not_say(section: dict[str, Any], told: str) -> None:
+    attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "cost": {"role": "insensitive"}}
+    with pytest.raises(PolicyError) as raised:
+        sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk=section)
+    assert told in str(raised.value)
+
+
+def test_a_policy_without_the_section_is_what_it_was() -> None:
+    attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "w": {"role": "insensitive"}}
+    plain = sqlanon.Policy(attributes=attributes, privacy={"k": 2})
+    asked = sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk={"weights": "w", "population": 10})
+    assert plain.fingerprint() != asked.fingerprint()
+    assert "risk" not in json.dumps(asked.redacted())
+    assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
+
+
+def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", None, None, None, 1, "h")] * 4)
+    asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
+    with sqlanon.connect(live) as db:
+        result = db.anonymize(asked)
+        assert set(db._space.engine.connection.sql(result.sql()).columns) == set(NAMES)
+
+
+# --- relations, the twin, levels --------------------------------------------------------------------
+
+
+def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, "h"), ("b", None, None, 1, 1, "h")])
+    with sqlanon.connect(live) as db:
+        risk = db.risk(policy())
+        assert risk.relation("class_sizes").fetchall() == [(1, 3, 3)]
+        figures = dict(risk.relation("figures").fetchall())
+        assert figures["prosecutor.rows_above.0.2"] == 3
+        assert figures["journalist.highest"] == 1
+        leaks = risk.relation("leakage")
+        assert leaks.columns == ["attributes", "gain", "normalized", "classes", "uniques"]
+        assert len(leaks.fetchall()) == len(risk.leakage) == 14
+        assert risk.relation("requirements").fetchall() == [("2-anonymity", False, 3, 3, None, None)]
+        with pytest.raises(KeyError):
+            risk.relation("nothing")
+    assert live.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'").fetchone() == (0,)
+    assert live.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchone() == (0,)
+    assert live.execute("SELECT current_setting('perfect_ht_threshold')").fetchone() == (12,)
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, None), ("b", None, None, 1, 2, "h")])
+    asked = policy(3, person, risk={"weights": "weight", "household": "home", "population": 100})
+    with sqlanon.connect(live) as db:
+        risk = db.risk(asked)
+        answers = [connection_of(db).execute(one).fetchall() for one in db.risk_sql(asked).split(";\n\n")]
+        home = (risk.household.households, risk.household.highest, risk.household.expected)
+        assert any(answer[0][:3] == home for answer in answers if answer)
+        assert any(answer[0][:2] == (risk.individual.highest, risk.individual.expected) for answer in answers if answer)
+        levels = db.uniques_matrix_sql(asked, *NAMES[:2]).split(";\n\n")
+        *_, cells, _ = [connection_of(db).execute(one).fetchall() for one in levels]
+        assert sorted(cells) == db.uniques_matrix(asked, *NAMES[:2]).table[1]
+        assert len(db.risk_sql(asked, leakage=1)) < len(db.risk_sql(asked))
+
+
+ZIPS = st.sampled_from([None, "11", "12", "21"])
+DAYS = st.sampled_from([None, date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 1)])
+
+
+@FEW
+@given(rows=st.lists(st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None])), max_size=10), small=st.booleans())
+def test_uniques_by_level(rows: list[tuple[Any, ...]], small: bool, live: duckdb.DuckDBPyConnection) -> None:
+    live.execute('CREATE OR REPLACE TABLE v (zip VARCHAR, "da y" DATE, sex VARCHAR)')
+    if rows:
+        live.executemany("INSERT INTO v VALUES (?, ?, ?)", rows)
+    attributes = {
+        "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+        "sex": {"role": "quasi", "hierarchy": {"file": "nowhere.csv"}},
+        "da y": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}},
+    }
+    asked = sqlanon.Policy(source={"table": "v"}, attributes=attributes, privacy={"k": 2})
+    with sqlanon.connect(live) as db:
+        if small:
+            matrix = db.uniques_matrix(asked, "zip", "da y")
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sqlanon.risk.matrix.SMALL", 0)
+                matrix = db.uniques_matrix(asked, "zip", "da y")
+    longest = max((len(row[0]) for row in rows if row[0]), default=0)
+    zips: list[Any] = [lambda v, j=j: v and v[: longest - j] for j in range(longest)] + [lambda v: "*"]
+    days: list[Any] = [lambda v: v, lambda v: v and v.strftime("%Y-%m"), lambda v: v and v.year, lambda v: "*"]
+    assert matrix.rows == len(rows)
+    assert len(matrix.uniques) >= len(zips) - (longest == 0)
+    for i, first in enumerate(zips if longest else []):
+        for j, second in enumerate(days):
+            assert matrix.uniques[i][j] == oracle.uniques(rows, [first, second, lambda v: v])
+    assert matrix.table[1][0] == (0, 0, matrix.uniques[0][0])
+
+
+def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fill(live, [("a", None, None, 1, 1, "h")])
+    with sqlanon.connect(live) as db:
+        for first, second in [(NAMES[0], NAMES[0]), (NAMES[0], "who"), ("nothing", NAMES[1])]:
+            with pytest.raises(PolicyError, match="matrix"):
+                db.uniques_matrix(policy(2), first, second)
+        file = tmp_path / "h.csv"
+        file.write_text("b;*\n")
+        attributes = {
+            NAMES[0]: {"role": "quasi", "hierarchy": {"file": str(file)}},
+            NAMES[1]: {"role": "quasi", "hierarchy": "suppress"},
+        }
+        asked = sqlanon.Policy(source={"table": "t", "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
+        with pytest.raises(HierarchyError):
+            db.uniques_matrix(asked, *NAMES[:2])
+
+
+def test_the_histogram() -> None:
+    sizes = ClassSizes.of({1: 3, 2: 2, 3: 1, 5: 1, 16: 2, 17: 1})
+    assert sizes.histogram == {"1": 3, "2": 2, "3-4": 1, "5-8": 1, "9-16": 2, "17-32": 1}
+    assert ClassSizes.of({}).histogram == {}
