@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.queries.attacks.linked import (
-    FIRST,
     ROWS,
-    SECOND,
     Linked,
     both_grouped,
     finest,
@@ -92,9 +90,7 @@ def _with_meeting(
     query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
 ) -> exp.Select:
     """A query over the pairs of groups that meet: finest values, the number and rows of each group, and ``n``."""
-    query = both_grouped(query, first, second, shared, attributes)
-    for name in (FIRST, SECOND):
-        _number_rows(query, name)
+    query = both_grouped(query, first, second, shared, attributes, numbered=True)
     output = [
         *finest(attributes),
         *(named(col("i", side), side) for side in ("a", "b")),
@@ -104,10 +100,3 @@ def _with_meeting(
     pairs = joined(attributes, len(shared))
     pairs.set("expressions", output)
     return query.with_(ident(_MEETING), as_=pairs, materialized=True, copy=False)
-
-
-def _number_rows(query: exp.Select, name: str) -> None:
-    """Give each group of a release a number: ``i``."""
-    for cte in query.args["with_"].expressions:
-        if cte.alias == name:
-            cte.this.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))

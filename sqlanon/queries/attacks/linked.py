@@ -218,12 +218,22 @@ def of_several_levels(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
 
 
 def both_grouped(
-    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    numbered: bool = False,
 ) -> exp.Select:
-    """A query over `FIRST` and `SECOND`, with what these are, and with the tables of pairs: ``sqlanon pairs 0`` .."""
+    """A query over `FIRST` and `SECOND`, with what these are, and with the tables of pairs: ``sqlanon pairs 0`` ..
+
+    With ``numbered``, each group has a number, ``i``.
+    """
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
         grouped = keyed(groups(release, columns, shared), attributes, len(shared), is_first)
+        if numbered:
+            grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
     for i, one in of_several_levels(attributes):
         query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
