@@ -253,3 +253,44 @@ def linking(
     )
     figures = (sums.count(0), sums.count(1), sum(0 < n < k for n in sums), sum(n > 0 for n in columns), identified)
     return victims, figures
+
+
+def split(
+    rows: Sequence[Row], levels: Sequence[int], trees: Sequence[Tree], k: int, distinct: int
+) -> tuple[dict[Row, tuple[str, int]], dict[Row, tuple[str, int]]]:
+    """Downcoding and minimality of a full-domain release of rows that end in a sensitive value: by class, the
+    attributes and the rows.
+    """
+    width = len(trees)
+
+    def label(row: Row, i: int, level: int) -> Any:
+        return next(path[level] for path in trees[i].paths if path[0] == row[i])
+
+    def meets(some: Sequence[Row]) -> bool:
+        return len(some) >= k and len({row[width] for row in some}) >= distinct
+
+    classes: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        classes[tuple(label(row, i, levels[i]) for i in range(width))].append(row)
+    lower: dict[Row, tuple[str, int]] = {}
+    merged: dict[Row, tuple[str, int]] = {}
+    for key, members in classes.items():
+        if not meets(members):
+            continue
+        fine, blamed = [], {}
+        for i in range(width):
+            if not levels[i]:
+                continue
+            parts: dict[Any, list[Row]] = defaultdict(list)
+            for row in members:
+                parts[label(row, i, levels[i] - 1)].append(row)
+            bad = [part for part in parts.values() if not meets(part)]
+            if not bad:
+                fine.append(str(i))
+            elif len(parts) > 1 and all(len(part) >= k for part in parts.values()):
+                blamed[str(i)] = sum(map(len, bad))
+        if fine:
+            lower[key] = (", ".join(fine), len(members))
+        if blamed:
+            merged[key] = (", ".join(blamed), max(blamed.values()))
+    return lower, merged

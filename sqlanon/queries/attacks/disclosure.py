@@ -163,7 +163,8 @@ def _classes(
     query = select([*_labels(quasi), *figures], subquery(_counts(release, quasi, sensitive), "c"))
     if quasi:
         query.set("group", exp.Group(expressions=_labels(quasi)))
-    return query.having(condition, copy=False)
+    some = exp.GT(this=exp.Count(this=exp.Star()), expression=number(0))  # without quasi-identifiers and rows
+    return query.having(all_of([condition, some]), copy=False)
 
 
 def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
