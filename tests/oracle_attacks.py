@@ -221,6 +221,30 @@ def composition(
     return found
 
 
+def composition_victims(
+    first: Sequence[Row], second: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
+) -> int:
+    """The rows that have the one common value of two classes; the lesser of both sides."""
+    ((i, j),) = shared
+    sides: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
+    most: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
+    ones, twos = (
+        {_looks(row, places): row for row in rows}
+        for rows, places in ((first, [a.first for a in attributes]), (second, [a.second for a in attributes]))
+    )
+    for one, a in ones.items():
+        for two, b in twos.items():
+            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == one)
+            theirs = Counter(row[j] for row in second if _looks(row, [x.second for x in attributes]) == two)
+            common = mine.keys() & theirs.keys()
+            if meet(a, b, [], attributes) is not None and len(common) == 1:
+                (value,) = common
+                for side, key, counts in ((0, (*one, value), mine), (1, (*two, value), theirs)):
+                    sides[side][key] += min(mine[value], theirs[value])
+                    most[side][key] = counts[value]
+    return min(sum(min(n, most[side][key]) for key, n in sides[side].items()) for side in (0, 1))
+
+
 def by_position(
     first: Sequence[Row],
     second: Sequence[Row],
@@ -251,7 +275,9 @@ def linking(
     identified = sum(
         row[i] and sums[j] == 1 and columns[i] == 1 for j, row in enumerate(fits) for i in range(len(release))
     )
-    figures = (sums.count(0), sums.count(1), sum(0 < n < k for n in sums), sum(n > 0 for n in columns), identified)
+    few = [row for row in fits if 0 < sum(row) < k]
+    exposed = sum(any(row[i] for row in few) for i in range(len(release)))
+    figures = (sums.count(0), sums.count(1), sum(0 < n < k for n in sums), sum(map(bool, columns)), identified, exposed)
     return victims, figures
 
 

@@ -16,9 +16,10 @@ from sqlanon.queries.attacks.linked import (
     both_grouped,
     finest,
     joined,
+    rows_in,
     within,
 )
-from sqlanon.queries.names import all_of, anonymous, col, ident, least, named, number, same, select, subquery, total
+from sqlanon.queries.names import all_columns, all_of, col, ident, least, named, number, same, select, total
 
 _MEETING, _FOUND = "sqlanon meeting", "sqlanon found"
 
@@ -66,23 +67,15 @@ def complementary_victims(
     A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
     either side, each group at most in full, and the lesser count is told.
     """
-    values = [col(f"v{i}") for i in range(len(attributes))]
+    values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
-    found = select([*values, named(exp.Count(this=exp.Star()), "met")], within(_MEETING, "m"), list(values))
+    found = select([*values], within(_MEETING, "m"), [value.copy() for value in values])
     found = found.having(exp.LT(this=rows, expression=number(k)), copy=False)
-    counts: list[exp.Expr] = []
-    for side in ("a", "b"):
-        on = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(attributes)))
-        own = anonymous("MIN", col(f"n_{side}"))
-        told = least(total(col(ROWS, "m")), own)
-        each = select([named(told, ROWS)], within(_MEETING, "m"), [col(side)])
-        each = each.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
-        whole = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
-        counts.append(subquery(select([whole], subquery(each, "e"))))
-    query = select(
-        [named(exp.Count(this=exp.Star()), "combinations"), named(least(*counts), "victims")], within(_FOUND, "f")
-    )
-    query = _with_meeting(query, first, second, shared, attributes)
+    on = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(attributes)))
+    pairs = select([all_columns("m")], within(_MEETING, "m"))
+    pairs = pairs.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
+    output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "combinations"), named(rows_in(pairs), "victims")]
+    query = _with_meeting(select(output, within(_FOUND, "f")), first, second, shared, attributes)
     return query.with_(ident(_FOUND), as_=found, materialized=True, copy=False)
 
 

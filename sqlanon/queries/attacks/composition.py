@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.attacks.linked import ROWS, Linked, both_grouped, finest, joined
+from sqlanon.queries.attacks.linked import ROWS, Linked, both_grouped, finest, joined, rows_in
 from sqlanon.queries.names import col, ident, least, named, number, select
 
-_MEETING = "sqlanon meeting"
+_MEETING, _FOUND = "sqlanon meeting", "sqlanon found"
 
 
 def composition(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[Linked]) -> exp.Select:
@@ -35,20 +35,40 @@ def composition(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: S
     >>> composition(table("one"), table("two"), "diagnosis", [Linked("zip", "zip", "zip")]).named_selects
     ['v0', 'value', 'n']
     """
-    own = [f"l{i}" for i, one in enumerate(attributes) if one.first is not None]
-    other = [f"l{i}" for i, one in enumerate(attributes) if one.second is not None]
+    query = select([*_values(attributes), col("value"), col(ROWS)], exp.Table(this=ident(_FOUND)))
+    return _with_found(query, first, second, sensitive, attributes)
+
+
+def composition_victims(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[Linked]) -> exp.Select:
+    """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: on either side, each
+    at most once; the lesser count.
+    """
+    found = exp.Table(this=ident(_FOUND))
+    output = [named(exp.Count(this=exp.Star()), "pairs"), named(rows_in(exp.select("*").from_(found)), "victims")]
+    return _with_found(select([*output], found.copy()), first, second, sensitive, attributes)
+
+
+def _values(attributes: Sequence[Linked]) -> list[exp.Expr]:
+    return [col(f"v{i}") for i in range(len(attributes))]
+
+
+def _with_found(
+    query: exp.Select, first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[Linked]
+) -> exp.Select:
+    """A query over the pairs of classes with one value in common: with the groups that have it, and their rows."""
+    looks: list[exp.Expr] = []
+    for side in ("a", "b"):
+        columns = [one.first if side == "a" else one.second for one in attributes]
+        looks += [named(col(f"l{i}", side), f"{side}l{i}") for i, name in enumerate(columns) if name is not None]
+    figures: list[exp.Expr] = [named(col("s0", "a"), "value"), *(named(col("i", side), side) for side in ("a", "b"))]
+    figures += [named(col(ROWS, side), f"n_{side}") for side in ("a", "b")]
+    figures += [named(least(col(ROWS, "a"), col(ROWS, "b")), ROWS)]
     pairs = joined(attributes, 1)
-    looks = [named(col(name, "a"), f"a{name}") for name in own] + [named(col(name, "b"), f"b{name}") for name in other]
-    rows = named(least(col(ROWS, "a"), col(ROWS, "b")), ROWS)
-    pairs.set("expressions", [*finest(attributes), *looks, named(col("s0", "a"), "value"), rows])
-    by: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
-    by += [col(look.alias) for look in looks]
+    pairs.set("expressions", [*finest(attributes), *looks, *figures])
     alone = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(1))
-    figures: list[exp.Expr] = [
-        named(exp.AnyValue(this=col("value")), "value"),
-        named(exp.AnyValue(this=col(ROWS)), ROWS),
-    ]
-    output: list[exp.Expr] = [*(col(f"v{i}") for i in range(len(attributes))), *figures]
-    query = select(output, exp.Table(this=ident(_MEETING)), by).having(alone, copy=False)
-    query = both_grouped(query, first, second, [sensitive], attributes)
-    return query.with_(ident(_MEETING), as_=pairs, copy=False)
+    only = [named(exp.AnyValue(this=col(figure.alias)), figure.alias) for figure in figures]
+    by: list[exp.Expr] = [*_values(attributes), *(col(look.alias) for look in looks)]
+    found = select([*_values(attributes), *only], exp.Table(this=ident(_MEETING)), by).having(alone, copy=False)
+    query = both_grouped(query, first, second, [sensitive], attributes, numbered=True)
+    query = query.with_(ident(_MEETING), as_=pairs, copy=False)
+    return query.with_(ident(_FOUND), as_=found, materialized=True, copy=False)

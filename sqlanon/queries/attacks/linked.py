@@ -26,10 +26,13 @@ from sqlanon.queries.names import (
     col,
     ident,
     is_there,
+    least,
     named,
+    number,
     same,
     select,
     subquery,
+    total,
     union_all,
 )
 
@@ -278,8 +281,27 @@ def within(name: str, alias: str) -> exp.Table:
     return aliased(exp.Table(this=ident(name)), alias)
 
 
-def titled(query: exp.Select, titles: Iterable[str], count: str = "rows") -> exp.Select:
-    """What was found, for people: ``v0`` .. under the attributes' own names, behind the count of rows."""
-    columns: list[exp.Expr] = [named(col(ROWS), count)]
-    columns += [named(col(f"v{i}"), title) for i, title in enumerate(titles)]
+def rows_in(pairs: exp.Query) -> exp.Anonymous:
+    """How many rows are in pairs of groups: each group at most in full, on either side; the lesser count.
+
+    Parameters
+    ----------
+    pairs:
+        ``a`` and ``b``, the numbers of the groups; ``n_a`` and ``n_b``, their rows; ``n``, the rows of a pair.
+    """
+    counts: list[exp.Expr] = []
+    for side in ("a", "b"):
+        told = least(total(col(ROWS)), exp.Min(this=col(f"n_{side}")))
+        each = select([named(told, ROWS)], subquery(pairs.copy(), "p"), [col(side)])
+        whole = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
+        counts.append(subquery(select([whole], subquery(each, "e"))))
+    return least(*counts)
+
+
+def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:
+    """What was found, for people: ``n`` is called rows, and ``v0`` .. as the attributes; figures keep their names."""
+    names = {f"v{i}": title for i, title in enumerate(titles)}
+    columns: list[exp.Expr] = [named(col(ROWS), "rows")]
+    columns += [col(name) for name in query.named_selects if name not in names and name != ROWS]
+    columns += [named(col(name), names[name]) for name in query.named_selects if name in names]
     return select(columns, subquery(query, "found"))

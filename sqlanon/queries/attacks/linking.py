@@ -54,8 +54,9 @@ def linking(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
 
 def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], k: int) -> exp.Select:
     """One row: of the outside table the rows that match ``none`` of the released rows, ``one``, and ``fewer`` than k
-    (but some); the ``matched`` released rows, which somebody outside fits; and ``identified``: pairs of a released row
-    and a row outside that fit each other and nothing else.
+    (but some); the ``matched`` released rows, which somebody outside fits; ``identified``: pairs of a released row and
+    a row outside that fit each other and nothing else; and ``victims``: the released rows that somebody fits whom
+    fewer than k fit.
     """
     rows = col("matched")
 
@@ -68,20 +69,27 @@ def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
     few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
     met = within(_MET, "m")
     one_each = all_of([equal(col(name), 1) for name in ("n_a", "n_b", "ways_a", "ways_b")])
-    matched = select([exp.Coalesce(this=total(col("n")), expressions=[number(0)])], subquery(_matched(), "a"))
+    victims = _matched()
+    on = all_of([exp.EQ(this=col("b", "m"), expression=col("i", "l")), few.copy()])
+    victims = victims.join(within(_LINKED, "l"), on=on, join_type="semi", copy=False)
+    matched, victims = (
+        select([exp.Coalesce(this=total(col("n")), expressions=[number(0)])], subquery(each, "a"))
+        for each in (_matched(), victims)
+    )
     output: list[exp.Expr] = [
         named(outside_rows(equal(rows.copy(), 0)), "none"),
         named(outside_rows(equal(rows.copy(), 1)), "one"),
         named(outside_rows(few), "fewer"),
         named(subquery(matched), "matched"),
         named(subquery(select([where(exp.Count(this=exp.Star()), one_each)], met)), "identified"),
+        named(subquery(victims), "victims"),
     ]
     return _with_linked(select(output, within(_LINKED, "l")), release, outside, attributes)
 
 
 def _matched() -> exp.Select:
     """The groups of the release that somebody outside fits."""
-    return select([named(exp.AnyValue(this=col("n_a")), "n")], within(_MET, "m"), [col("a")])
+    return select([named(exp.AnyValue(this=col("n_a", "m")), "n")], within(_MET, "m"), [col("a", "m")])
 
 
 def _with_linked(query: exp.Select, release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked]) -> exp.Select:
@@ -97,7 +105,7 @@ def _with_linked(query: exp.Select, release: exp.Expr, outside: exp.Expr, attrib
     sums = select([col("b"), named(total(col("n_a")), "matched")], within(_MET, "m"), [col("b")])
     matched = named(exp.Coalesce(this=col("matched", "s"), expressions=[number(0)]), "matched")
     people: list[exp.Expr] = [col(f"l{i}", "o") for i in range(len(attributes))]
-    linked = select([*people, matched, col(ROWS, "o")], within(SECOND, "o"))
+    linked = select([*people, matched, col(ROWS, "o"), col("i", "o")], within(SECOND, "o"))
     on = exp.EQ(this=col("i", "o"), expression=col("b", "s"))
     linked = linked.join(subquery(sums, "s"), on=on, join_type="left", copy=False)
     return query.with_(ident(_LINKED), as_=linked, materialized=True, copy=False)
