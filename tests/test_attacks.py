@@ -58,7 +58,7 @@ def policy_of(place: Path, name: str, levels: dict[str, int], **sections: Any) -
     tree: dict[str, Any] = {
         "source": {"database": place / "people.duckdb", "table": "people"},
         "attributes": attributes,
-        "privacy": {"k": 4},
+        "privacy": {"k": 8},
         "release": target,
     }
     return sqlanon.Policy(**(tree | sections))
@@ -125,13 +125,13 @@ def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) 
     assert found.worst is not None
     (rows,) = shown(found.worst.sql)
     assert {frozenset(row) for row in rows} == {frozenset(["rows", "zip", 'my "age"'])}
-    assert all(row["rows"] < 4 for row in rows)
-    expected = 'SELECT count(*) FROM people GROUP BY zip, "my ""age""" // 10 HAVING count(*) < 4'
+    assert all(row["rows"] < 8 for row in rows)
+    expected = 'SELECT count(*) FROM people GROUP BY zip, "my ""age""" // 10 HAVING count(*) < 8'
     with duckdb.connect(found.worst.releases[0].replace("one", "people"), read_only=True) as connection:
         sizes = [n for (n,) in connection.execute(expected).fetchall()]
     assert sorted(row["rows"] for row in rows) == sorted(sizes)
     assert found.victims == sum(sizes)
-    assert found.worst.figures["k"] == 4
+    assert found.worst.figures["k"] == 8
 
 
 def test_of_rows_in_random_order_places_tell_nothing(all_of_them: Attacks) -> None:
@@ -154,7 +154,7 @@ def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: P
     assert found.worst is not None
     assert found.worst.figures["ordered"]
     assert found.worst.figures["agreeing"] == 1.0
-    # ZIP and age of everybody: these are no four times there.
+    # ZIP and age of everybody: these are no eight times there.
     assert found.victims == sum(row["rows"] for (rows,) in [shown(found.worst.sql)] for row in rows) > 0
 
 
@@ -188,7 +188,7 @@ def test_linking_with_a_table_from_outside(folder: Path, policy: sqlanon.Policy)
     figures = of_table.figures
     assert (figures["none"], figures["one"], figures["fewer"]) == (0, 0, 0)
     assert figures["matched"] == 248
-    assert min(fits) >= 4
+    assert min(fits) >= 8
 
 
 def test_one_table_cannot_be_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
