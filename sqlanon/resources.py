@@ -29,5 +29,6 @@ def macros(*, all_of_them: bool = True) -> str:
     all_of_them:
         Whether requirements other than k-anonymity are to be checked with it.
     """
-    more = ("macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql") if all_of_them else ()
-    return "\n".join(["BEGIN;", *(sql_text(name) for name in ("macros.sql", *more)), "COMMIT;"])
+    more = ("persons", "privacy", "closeness", "attacks") if all_of_them else ()
+    files = ["macros.sql", *(f"macros_{name}.sql" for name in more)]
+    return "\n".join(["BEGIN;", *(sql_text(name) for name in files), "COMMIT;"])
