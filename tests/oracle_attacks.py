@@ -289,34 +289,38 @@ def split(
     """
     width = len(trees)
 
-    def label(row: Row, i: int, level: int) -> Any:
-        return next(path[level] for path in trees[i].paths if path[0] == row[i])
-
     def meets(some: Sequence[Row]) -> bool:
         return len(some) >= k and len({row[width] for row in some}) >= distinct
 
     classes: dict[Row, list[Row]] = defaultdict(list)
     for row in rows:
-        classes[tuple(label(row, i, levels[i]) for i in range(width))].append(row)
+        classes[tuple(_label(row, i, trees[i], levels[i]) for i in range(width))].append(row)
     lower: dict[Row, tuple[str, int]] = {}
     merged: dict[Row, tuple[str, int]] = {}
     for key, members in classes.items():
         if not meets(members):
             continue
-        fine, blamed = [], {}
-        for i in range(width):
-            if not levels[i]:
-                continue
-            parts: dict[Any, list[Row]] = defaultdict(list)
-            for row in members:
-                parts[label(row, i, levels[i] - 1)].append(row)
-            bad = [part for part in parts.values() if not meets(part)]
-            if not bad:
-                fine.append(str(i))
-            elif len(parts) > 1 and all(len(part) >= k for part in parts.values()):
-                blamed[str(i)] = sum(map(len, bad))
+        parts = {i: _parts(members, i, trees[i], levels[i] - 1) for i in range(width) if levels[i]}
+        bad = {i: [part for part in some if not meets(part)] for i, some in parts.items()}
+        fine = [str(i) for i in bad if not bad[i]]
         if fine:
             lower[key] = (", ".join(fine), len(members))
+        blamed = {
+            str(i): sum(map(len, bad[i]))
+            for i, some in parts.items()
+            if bad[i] and len(some) > 1 and all(len(part) >= k for part in some)
+        }
         if blamed:
             merged[key] = (", ".join(blamed), max(blamed.values()))
     return lower, merged
+
+
+def _label(row: Row, i: int, tree: Tree, level: int) -> Any:
+    return next(path[level] for path in tree.paths if path[0] == row[i])
+
+
+def _parts(members: Sequence[Row], i: int, tree: Tree, level: int) -> list[list[Row]]:
+    parts: dict[Any, list[Row]] = defaultdict(list)
+    for row in members:
+        parts[_label(row, i, tree, level)].append(row)
+    return list(parts.values())

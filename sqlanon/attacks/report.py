@@ -51,7 +51,7 @@ class Attack:
     findings:
         One for each release, pair of releases, or sensitive attribute that it looks at.
     skipped:
-        Why there is none; None where there is.
+        Why there is none, or not of all of them; else None.
     """
 
     name: str
@@ -82,8 +82,9 @@ class Attack:
         """The worst finding, ready for JSON; all of them where there are several."""
         if self.worst is None:
             return {"victims": None, "share": None, "sql": None, "skipped": self.skipped}
+        partly = {"skipped": self.skipped} if self.skipped else {}
         several = {"findings": [one.to_dict() for one in self.findings]} if len(self.findings) > 1 else {}
-        return self.worst.to_dict() | several
+        return self.worst.to_dict() | several | partly
 
 
 @dataclass(frozen=True)

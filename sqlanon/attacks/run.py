@@ -18,14 +18,15 @@ from sqlanon.engines.base import Engine
 from sqlanon.privacy import Domain, Requirements, requirements_of
 from sqlanon.queries.attacks import complementary, composition, disclosure, linking, positions, refinement
 from sqlanon.queries.attacks import temporal as tp
-from sqlanon.queries.attacks.linked import ROWS, Linked, titled
+from sqlanon.queries.attacks.linked import ROWS, Linked, strange_labels, titled
 from sqlanon.queries.attacks.refinement import Released
 from sqlanon.queries.coding import value_counts
 from sqlanon.queries.names import col, number, select, subquery, total
+from sqlanon.sources import Source
 from sqlanon.steps import Steps
 
-Found: TypeAlias = "list[Finding] | str"
-"""What an attack finds; or why it cannot look."""
+Found: TypeAlias = "tuple[list[Finding], list[str]]"
+"""What an attack finds; and why it cannot look, or not everywhere."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Attacker:
 
     def attack(self, name: str) -> Attack:
         """Make one attack, by its name."""
-        found = ATTACKS[name](self)
-        return Attack(name, skipped=found) if isinstance(found, str) else Attack(name, tuple(found))
+        findings, reasons = ATTACKS[name](self)
+        return Attack(name, tuple(findings), "; ".join(dict.fromkeys(reasons)) or None)
 
     def figures(self, query: exp.Query) -> dict[str, Any]:
         """The one row of a query, by name; zeros where nothing is run."""
@@ -71,6 +72,17 @@ class Attacker:
         """The rows of all victims that a query finds."""
         rows = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
         return int(self.figures(select([rows.as_("victims")], subquery(query.copy(), "v")))["victims"])
+
+    def strange(self, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
+        """The attributes of a release, the first of a link, whose labels are no nodes of their hierarchies."""
+        found = []
+        for one in attributes:
+            if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
+                continue
+            query = strange_labels(subject.relation, one.first, one.hierarchy, one.first_levels)
+            if subject.shows_medians or (self.counts and self.engine.rows(query)[0][0]):
+                found.append(one.first)
+        return found
 
     def pairs(self) -> Iterator[tuple[Subject, Subject, Link]]:
         """All pairs of releases, the earlier first."""
@@ -93,7 +105,7 @@ def _of_each(
             sql = attacker.shown.text(titled(query, one.manifest.quasi))
             rows = one.manifest.released_rows
             findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql, more))
-    return findings or "needs a sensitive attribute: the release has none"
+    return findings, [] if findings else ["needs a sensitive attribute: the release has none"]
 
 
 def _homogeneity(attacker: Attacker) -> Found:
@@ -120,7 +132,7 @@ def _skewness(attacker: Attacker) -> Found:
 def _similarity(attacker: Attacker) -> Found:
     known = attacker.trees.hierarchies
     if not any(name.lower() in known for one in attacker.subjects for name in one.sensitive):
-        return "needs a policy with a hierarchy of a sensitive attribute"
+        return [], ["needs a policy with a hierarchy of a sensitive attribute"]
     findings = []
     for one in attacker.subjects:
         for name in one.sensitive:
@@ -131,7 +143,7 @@ def _similarity(attacker: Attacker) -> Found:
             sql = attacker.shown.text(titled(query, one.manifest.quasi))
             rows = one.manifest.released_rows
             findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql, {"attribute": name}))
-    return findings
+    return findings, []
 
 
 _TWO = "needs two releases of one table"
@@ -140,7 +152,7 @@ _TWO = "needs two releases of one table"
 def _of_pairs(attacker: Attacker, find: Callable[[Subject, Subject, Link], Finding | str | None]) -> Found:
     """An attack on all pairs of releases."""
     if len(attacker.subjects) < 2:
-        return _TWO
+        return [], [_TWO]
     findings: list[Finding] = []
     reasons: list[str] = []
     for first, second, linked in attacker.pairs():
@@ -150,12 +162,23 @@ def _of_pairs(attacker: Attacker, find: Callable[[Subject, Subject, Link], Findi
                 f"needs a policy that has the hierarchies of {names}: the releases show labels of different levels"
             )
             continue
-        found = find(first, second, linked)
+        swapped = [one.swapped for one in linked.attributes]
+        reason = _strange(attacker, first, linked.attributes) or _strange(attacker, second, swapped)
+        found = reason or find(first, second, linked)
         if isinstance(found, str):
             reasons.append(found)
         elif found is not None:
             findings.append(found)
-    return findings or "; ".join(dict.fromkeys(reasons))
+    return findings, reasons
+
+
+def _strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linked]) -> str | None:
+    """Why the labels of a release cannot be compared with others; None: they can."""
+    names = attacker.strange(subject, attributes)
+    if not names:
+        return None
+    listed = ", ".join(map(repr, names))
+    return f"needs labels that are in the hierarchies: {subject.path} shows ranges, sets or medians of {listed}"
 
 
 def _finding(first: Subject, second: Subject, victims: int, sql: str, figures: Mapping[str, Any]) -> Finding:
@@ -202,7 +225,7 @@ def _composition(attacker: Attacker) -> Found:
     both = [{name.lower() for name in one.sensitive} for one in attacker.subjects]
     names = sorted(set.intersection(*both)) if both else []
     if len(attacker.subjects) >= 2 and not names:
-        return "needs a sensitive attribute that the releases have in common"
+        return [], ["needs a sensitive attribute that the releases have in common"]
 
     def find(first: Subject, second: Subject, linked: Link) -> Finding:
         found = []
@@ -219,25 +242,22 @@ def _composition(attacker: Attacker) -> Found:
 
 
 def _unsorted_matching(attacker: Attacker) -> Found:
-    findings: list[Finding] = []
-    reason = "needs two releases, or a policy with the source"
-    if len(attacker.subjects) >= 2:
-        found = _of_pairs(
-            attacker,
-            lambda first, second, linked: _by_position(
-                attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k)
-            ),
-        )
-        if isinstance(found, str):
-            reason = found
+    def find(first: Subject, second: Subject, linked: Link) -> Finding:
+        return _by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))
+
+    private = attacker.private
+    if private is None and len(attacker.subjects) < 2:
+        return [], ["needs two releases, or a policy with the source"]
+    findings, reasons = _of_pairs(attacker, find) if len(attacker.subjects) > 1 else ([], [])
+    for one in attacker.subjects if private is not None else ():
+        linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
+        if linked is None:
+            reasons.append(f"needs the policy that has the hierarchies of {one.path}")
+        elif why := _strange(attacker, one, linked.attributes):
+            reasons.append(why)
         else:
-            findings += found
-    if attacker.private is not None:
-        for one in attacker.subjects:
-            linked = _with_source(one, attacker.private)
-            if linked is not None:
-                findings.append(_by_position(attacker, linked, (str(one.path), "source"), one.k))
-    return findings or reason
+            findings.append(_by_position(attacker, linked, (str(one.path), "source"), one.k))
+    return findings, reasons
 
 
 def _by_position(attacker: Attacker, linked: Link, names: tuple[str, str], k: int) -> Finding:
@@ -255,29 +275,29 @@ def _by_position(attacker: Attacker, linked: Link, names: tuple[str, str], k: in
     return Finding(names, victims, found["places"], attacker.shown.text(titled(query, linked.titles)), figures)
 
 
-def _with_source(one: Subject, private: Private) -> Link | None:
+def _with_source(one: Subject, trees: Trees, source_: Source) -> Link | None:
     """A release beside its source, whose values are as they are; None where the hierarchies are not known."""
-    source = {name.lower(): name for name in private.run.source.columns}
+    source = {name.lower(): name for name in source_.columns}
     attributes, shared = [], []
     for name in one.columns:
         column, own = source.get(name), one.column(name)
         if column is None or own is None:
             continue
         if not one.is_quasi(name):
-            shared += [own] if private.run.source.columns[column] == one.columns[name] else []
+            shared += [own] if source_.columns[column] == one.columns[name] else []
             continue
-        tree = private.trees.of(name, one.rule(name))
+        tree = trees.of(name, one.rule(name))
         if tree is None:
             return None
         levels = one.levels(name, tree.height)
         attributes.append(Linked(own, own, column, levels, (0,), tree.table, tree.height))
-    return Link(one.relation, private.run.source.relation, tuple(shared), tuple(attributes), ())
+    return Link(one.relation, source_.relation, tuple(shared), tuple(attributes), ())
 
 
 def _linking(attacker: Attacker) -> Found:
     private = attacker.private
     if private is None or private.outside is None:
-        return "needs a policy and a table from outside"
+        return [], ["needs a policy and a table from outside"]
     theirs = {name.lower(): name for name in private.outside.columns}
     findings, reasons = [], []
     for one in attacker.subjects:
@@ -291,13 +311,16 @@ def _linking(attacker: Attacker) -> Found:
         if not attributes:
             reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
             continue
+        if why := _strange(attacker, one, attributes):
+            reasons.append(why)
+            continue
         arguments = one.relation, private.outside.relation, attributes, one.k
         figures = attacker.figures(linking.linkage(*arguments))
         victims = figures.pop("victims")
         sql = attacker.shown.text(titled(linking.linking(*arguments), [linked.name for linked in attributes]))
         more = {**figures, "k": one.k, "attributes": [linked.name for linked in attributes]}
         findings.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
-    return findings or "; ".join(reasons)
+    return findings, reasons
 
 
 def _of_refinement(
@@ -306,7 +329,7 @@ def _of_refinement(
     """An attack on each full-domain release of the policy that splits its classes again."""
     private = attacker.private
     if private is None:
-        return "needs the policy that made the release, with its source"
+        return [], ["needs the policy that made the release, with its source"]
     policy = private.policy
     findings, reasons = [], []
     for one in attacker.subjects:
@@ -337,7 +360,7 @@ def _of_refinement(
             sql = attacker.shown.text(titled(query, [each.name for each in quasi]))
             rows = one.manifest.released_rows
             findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql))
-    return findings or "; ".join(dict.fromkeys(reasons))
+    return findings, reasons
 
 
 def _requirements(attacker: Attacker, private: Private) -> Requirements:

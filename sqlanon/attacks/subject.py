@@ -82,6 +82,11 @@ class Subject:
         """Whether it may have rows that are masked."""
         return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
 
+    @property
+    def shows_medians(self) -> bool:
+        """Whether classes show a middle value of theirs: it does not tell what others they have."""
+        return bool(self.manifest.policy["search"].get("summary") == "median")
+
     def rule(self, name: str) -> Any:
         """What the manifest shows of a column's hierarchy; None where it is not generalized."""
         attribute = _lower(self.manifest.policy["attributes"]).get(name)

@@ -192,6 +192,16 @@ def compatible(one: Linked, i: int) -> exp.Select:
     return select([col("one"), col("two"), finer], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
 
 
+def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
+    """One number: the labels of a column, but NULL, that are no nodes of its hierarchy: ranges, sets, other values."""
+    label = cast(col(column, "r"), "VARCHAR")
+    labels = exp.Select(expressions=[named(label, "label")], distinct=exp.Distinct()).from_(aliased(release, "r"))
+    nodes = union_all(*(select([named(_label(level), "label")], hierarchy.copy()) for level in levels))
+    query = select([exp.Count(this=exp.Star())], subquery(labels, "l")).where(is_there(col("label", "l")), copy=False)
+    on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
+    return query.join(subquery(nodes, "n"), on=on, join_type="anti", copy=False)
+
+
 def _pairs(hierarchy: exp.Expr, i: int, a: int, b: int, present: dict[str, exp.Select]) -> exp.Select:
     """The labels of two levels that go together, as far as the releases have them."""
     output = [named(_label(a), "one"), named(_label(b), "two")]
