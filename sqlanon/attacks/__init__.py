@@ -8,9 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from sqlanon.attacks.attacker import Attacker
 from sqlanon.attacks.private import read_private
 from sqlanon.attacks.report import NAMES, Attack, Attacks, Finding
-from sqlanon.attacks.run import Attacker
+from sqlanon.attacks.run import make
 from sqlanon.attacks.shown import Shown
 from sqlanon.attacks.subject import Subject
 from sqlanon.engines.limits import Limits
@@ -88,7 +89,7 @@ def attack(
     """
     names = _names(only, known)
     with _attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, readable():
-        return Attacks(tuple(attacker.attack(name) for name in names))
+        return Attacks(tuple(make(name, attacker) for name in names))
 
 
 def attack_sql(
@@ -104,7 +105,7 @@ def attack_sql(
     """
     names = _names(only, known)
     with _attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker, readable():
-        made = [attacker.attack(name) for name in names]
+        made = [make(name, attacker) for name in names]
     return "\n\n".join(
         "\n".join(
             [f"-- {one.name}", *(finding.sql for finding in one.findings), *([f"-- {one.skipped}"] * bool(one.skipped))]
