@@ -32,6 +32,7 @@ from sqlanon.errors import (
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
+    from sqlanon.attacks import attack, attack_sql
     from sqlanon.database import Database, connect
     from sqlanon.policy import Policy
     from sqlanon.release.published import Release
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 else:  # a type checker must not see this: with it, every name would be there
     _HOMES = {
         "Database": "sqlanon.database",
+        "attack": "sqlanon.attacks",
+        "attack_sql": "sqlanon.attacks",
         "Policy": "sqlanon.policy",
         "Release": "sqlanon.release.published",
         "Result": "sqlanon.result",
@@ -69,5 +72,7 @@ __all__ = [
     "SourceError",
     "SqlanonError",
     "__version__",
+    "attack",
+    "attack_sql",
     "connect",
 ]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from sqlanon.attacks import Attacks
     from sqlanon.decoys import Decoys
     from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
@@ -140,3 +141,32 @@ def print_table(table: Table) -> None:
 def print_json(value: Any) -> None:
     """One line of JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_attacks(attacks: Attacks) -> None:
+    """The victims of each attack, and how to see those of the attacks that have any."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("attack", "victims", "share", "")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for one in attacks.values():
+        name = one.name.replace("_", " ")
+        if one.worst is None:
+            table.add_row(name, "", "", Text(f"skipped: {one.skipped}"))
+            continue
+        figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
+        table.add_row(name, f"{one.worst.victims:,}", f"{one.worst.share:.2%}", Text(figures))
+    _print_table(table)
+    for one in attacks.values():
+        if one.victims:
+            typer.echo(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

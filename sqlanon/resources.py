@@ -10,6 +10,7 @@ MORE_MACROS = (
     "macros_closeness.sql",
     "macros_risk.sql",
     "macros_finding.sql",
+    "macros_attacks.sql",
 )
 """The files of the macro library beside the first one."""
 

@@ -154,3 +154,173 @@ def _key(row: Row, shared: Sequence[tuple[int, int]], both: Sequence[Attribute],
         else:
             parts.append(next((path[other] for path in one.tree.paths if path[own] == label), label))
     return tuple(parts)
+
+
+def _classes(rows: Sequence[Row], quasi: int) -> dict[Row, Counter[Any]]:
+    """Of rows that end in a sensitive value: the values of each class, counted."""
+    found: dict[Row, Counter[Any]] = defaultdict(Counter)
+    for row in rows:
+        found[row[:quasi]][row[quasi]] += 1
+    return found
+
+
+def background_knowledge(rows: Sequence[Row], quasi: int, known: int) -> dict[Row, tuple[int, int]]:
+    """Classes with at most so many values and one more: values, rows."""
+    found = _classes(rows, quasi)
+    return {key: (len(n), n.total()) for key, n in found.items() if len(n) <= known + 1}
+
+
+def homogeneity(rows: Sequence[Row], quasi: int) -> dict[Row, tuple[Any, int]]:
+    """Classes with one value: it, rows."""
+    return {key: (*n, n.total()) for key, n in _classes(rows, quasi).items() if len(n) == 1}  # type: ignore[misc]
+
+
+def ratios(rows: Sequence[Row], quasi: int) -> dict[tuple[Row, Any], tuple[float, float, int]]:
+    """p, p/q and rows, by class and value."""
+    whole = Counter(row[quasi] for row in rows)
+    found = {}
+    for key, counts in _classes(rows, quasi).items():
+        for value, n in counts.items():
+            p = n / counts.total()
+            found[key, value] = (p, p / (whole[value] / len(rows)), n)
+    return found
+
+
+def similarity(rows: Sequence[Row], quasi: int, tree: Tree) -> dict[Row, tuple[int, Any, int]]:
+    """Classes whose values agree below the top: the lowest level, the label there, rows."""
+    paths = {path[0]: path for path in tree.paths}
+    found = {}
+    for key, counts in _classes(rows, quasi).items():
+        for level in range(max(tree.height, 1)):
+            labels = {paths[value][level] if value in paths else value for value in counts}
+            if len(labels) == 1:
+                found[key] = (level, labels.pop(), counts.total())
+                break
+    return found
+
+
+def composition(
+    first: Sequence[Row], second: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
+) -> Counter[Row]:
+    """Finest values, the one value that two classes have in common, and rows: how often."""
+    ((i, j),) = shared
+    found: Counter[Row] = Counter()
+    ones, twos = (
+        {_looks(row, places): row for row in rows}
+        for rows, places in ((first, [a.first for a in attributes]), (second, [a.second for a in attributes]))
+    )
+    for one, a in ones.items():
+        for two, b in twos.items():
+            values = meet(a, b, [], attributes)
+            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == one)
+            theirs = Counter(row[j] for row in second if _looks(row, [x.second for x in attributes]) == two)
+            common = mine.keys() & theirs.keys()
+            if values is not None and len(common) == 1:
+                (value,) = common
+                found[(*values, value, min(mine[value], theirs[value]))] += 1
+    return found
+
+
+def composition_victims(
+    first: Sequence[Row], second: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
+) -> int:
+    """The rows that have the one common value of two classes; the lesser of both sides."""
+    ((i, j),) = shared
+    sides: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
+    most: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
+    ones, twos = (
+        {_looks(row, places): row for row in rows}
+        for rows, places in ((first, [a.first for a in attributes]), (second, [a.second for a in attributes]))
+    )
+    for one, a in ones.items():
+        for two, b in twos.items():
+            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == one)
+            theirs = Counter(row[j] for row in second if _looks(row, [x.second for x in attributes]) == two)
+            common = mine.keys() & theirs.keys()
+            if meet(a, b, [], attributes) is not None and len(common) == 1:
+                (value,) = common
+                for side, key, counts in ((0, (*one, value), mine), (1, (*two, value), theirs)):
+                    sides[side][key] += min(mine[value], theirs[value])
+                    most[side][key] = counts[value]
+    return min(sum(min(n, most[side][key]) for key, n in sides[side].items()) for side in (0, 1))
+
+
+def by_position(
+    first: Sequence[Row],
+    second: Sequence[Row],
+    shared: Sequence[tuple[int, int]],
+    attributes: Sequence[Attribute],
+    k: int,
+) -> tuple[dict[Row, int], tuple[int, int, float | None]]:
+    """Combinations of fewer than k rows; places, those that agree, and the share of all pairs that do."""
+    met = [meet(a, b, shared, attributes) for a, b in zip(first, second)]  # noqa: B905
+    rows = Counter(values for values in met if values is not None)
+    every = [meet(a, b, shared, attributes) is not None for a in first for b in second]
+    chance = sum(every) / len(every) if every else None
+    return {values: n for values, n in rows.items() if n < k}, (len(met), rows.total(), chance)
+
+
+def linking(
+    release: Sequence[Row], outside: Sequence[Row], attributes: Sequence[Attribute], k: int
+) -> tuple[dict[Row, tuple[int, int]], tuple[int, ...]]:
+    """People outside whom fewer than k rows fit: those rows, the people; and the figures."""
+    fits = [[meet(row, one, [], attributes) is not None for row in release] for one in outside]
+    victims: dict[Row, tuple[int, int]] = {}
+    for person, row in zip(outside, fits, strict=True):
+        if 0 < sum(row) < k:
+            look = _looks(person, [a.second for a in attributes])
+            victims[look] = (sum(row), victims.get(look, (0, 0))[1] + 1)
+    sums = [sum(row) for row in fits]
+    columns = [sum(column) for column in zip(*fits, strict=True)] if fits else []
+    identified = sum(
+        row[i] and sums[j] == 1 and columns[i] == 1 for j, row in enumerate(fits) for i in range(len(release))
+    )
+    few = [row for row in fits if 0 < sum(row) < k]
+    exposed = sum(any(row[i] for row in few) for i in range(len(release)))
+    figures = (sums.count(0), sums.count(1), sum(0 < n < k for n in sums), sum(map(bool, columns)), identified, exposed)
+    return victims, figures
+
+
+def split(
+    rows: Sequence[Row], levels: Sequence[int], trees: Sequence[Tree], k: int, distinct: int
+) -> tuple[dict[Row, tuple[str, int]], dict[Row, tuple[str, int]]]:
+    """Downcoding and minimality of a full-domain release of rows that end in a sensitive value: by class, the
+    attributes and the rows.
+    """
+    width = len(trees)
+
+    def meets(some: Sequence[Row]) -> bool:
+        return len(some) >= k and len({row[width] for row in some}) >= distinct
+
+    classes: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        classes[tuple(_label(row, i, trees[i], levels[i]) for i in range(width))].append(row)
+    lower: dict[Row, tuple[str, int]] = {}
+    merged: dict[Row, tuple[str, int]] = {}
+    for key, members in classes.items():
+        if not meets(members):
+            continue
+        parts = {i: _parts(members, i, trees[i], levels[i] - 1) for i in range(width) if levels[i]}
+        bad = {i: [part for part in some if not meets(part)] for i, some in parts.items()}
+        fine = [str(i) for i in bad if not bad[i]]
+        if fine:
+            lower[key] = (", ".join(fine), len(members))
+        blamed = {
+            str(i): sum(map(len, bad[i]))
+            for i, some in parts.items()
+            if bad[i] and len(some) > 1 and all(len(part) >= k for part in some)
+        }
+        if blamed:
+            merged[key] = (", ".join(blamed), max(blamed.values()))
+    return lower, merged
+
+
+def _label(row: Row, i: int, tree: Tree, level: int) -> Any:
+    return next(path[level] for path in tree.paths if path[0] == row[i])
+
+
+def _parts(members: Sequence[Row], i: int, tree: Tree, level: int) -> list[list[Row]]:
+    parts: dict[Any, list[Row]] = defaultdict(list)
+    for row in members:
+        parts[_label(row, i, tree, level)].append(row)
+    return list(parts.values())

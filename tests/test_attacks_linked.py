@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import duckdb
+import oracle_attacks as oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_attacks import Attribute, Row, Tree, complementary, complementary_victims
-from oracle_attacks import temporal as temporal_of
+from oracle_attacks import Attribute, Row, Tree
 from sqlglot import exp
 
 from sqlanon.queries.attacks import complementary as cr
+from sqlanon.queries.attacks.composition import composition, composition_victims
 from sqlanon.queries.attacks.linked import Linked
+from sqlanon.queries.attacks.linking import linkage, linking
+from sqlanon.queries.attacks.positions import is_one_order, places, unsorted_matching
 from sqlanon.queries.attacks.temporal import temporal
 from sqlanon.queries.names import column_definitions, table
 
@@ -42,16 +47,17 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 @st.composite
-def releases(draw: st.DrawFn) -> dict[str, Any]:
+def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = False) -> dict[str, Any]:
     """Two releases: their rows, what they share, their attributes."""
-    count, shared = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    count = draw(st.integers(1, 2))
+    shared = draw(st.integers(0, 1)) if shared is None else shared
     local = draw(st.booleans())
     attributes: list[Attribute] = []
     firsts, seconds = 0, 0
     for _ in range(count):
         tree = draw(trees())
         levels = range(tree.height + 1)
-        where = draw(st.sampled_from(["both", "both", "both", "first", "second"]))
+        where = "both" if only_shared else draw(st.sampled_from(["both", "both", "both", "first", "second"]))
         own, other = ([draw(st.sampled_from(levels))] for _ in range(2))
         if local and draw(st.booleans()):
             own = draw(st.lists(st.sampled_from(levels), min_size=1, unique=True).map(sorted))
@@ -119,25 +125,25 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
     return connection.execute(query.sql("duckdb")).fetchall()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(releases())
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         given_ = built(connection, case)
         found = rows_of(connection, cr.complementary_release(*given_))
-        assert {row[:-1]: row[-1] for row in found} == complementary(**case)
-        assert len(found) == len(complementary(**case))
-        assert rows_of(connection, cr.complementary_victims(*given_)) == [complementary_victims(**case)]
+        assert {row[:-1]: row[-1] for row in found} == oracle.complementary(**case)
+        assert len(found) == len(oracle.complementary(**case))
+        assert rows_of(connection, cr.complementary_victims(*given_)) == [oracle.complementary_victims(**case)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(releases())
 def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         first, second, shared, attributes, k = built(connection, case)
         found = rows_of(connection, temporal(first, second, shared, attributes, k))
         turned = {"then": case["first"], "now": case["second"], **{n: case[n] for n in ("shared", "attributes", "k")}}
-        assert {row[:-1]: row[-1] for row in found} == temporal_of(**turned)
+        assert {row[:-1]: row[-1] for row in found} == oracle.temporal(**turned)
 
 
 # --- Sweeney's figures 4 and 5
@@ -263,3 +269,111 @@ def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection
     ]
     gone = temporal(table("later"), table("gt1"), ["Problem"], [one.swapped for one in attributes], 2)
     assert rows_of(db, gone) == []
+
+
+# --- composition, positions, linking
+
+
+@settings(max_examples=25, deadline=None)
+@given(releases(shared=1))
+def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+    with duckdb.connect() as connection:
+        first, second, (sensitive,), attributes, _ = built(connection, case)
+        found = rows_of(connection, composition(first, second, sensitive, attributes))
+        arguments = case["first"], case["second"], case["shared"], case["attributes"]
+        assert Counter(found) == oracle.composition(*arguments)
+        victims = rows_of(connection, composition_victims(first, second, sensitive, attributes))
+        assert victims == [(len(found), oracle.composition_victims(*arguments))]
+
+
+@settings(max_examples=25, deadline=None)
+@given(releases())
+def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
+    with duckdb.connect() as connection:
+        given_ = built(connection, case)
+        few, (places_, agreeing, chance) = oracle.by_position(**case)
+        assert {row[:-1]: row[-1] for row in rows_of(connection, unsorted_matching(*given_))} == few
+        ((found, found_agreeing, found_chance),) = rows_of(connection, places(*given_[:-1]))
+        assert (found, found_agreeing) == (places_, agreeing)
+        assert found_chance == (None if chance is None else pytest.approx(chance))
+
+
+@settings(max_examples=25, deadline=None)
+@given(releases(shared=0, only_shared=True))
+def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+    with duckdb.connect() as connection:
+        release, outside, _, attributes, k = built(connection, case)
+        victims, figures = oracle.linking(case["first"], case["second"], case["attributes"], k)
+        found = rows_of(connection, linking(release, outside, attributes, k))
+        assert {row[:-2]: row[-2:] for row in found} == victims
+        assert rows_of(connection, linkage(release, outside, attributes, k)) == [figures]
+
+
+# --- Sweeney's figure 3 (example 5)
+
+PLACES = [(race, zip_) for race in ("Asian", "Black", "White") for zip_ in ("02138", "02139", "02141", "02142")]
+
+
+def figure_3(connection: duckdb.DuckDBPyConnection, order: list[int]) -> list[Linked]:
+    make(connection, "one", ["Race", "ZIP"], [("Person", zip_) for _, zip_ in PLACES])
+    make(connection, "two", ["Race", "ZIP"], [(PLACES[i][0], PLACES[i][1][:4] + "*") for i in order])
+    make(connection, "races", ["level_0", "level_1"], [(race, "Person") for race in ("Asian", "Black", "White")])
+    make(connection, "zips", ["level_0", "level_1"], [(z, z[:4] + "*") for z in ("02138", "02139", "02141", "02142")])
+    return [
+        Linked("Race", "Race", "Race", (1,), (0,), table("races"), 1),
+        Linked("ZIP", "ZIP", "ZIP", (0,), (1,), table("zips"), 3),
+    ]
+
+
+def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
+    with duckdb.connect() as connection:
+        attributes = figure_3(connection, list(range(12)))
+        found = rows_of(connection, unsorted_matching(table("one"), table("two"), [], attributes, 2))
+        assert sorted(row[:2] for row in found) == PLACES
+        ((all_, agreeing, chance),) = rows_of(connection, places(table("one"), table("two"), [], attributes))
+        assert (all_, agreeing, chance) == (12, 12, 0.5)
+        assert is_one_order(all_, agreeing, chance)
+
+
+def test_example_5_with_the_remedy() -> None:
+    """In a random order, rows that agree are as many as chance gives."""
+    order = list(range(12))
+    random.Random(5).shuffle(order)
+    with duckdb.connect() as connection:
+        attributes = figure_3(connection, order)
+        ((all_, agreeing, chance),) = rows_of(connection, places(table("one"), table("two"), [], attributes))
+        assert not is_one_order(all_, agreeing, chance)
+
+
+# --- composition, as of Ganta, Kasiviswanathan and Smith (figure 1): two hospitals, one patient
+
+
+def test_what_two_classes_have_in_common_is_one_value() -> None:
+    """Alice is 28, of 13012, and in both hospitals."""
+    with duckdb.connect() as connection:
+        ages = [("28", "<30", "*"), ("35", "30-39", "*")]
+        make(connection, "ages", ["level_0", "level_1", "level_2"], ages)
+        make(connection, "one", ["age", "problem"], [("<30", p) for p in ("AIDS", "heart disease", "viral infection")])
+        make(connection, "two", ["age", "problem"], [("*", p) for p in ("AIDS", "tuberculosis", "flu", "cancer")])
+        make(connection, "three", ["age", "problem"], [("*", p) for p in ("AIDS", "heart disease", "flu", "cancer")])
+        age = Linked("age", "age", "age", (1,), (2,), table("ages"), 2)
+        assert rows_of(connection, composition(table("one"), table("two"), "problem", [age])) == [("<30", "AIDS", 1)]
+        assert rows_of(connection, composition(table("one"), table("three"), "problem", [age])) == []
+
+
+# --- linking: a voter list, and hospital data
+
+
+def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() -> None:
+    with duckdb.connect() as connection:
+        make(connection, "zips", ["level_0", "level_1"], [("02138", "*"), ("02139", "*")])
+        make(connection, "patients", ["zip", "problem"], [("02138", "flu"), ("02139", "flu"), ("02139", "gout")])
+        make(connection, "release", ["zip", "problem"], [("*", "flu"), ("*", "flu"), ("*", "gout")])
+        make(connection, "voters", ["zip", "name"], [("02138", "William"), ("02139", "Ann"), ("02141", "Eve")])
+        exact = Linked("zip", "zip", "zip", (0,), (0,), table("zips"), 1)
+        told = Linked("zip", "zip", "zip", (1,), (0,), table("zips"), 1)
+        assert rows_of(connection, linking(table("patients"), table("voters"), [exact], 2)) == [("02138", 1, 1)]
+        assert rows_of(connection, linkage(table("patients"), table("voters"), [exact], 2)) == [(1, 1, 1, 3, 1, 1)]
+        assert rows_of(connection, linking(table("release"), table("voters"), [told], 2)) == []
+        # The top is everybody's: Eve, too, fits all rows.
+        assert rows_of(connection, linkage(table("release"), table("voters"), [told], 2)) == [(0, 0, 0, 3, 0, 0)]

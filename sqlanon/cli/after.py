@@ -43,3 +43,45 @@ def verify(
         typer.echo("verified" if found.verified else "NOT verified")
     if not found.verified:
         raise typer.Exit(1)
+
+
+@app.command()
+def attack(
+    releases: Annotated[
+        list[Path], typer.Argument(metavar="RELEASE...", help="release files of one table", show_default=False)
+    ],
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="its hierarchies, and its source")
+    ] = None,
+    outside: Annotated[
+        str | None,
+        typer.Option("--outside", metavar="FILE_OR_TABLE", help="a table that names people, to link the releases with"),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="ATTACK,...", help="which; by default all of them")
+    ] = None,
+    known: Annotated[
+        int, typer.Option("--known", metavar="M", help="how many sensitive values the adversary can rule out")
+    ] = 1,
+    as_json: AsJson = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Attack releases as the literature knows how: count the victims, and give the SQL that shows them."""
+    from sqlanon import attacks
+    from sqlanon.printing import print_attacks
+
+    names = None if only is None else [name.strip() for name in only.split(",")]
+    found = attacks.attack(
+        releases,
+        None if policy is None else load(policy),
+        outside,
+        names,
+        known,
+        memory_limit=memory_limit,
+        threads=threads,
+    )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_attacks(found)

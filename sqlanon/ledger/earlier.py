@@ -11,9 +11,8 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
-from sqlanon.release.attached import attached
+from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import open_release
 from sqlanon.release.verify import verify_file
 
 EARLIER_FILE = "sqlanon_earlier_file"
@@ -89,8 +88,8 @@ def opened(engine: DuckDBEngine, publication: Publication, verified: bool = Fals
     path = publication.path
     failures: tuple[str, ...] = ()
     if verified:
-        with open_release(path, engine.limits) as release:
-            manifest, digest = release.manifest, release.manifest.digest
+        manifest = read_claims(path, engine.limits)
+        digest = manifest.digest
     else:
         found = verify_file(path, limits=engine.limits)
         manifest, digest, failures = found.manifest, found.digest, found.failures

@@ -1,4 +1,4 @@
-"""The rows of a release that was verified, for an engine that has other things too."""
+"""A release beside others in one engine: its rows alone, and nothing else that its file may hold."""
 
 from __future__ import annotations
 
@@ -6,36 +6,82 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import Limits
+from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.queries.names import create_temporary_view, drop_view, read_parquet, star, table
+from sqlanon.release.contents import found_objects
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import open_release
+
+
+def read_claims(path: Path, limits: Limits) -> Manifest:
+    """The manifest of a release, if its rows are a table and nothing more: they can be read by any engine then.
+
+    It is opened as `open_release` does it: nothing in the file can reach beyond it.
+
+    Raises
+    ------
+    ReleaseError
+        It is not there, or is not a release; or its rows are a view, or are worked out.
+    """
+    with open_release(path, limits) as release:
+        manifest = release.manifest
+        if not release.is_parquet:
+            found = {name.lower() for name in found_objects(release.engine)}
+            is_table = f"table main.{manifest.table_name}".lower() in found
+            if not is_table or any(name.startswith("default of column main.") for name in found):
+                raise BrokenReleaseError(f"{path} was a release of sqlanon; its rows are no plain table any more")
+    return manifest
+
+
+def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> exp.Table:
+    """The rows of a release that `read_claims` has read, as a relation of another engine.
+
+    Raises
+    ------
+    ReleaseError
+        The engine cannot open it.
+    """
+    try:
+        if path.suffix.lower() == ".parquet":
+            view = table(alias, "main", "temp")
+            engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
+            return view
+        engine.attach(path, alias, read_only=True)
+        return table(manifest.table_name, "main", alias)
+    except duckdb.Error as error:
+        raise ReleaseError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 @contextmanager
 def attached(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> Iterator[exp.Table]:
-    """The rows of a release, as a relation of an engine, for a while.
+    """`attach_release` for a while.
 
-    Parameters
-    ----------
-    engine:
-        Reads them.
-    path, manifest:
-        The release. What else there may be in a file that is not verified should not be read by it.
-    alias:
-        Of the database while it is attached, or of a view.
+    Raises
+    ------
+    ReleaseError
+        As of `attach_release`.
     """
-    if path.suffix.lower() == ".parquet":
-        view = table(alias, "main", "temp")  # macros look up names
-        engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
-        try:
-            yield view
-        finally:
-            engine.execute(drop_view(view.copy()))
-        return
-    engine.attach(path, alias, read_only=True)
+    relation = attach_release(engine, path, manifest, alias)
     try:
-        yield table(manifest.table_name, "main", alias)
+        yield relation
     finally:
+        detach_release(engine, path, alias)
+
+
+def detach_release(engine: DuckDBEngine, path: Path, alias: str) -> None:
+    """Let go of it."""
+    if path.suffix.lower() == ".parquet":
+        engine.execute(drop_view(table(alias, "main", "temp")))
+    else:
         engine.detach(alias)
+
+
+def shut(engine: DuckDBEngine) -> None:
+    """No file can be read any more but those that are attached."""
+    engine.connection.execute("SET enable_external_access = false")
+    engine.connection.execute("SET lock_configuration = true")

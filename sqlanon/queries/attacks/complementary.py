@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.queries.attacks.linked import (
-    FIRST,
     ROWS,
-    SECOND,
     Linked,
     both_grouped,
     finest,
     joined,
+    rows_in,
     within,
 )
-from sqlanon.queries.names import all_of, anonymous, col, ident, least, named, number, same, select, subquery, total
+from sqlanon.queries.names import all_columns, all_of, col, ident, least, named, number, same, select, total
 
 _MEETING, _FOUND = "sqlanon meeting", "sqlanon found"
 
@@ -68,23 +67,15 @@ def complementary_victims(
     A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
     either side, each group at most in full, and the lesser count is told.
     """
-    values = [col(f"v{i}") for i in range(len(attributes))]
+    values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
-    found = select([*values, named(exp.Count(this=exp.Star()), "met")], within(_MEETING, "m"), list(values))
+    found = select([*values], within(_MEETING, "m"), [value.copy() for value in values])
     found = found.having(exp.LT(this=rows, expression=number(k)), copy=False)
-    counts: list[exp.Expr] = []
-    for side in ("a", "b"):
-        on = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(attributes)))
-        own = anonymous("MIN", col(f"n_{side}"))
-        told = least(total(col(ROWS, "m")), own)
-        each = select([named(told, ROWS)], within(_MEETING, "m"), [col(side)])
-        each = each.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
-        whole = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
-        counts.append(subquery(select([whole], subquery(each, "e"))))
-    query = select(
-        [named(exp.Count(this=exp.Star()), "combinations"), named(least(*counts), "victims")], within(_FOUND, "f")
-    )
-    query = _with_meeting(query, first, second, shared, attributes)
+    on = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(attributes)))
+    pairs = select([all_columns("m")], within(_MEETING, "m"))
+    pairs = pairs.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
+    output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "combinations"), named(rows_in(pairs), "victims")]
+    query = _with_meeting(select(output, within(_FOUND, "f")), first, second, shared, attributes)
     return query.with_(ident(_FOUND), as_=found, materialized=True, copy=False)
 
 
@@ -92,9 +83,7 @@ def _with_meeting(
     query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
 ) -> exp.Select:
     """A query over the pairs of groups that meet: finest values, the number and rows of each group, and ``n``."""
-    query = both_grouped(query, first, second, shared, attributes)
-    for name in (FIRST, SECOND):
-        _number_rows(query, name)
+    query = both_grouped(query, first, second, shared, attributes, numbered=True)
     output = [
         *finest(attributes),
         *(named(col("i", side), side) for side in ("a", "b")),
@@ -104,10 +93,3 @@ def _with_meeting(
     pairs = joined(attributes, len(shared))
     pairs.set("expressions", output)
     return query.with_(ident(_MEETING), as_=pairs, materialized=True, copy=False)
-
-
-def _number_rows(query: exp.Select, name: str) -> None:
-    """Give each group of a release a number: ``i``."""
-    for cte in query.args["with_"].expressions:
-        if cte.alias == name:
-            cte.this.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))

@@ -26,10 +26,13 @@ from sqlanon.queries.names import (
     col,
     ident,
     is_there,
+    least,
     named,
+    number,
     same,
     select,
     subquery,
+    total,
     union_all,
 )
 
@@ -189,6 +192,16 @@ def compatible(one: Linked, i: int) -> exp.Select:
     return select([col("one"), col("two"), finer], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
 
 
+def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
+    """One number: the labels of a column, but NULL, that are no nodes of its hierarchy: ranges, sets, other values."""
+    label = cast(col(column, "r"), "VARCHAR")
+    labels = exp.Select(expressions=[named(label, "label")], distinct=exp.Distinct()).from_(aliased(release, "r"))
+    nodes = union_all(*(select([named(_label(level), "label")], hierarchy.copy()) for level in levels))
+    query = select([exp.Count(this=exp.Star())], subquery(labels, "l")).where(is_there(col("label", "l")), copy=False)
+    on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
+    return query.join(subquery(nodes, "n"), on=on, join_type="anti", copy=False)
+
+
 def _pairs(hierarchy: exp.Expr, i: int, a: int, b: int, present: dict[str, exp.Select]) -> exp.Select:
     """The labels of two levels that go together, as far as the releases have them."""
     output = [named(_label(a), "one"), named(_label(b), "two")]
@@ -218,12 +231,22 @@ def of_several_levels(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
 
 
 def both_grouped(
-    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    numbered: bool = False,
 ) -> exp.Select:
-    """A query over `FIRST` and `SECOND`, with what these are, and with the tables of pairs: ``sqlanon pairs 0`` .."""
+    """A query over `FIRST` and `SECOND`, with what these are, and with the tables of pairs: ``sqlanon pairs 0`` ..
+
+    With ``numbered``, each group has a number, ``i``.
+    """
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
         grouped = keyed(groups(release, columns, shared), attributes, len(shared), is_first)
+        if numbered:
+            grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
     for i, one in of_several_levels(attributes):
         query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
@@ -268,8 +291,27 @@ def within(name: str, alias: str) -> exp.Table:
     return aliased(exp.Table(this=ident(name)), alias)
 
 
-def titled(query: exp.Select, titles: Iterable[str], count: str = "rows") -> exp.Select:
-    """What was found, for people: ``v0`` .. under the attributes' own names, behind the count of rows."""
-    columns: list[exp.Expr] = [named(col(ROWS), count)]
-    columns += [named(col(f"v{i}"), title) for i, title in enumerate(titles)]
+def rows_in(pairs: exp.Query) -> exp.Anonymous:
+    """How many rows are in pairs of groups: each group at most in full, on either side; the lesser count.
+
+    Parameters
+    ----------
+    pairs:
+        ``a`` and ``b``, the numbers of the groups; ``n_a`` and ``n_b``, their rows; ``n``, the rows of a pair.
+    """
+    counts: list[exp.Expr] = []
+    for side in ("a", "b"):
+        told = least(total(col(ROWS)), exp.Min(this=col(f"n_{side}")))
+        each = select([named(told, ROWS)], subquery(pairs.copy(), "p"), [col(side)])
+        whole = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
+        counts.append(subquery(select([whole], subquery(each, "e"))))
+    return least(*counts)
+
+
+def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:
+    """What was found, for people: ``n`` is called rows, and ``v0`` .. as the attributes; figures keep their names."""
+    names = {f"v{i}": title for i, title in enumerate(titles)}
+    columns: list[exp.Expr] = [named(col(ROWS), "rows")]
+    columns += [col(name) for name in query.named_selects if name not in names and name != ROWS]
+    columns += [named(col(name), names[name]) for name in query.named_selects if name in names]
     return select(columns, subquery(query, "found"))

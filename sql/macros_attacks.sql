@@ -1,0 +1,192 @@
+-- The macro library, continued: known attacks on a release, in the words of sqlanon attack; each shows what it finds.
+--
+-- NULL is a value, equal to NULL. Relations that are compared are compared on the columns `on`, which both have, as they
+-- are: values of another table are written as labels first (what is 02139 there is 0213* here).
+
+CREATE SCHEMA IF NOT EXISTS sqlanon;
+
+-- Homogeneity (Machanavajjhala et al. 2007): the classes with one value, which is known of all their rows. The
+-- quasi-identifiers, class_size, and value.
+CREATE OR REPLACE MACRO sqlanon.homogeneous_classes(rel, qi, sensitive) AS TABLE (
+    WITH "sqlanon seen" AS (
+        SELECT
+            struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+            COLUMNS([sensitive]) AS value,
+            count(*) AS n
+        FROM query_table(rel)
+        GROUP BY ALL
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string(qi, chr(10)), '(?im)^(class_size|value)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE class_size
+        END AS class_size,
+        value
+    FROM (
+        SELECT class, sum(n)::BIGINT AS class_size, any_value(value) AS value
+        FROM "sqlanon seen"
+        GROUP BY class
+        HAVING count(*) = 1
+    )
+);
+
+-- Background knowledge (the same): the classes in which one value is left to who can rule out `known` of them. The
+-- quasi-identifiers, class_size, and distinct_l, the different values: known + 1 at most.
+CREATE OR REPLACE MACRO sqlanon.background_knowledge_classes(rel, qi, sensitive, known := 1) AS TABLE (
+    WITH "sqlanon seen" AS (
+        SELECT
+            struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+            COLUMNS([sensitive]) AS value,
+            count(*) AS n
+        FROM query_table(rel)
+        GROUP BY ALL
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string(qi, chr(10)), '(?im)^(class_size|distinct_l)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE class_size
+        END AS class_size,
+        distinct_l
+    FROM (
+        SELECT class, sum(n)::BIGINT AS class_size, count(*) AS distinct_l
+        FROM "sqlanon seen"
+        GROUP BY class
+        HAVING count(*) <= known + 1
+    )
+);
+
+-- Skewness (Li et al. 2007): for every value in every class, the quasi-identifiers, class_size, value, value_rows (the
+-- rows of the class that have it), p, its share there, and ratio: p by its share of all rows.
+CREATE OR REPLACE MACRO sqlanon.skewness_classes(rel, qi, sensitive) AS TABLE (
+    WITH "sqlanon seen" AS (
+        SELECT
+            struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
+            COLUMNS([sensitive]) AS value,
+            count(*) AS n
+        FROM query_table(rel)
+        GROUP BY ALL
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string(qi, chr(10)), '(?im)^(class_size|value|value_rows|p|ratio)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE class_size
+        END AS class_size,
+        value,
+        n AS value_rows,
+        n / total AS p,
+        n / total / (of_value / of_all) AS ratio
+    FROM (
+        SELECT
+            *,
+            (sum(n) OVER (PARTITION BY class))::BIGINT AS class_size,
+            fsum(n) OVER (PARTITION BY class) AS total,
+            fsum(n) OVER (PARTITION BY value) AS of_value,
+            fsum(n) OVER () AS of_all
+        FROM "sqlanon seen"
+    )
+);
+
+-- Linking with another table that names people (Sweeney 2002): of `other` the rows that fit no row of rel (other_none),
+-- one (other_one), some but fewer than k (other_few); of rel the rows, and those that somebody fits (matched);
+-- identified: where one row and one row fit each other and nothing else.
+CREATE OR REPLACE MACRO sqlanon.linkage(rel, other, "on", k := 5) AS TABLE (
+    WITH "sqlanon linked" AS (
+        SELECT sum("sqlanon rows")::BIGINT AS "sqlanon rows", sum("sqlanon others")::BIGINT AS "sqlanon others"
+        FROM (
+            SELECT count(*) AS "sqlanon rows", 0 AS "sqlanon others", struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
+            FROM query_table(rel)
+            GROUP BY ALL
+            UNION ALL
+            SELECT 0, count(*), struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
+            FROM query_table(other)
+            GROUP BY ALL
+        ) AS u("sqlanon rows", "sqlanon others", "sqlanon class")
+        GROUP BY "sqlanon class"
+    )
+    SELECT
+        coalesce(sum("sqlanon others") FILTER ("sqlanon rows" = 0), 0)::BIGINT AS other_none,
+        coalesce(sum("sqlanon others") FILTER ("sqlanon rows" = 1), 0)::BIGINT AS other_one,
+        coalesce(sum("sqlanon others") FILTER ("sqlanon rows" BETWEEN 1 AND k - 1), 0)::BIGINT AS other_few,
+        coalesce(sum("sqlanon rows"), 0)::BIGINT AS rows,
+        coalesce(sum("sqlanon rows") FILTER ("sqlanon others" > 0), 0)::BIGINT AS matched,
+        count(*) FILTER ("sqlanon rows" = 1 AND "sqlanon others" = 1) AS identified
+    FROM "sqlanon linked"
+);
+
+-- Composition (Ganta et al. 2008), of two releases with the same labels: the classes, by the columns `on`, that have one
+-- sensitive value in common; and the rows of each that have it.
+CREATE OR REPLACE MACRO sqlanon.composition_classes(rel, other, "on", sensitive) AS TABLE (
+    WITH "sqlanon common" AS (
+        SELECT class, value, sum(n)::BIGINT AS n, sum(m)::BIGINT AS m
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))),
+                COLUMNS([sensitive]),
+                count(*),
+                0
+            FROM query_table(rel)
+            GROUP BY ALL
+            UNION ALL
+            SELECT
+                struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))),
+                COLUMNS([sensitive]),
+                0,
+                count(*)
+            FROM query_table(other)
+            GROUP BY ALL
+        ) AS u(class, value, n, m)
+        GROUP BY class, value
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string("on", chr(10)), '(?im)^(value|rows|other_rows)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE value
+        END AS value,
+        rows,
+        other_rows
+    FROM (
+        SELECT class, any_value(value) AS value, any_value(n) AS rows, any_value(m) AS other_rows
+        FROM "sqlanon common"
+        WHERE n > 0 AND m > 0
+        GROUP BY class
+        HAVING count(*) = 1
+    )
+);
+
+-- Unsorted matching (Sweeney 2002): how many places both relations have, how many of them have the same values in the
+-- columns `on`, and the share of all pairs of rows that do: in a random order, so great a share of the places would.
+CREATE OR REPLACE MACRO sqlanon.unsorted_matching(rel, other, "on") AS TABLE (
+    WITH "sqlanon placed" AS (
+        SELECT 1 AS side, row_number() OVER () AS place, struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))) AS class
+        FROM query_table(rel)
+        UNION ALL
+        SELECT 2, row_number() OVER (), struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
+        FROM query_table(other)
+    ),
+    "sqlanon places" AS (
+        SELECT count(*) FILTER (side = 1) AS n, count(*) FILTER (side = 2) AS m
+        FROM "sqlanon placed"
+    )
+    SELECT
+        (SELECT least(n, m) FROM "sqlanon places") AS places,
+        (
+            SELECT count(*)
+            FROM (SELECT place FROM "sqlanon placed" GROUP BY place, class HAVING count(*) = 2)
+        ) AS agreeing,
+        (
+            SELECT fsum(n * m)
+            FROM (
+                SELECT count(*) FILTER (side = 1) AS n, count(*) FILTER (side = 2) AS m
+                FROM "sqlanon placed"
+                GROUP BY class
+            )
+        ) / (SELECT nullif(fsum(n * m), 0) FROM "sqlanon places") AS chance
+);

@@ -1,0 +1,87 @@
+"""What attacks are made with: releases, beside what their holder has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.attacks.private import Private
+from sqlanon.attacks.report import Finding
+from sqlanon.attacks.shown import Shown
+from sqlanon.attacks.subject import NO_TREES, Link, Subject, Trees, link
+from sqlanon.engines.base import Engine
+from sqlanon.queries.attacks.linked import ROWS, Linked, strange_labels
+from sqlanon.queries.names import col, number, select, subquery, total
+
+Found: TypeAlias = "tuple[list[Finding], list[str]]"
+"""What an attack finds; and why it cannot look, or not everywhere."""
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """What attacks are made with.
+
+    Attributes
+    ----------
+    engine, subjects, shown:
+        Where, on which releases, and how queries are shown.
+    private:
+        What the data holder has beside them; None without a policy.
+    known:
+        How many sensitive values the adversary can rule out.
+    counts:
+        Whether queries are run; else figures are all 0, and the SQL is what counts.
+    """
+
+    engine: Engine
+    subjects: Sequence[Subject]
+    shown: Shown
+    private: Private | None = None
+    known: int = 1
+    counts: bool = True
+
+    @property
+    def trees(self) -> Trees:
+        """The hierarchies that are known."""
+        return self.private.trees if self.private is not None else NO_TREES
+
+    def figures(self, query: exp.Query) -> dict[str, Any]:
+        """The one row of a query, by name; zeros where nothing is run."""
+        names = query.named_selects
+        row = self.engine.rows(query)[0] if self.counts else (0,) * len(names)
+        return dict(zip(names, row, strict=True))
+
+    def victims(self, query: exp.Select) -> int:
+        """The rows of all victims that a query finds."""
+        rows = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
+        return int(self.figures(select([rows.as_("victims")], subquery(query.copy(), "v")))["victims"])
+
+    def strange(self, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
+        """The attributes of a release, the first of a link, whose labels are no nodes of their hierarchies."""
+        found = []
+        for one in attributes:
+            if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
+                continue
+            query = strange_labels(subject.relation, one.first, one.hierarchy, one.first_levels)
+            if subject.shows_medians or (self.counts and self.engine.rows(query)[0][0]):
+                found.append(one.first)
+        return found
+
+    def pairs(self) -> Iterator[tuple[Subject, Subject, Link]]:
+        """All pairs of releases, the earlier first."""
+        ordered = sorted(self.subjects, key=lambda one: one.manifest.published_at)
+        for first, second in combinations(ordered, 2):
+            yield first, second, link(first, second, self.trees)
+
+
+def why_strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linked]) -> str | None:
+    """Why the labels of a release cannot be compared with others; None: they can."""
+    names = attacker.strange(subject, attributes)
+    if not names:
+        return None
+    listed = ", ".join(map(repr, names))
+    return f"needs labels that are in the hierarchies: {subject.path} shows ranges, sets or medians of {listed}"

@@ -1,0 +1,133 @@
+"""What attacks on releases find: figures, and the SQL that shows the victims. No row, and no value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an attack finds in one release, or in two.
+
+    Attributes
+    ----------
+    releases:
+        The files; ``source`` is the private table.
+    victims, rows:
+        The released rows that are given away, of so many (of two releases: of the smaller).
+    sql:
+        Shows the victims: statements for any DuckDB client. They are run by nobody but who asks.
+    figures:
+        More of the attack's own: the sensitive ``attribute``, and counts.
+    """
+
+    releases: tuple[str, ...]
+    victims: int
+    rows: int
+    sql: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """The victims by the rows; 0 of no rows."""
+        return self.victims / self.rows if self.rows else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        own = {"releases": list(self.releases), "victims": self.victims, "share": self.share}
+        return own | dict(self.figures) | {"sql": self.sql}
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack.
+
+    Attributes
+    ----------
+    name:
+        ``homogeneity``, ...
+    findings:
+        One for each release, pair of releases, or sensitive attribute that it looks at.
+    skipped:
+        Why there is none, or not of all of them; else None.
+    """
+
+    name: str
+    findings: tuple[Finding, ...] = ()
+    skipped: str | None = None
+
+    @property
+    def worst(self) -> Finding | None:
+        """The finding with the greatest share of victims."""
+        return max(self.findings, key=lambda one: (one.share, one.victims), default=None)
+
+    @property
+    def victims(self) -> int | None:
+        """Those of the worst finding."""
+        return None if self.worst is None else self.worst.victims
+
+    @property
+    def share(self) -> float | None:
+        """That of the worst finding."""
+        return None if self.worst is None else self.worst.share
+
+    @property
+    def sql(self) -> str | None:
+        """That of the worst finding."""
+        return None if self.worst is None else self.worst.sql
+
+    def to_dict(self) -> dict[str, Any]:
+        """The worst finding, ready for JSON; all of them where there are several."""
+        if self.worst is None:
+            return {"victims": None, "share": None, "sql": None, "skipped": self.skipped}
+        partly = {"skipped": self.skipped} if self.skipped else {}
+        several = {"findings": [one.to_dict() for one in self.findings]} if len(self.findings) > 1 else {}
+        return self.worst.to_dict() | several | partly
+
+
+@dataclass(frozen=True)
+class Attacks(Mapping[str, Attack]):
+    """All attacks on some releases, by name.
+
+    Attributes
+    ----------
+    attacks:
+        Each of them, in the order of `NAMES`.
+    """
+
+    attacks: tuple[Attack, ...]
+
+    def __getitem__(self, name: str) -> Attack:
+        return next(one for one in self.attacks if one.name == name) if name in set(self) else _missing(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([one.name for one in self.attacks])
+
+    def __len__(self) -> int:
+        return len(self.attacks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {one.name: one.to_dict() for one in self.attacks}
+
+
+def _missing(name: str) -> Attack:
+    raise KeyError(name)
+
+
+NAMES = (
+    "homogeneity",
+    "background_knowledge",
+    "skewness",
+    "similarity",
+    "unsorted_matching",
+    "complementary_release",
+    "temporal",
+    "composition",
+    "minimality",
+    "downcoding",
+    "linking",
+)
+"""The attacks there are."""

@@ -1,0 +1,306 @@
+"""`sqlanon attack` and `sqlanon.attack`: on releases, with and without the policy, the source, a table from outside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.attacks import NAMES, Attacks
+from sqlanon.cli import main
+from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
+
+ATTRIBUTES: dict[str, Any] = {
+    "name": {"role": "identifying"},
+    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+    'my "age"': {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
+    "problem": {
+        "role": "sensitive",
+        "hierarchy": {"categories": {"infection": ["flu", "cold", "mumps"], "injury": ["burn", "cut", "bruise"]}},
+    },
+    "cost": {"role": "insensitive"},
+}
+ROWS = '''
+    SELECT i AS name, (2138 + if(i < 240, i % 4, 0))::VARCHAR AS zip,
+        if(i < 240, (i * i + i // 7) % 60, 3) AS "my ""age""",
+        ['flu', 'cold', 'mumps', 'burn', 'cut', 'bruise'][1 + (i * i) % 6] AS problem, 10.5 + i AS cost
+    FROM range(248) AS t(i)
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of people and voters, and releases of the people at different levels."""
+    place = tmp_path_factory.mktemp("attacks")
+    with duckdb.connect(place / "people.duckdb") as connection:
+        connection.execute(f"CREATE TABLE people AS {ROWS}")
+        connection.execute('CREATE TABLE voters AS SELECT name, zip, "my ""age""" FROM people WHERE name % 3 = 0')
+        connection.execute("CREATE TABLE strangers AS SELECT 'x' AS unknown")
+        connection.execute("COPY voters TO '" + str(place / "voters.csv") + "'")
+    for name, limits in {"one": {"zip": 0, 'my "age"': 3}, "two": {"zip": 4, 'my "age"': 1}}.items():
+        publish(place, name, policy_of(place, name, limits))
+    return place
+
+
+def policy_of(place: Path, name: str, levels: dict[str, int], **sections: Any) -> sqlanon.Policy:
+    """A policy that asks for these levels, no others."""
+    attributes = {
+        key: one | ({"min_level": levels[key], "max_level": levels[key]} if key in levels else {})
+        for key, one in ATTRIBUTES.items()
+    }
+    file = name if name.endswith(".parquet") else f"{name}.duckdb"
+    target = {"file" if name.endswith(".parquet") else "database": place / file, "table": "people"}
+    tree: dict[str, Any] = {
+        "source": {"database": place / "people.duckdb", "table": "people"},
+        "attributes": attributes,
+        "privacy": {"k": 8},
+        "release": target,
+    }
+    return sqlanon.Policy(**(tree | sections))
+
+
+def publish(place: Path, name: str, policy: sqlanon.Policy) -> Path:
+    with sqlanon.connect() as db:
+        return db.anonymize(policy).publish().path
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    """The command, in this process: exit status, output, errors."""
+    monkeypatch.setattr(sys, "argv", ["sqlanon", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+def shown(sql: str) -> list[list[dict[str, Any]]]:
+    """What the statements show, each SELECT by itself, run by any client."""
+    with duckdb.connect() as connection:
+        found = []
+        for statement in connection.extract_statements(sql):
+            cursor = connection.execute(statement.query)
+            if statement.type == duckdb.StatementType.SELECT:
+                names = [column[0] for column in cursor.description or []]
+                found.append([dict(zip(names, row, strict=True)) for row in cursor.fetchall()])
+        return found
+
+
+@pytest.fixture(scope="module")
+def policy(folder: Path) -> sqlanon.Policy:
+    return policy_of(folder, "one", {"zip": 0, 'my "age"': 3})
+
+
+@pytest.fixture(scope="module")
+def all_of_them(folder: Path, policy: sqlanon.Policy) -> Attacks:
+    return sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"], policy, outside="voters")
+
+
+def test_every_attack_is_made(all_of_them: Attacks) -> None:
+    assert tuple(all_of_them) == NAMES
+    assert all(one.findings for one in all_of_them.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
+    """In any DuckDB client; of two releases, each group counts as often as it is in a combination."""
+    for finding in all_of_them[name].findings:
+        found = sum(row["rows"] for rows in shown(finding.sql) for row in rows)
+        if name == "linking":
+            assert found == finding.figures["fewer"]
+        elif name == "unsorted_matching" and not finding.figures["ordered"]:
+            assert finding.victims == 0
+        else:
+            assert found >= finding.victims
+            assert (found > 0) == (finding.victims > 0)
+
+
+def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) -> None:
+    """The cost is everybody's own: joined on it, everybody has a ZIP and an age group."""
+    found = all_of_them["complementary_release"]
+    assert found.worst is not None
+    (rows,) = shown(found.worst.sql)
+    assert {frozenset(row) for row in rows} == {frozenset(["rows", "zip", 'my "age"'])}
+    assert all(row["rows"] < 8 for row in rows)
+    expected = 'SELECT count(*) FROM people GROUP BY zip, "my ""age""" // 10 HAVING count(*) < 8'
+    with duckdb.connect(found.worst.releases[0].replace("one", "people"), read_only=True) as connection:
+        sizes = [n for (n,) in connection.execute(expected).fetchall()]
+    assert sorted(row["rows"] for row in rows) == sorted(sizes)
+    assert found.victims == sum(sizes)
+    assert found.worst.figures["k"] == 8
+
+
+def test_of_rows_in_random_order_places_tell_nothing(all_of_them: Attacks) -> None:
+    findings = all_of_them["unsorted_matching"].findings
+    assert len(findings) == 3
+    assert {one.releases[1].rsplit("/", 1)[-1] for one in findings} == {"two.duckdb", "source"}
+    assert not any(one.figures["ordered"] for one in findings)
+
+
+def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: Path, policy: sqlanon.Policy) -> None:
+    """Somebody sorted the released rows as they came."""
+    target = tmp_path / "sorted.duckdb"
+    shutil.copy(folder / "one.duckdb", target)
+    with duckdb.connect(target) as connection:
+        connection.execute("CREATE TABLE copied AS FROM people ORDER BY cost")
+        connection.execute("DELETE FROM people")
+        connection.execute("INSERT INTO people FROM copied ORDER BY cost")
+        connection.execute("DROP TABLE copied")
+    found = sqlanon.attack(target, policy, only=["unsorted_matching"])["unsorted_matching"]
+    assert found.worst is not None
+    assert found.worst.figures["ordered"]
+    assert found.worst.figures["agreeing"] == 1.0
+    # ZIP and age of everybody: these are no eight times there.
+    assert found.victims == sum(row["rows"] for (rows,) in [shown(found.worst.sql)] for row in rows) > 0
+
+
+def test_without_a_policy_it_says_what_is_needed(folder: Path) -> None:
+    found = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"])
+    assert found["homogeneity"].skipped is None
+    for name in ("complementary_release", "temporal", "composition"):
+        assert found[name].victims is None
+        assert "hierarchies of 'zip', 'my \"age\"'" in str(found[name].skipped)
+    assert "policy" in str(found["linking"].skipped)
+    assert "policy" in str(found["minimality"].skipped)
+    alone = sqlanon.attack(folder / "one.duckdb")
+    assert alone["temporal"].skipped == "needs two releases of one table"
+
+
+def test_linking_with_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
+    """From the database and from a file the same: who of the list fits how many released rows."""
+    of_table, of_file = (
+        sqlanon.attack(folder / "one.duckdb", policy, outside=outside, only=["linking"])["linking"].worst
+        for outside in ("voters", folder / "voters.csv")
+    )
+    assert of_table is not None
+    assert of_file is not None
+    assert of_table.figures == of_file.figures
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{folder / 'one.duckdb'}' AS one (READ_ONLY)")
+        connection.execute(f"ATTACH '{folder / 'people.duckdb'}' AS people (READ_ONLY)")
+        fits = [n for (n,) in connection.execute("""
+            SELECT (SELECT count(*) FROM one.people AS r WHERE r.zip = v.zip) FROM people.voters AS v
+        """).fetchall()]  # fmt: skip
+    figures = of_table.figures
+    assert (figures["none"], figures["one"], figures["fewer"]) == (0, 0, 0)
+    assert figures["matched"] == 248
+    assert min(fits) >= 8
+
+
+def test_one_table_cannot_be_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
+    with pytest.raises(SourceError, match="no column of a quasi-identifier"):
+        sqlanon.attack(folder / "one.duckdb", policy, outside="strangers")
+    with pytest.raises(SourceError, match="--outside nobody"):
+        sqlanon.attack(folder / "one.duckdb", policy, outside="nobody")
+    with pytest.raises(PolicyError, match="needs a policy"):
+        sqlanon.attack(folder / "one.duckdb", outside="voters")
+
+
+def test_wrong_requests(folder: Path) -> None:
+    with pytest.raises(PolicyError, match="no attack 'guessing'") as error:
+        sqlanon.attack(folder / "one.duckdb", only=["guessing"], known=-1)
+    assert len(error.value.problems) == 2
+    with pytest.raises(ReleaseError, match="no release at"):
+        sqlanon.attack(folder / "nothing.duckdb")
+    with pytest.raises(ReleaseError):
+        sqlanon.attack(folder / "people.duckdb")
+
+
+def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, policy: sqlanon.Policy) -> None:
+    """It could read files of who looks at it."""
+    target = tmp_path / "bad.duckdb"
+    shutil.copy(folder / "one.duckdb", target)
+    with duckdb.connect(target) as connection:
+        connection.execute("ALTER TABLE people RENAME TO rows_of_people")
+        connection.execute("CREATE VIEW people AS FROM rows_of_people")
+    for given in (None, policy):
+        with pytest.raises(BrokenReleaseError, match="no plain table"):
+            sqlanon.attack(target, given)
+
+
+def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
+    path = publish(folder, "three.parquet", policy_of(folder, "three.parquet", {"zip": 4, 'my "age"': 1}))
+    found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])
+    same = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"], policy, only=["complementary_release"])
+    assert found["complementary_release"].victims == same["complementary_release"].victims
+    worst = found["complementary_release"].worst
+    assert worst is not None
+    assert sum(row["rows"] for (rows,) in [shown(worst.sql)] for row in rows) == worst.victims
+    assert sqlanon.attack(path)["homogeneity"].victims is not None
+
+
+@pytest.mark.parametrize("summary", ["range", "median"])
+def test_ranges_and_medians_are_not_compared(summary: str, folder: Path, policy: sqlanon.Policy) -> None:
+    """They are no nodes of a hierarchy: it says so, instead of finding nothing."""
+    search = {"strategy": "mondrian", "summary": summary}
+    path = publish(folder, summary, policy_of(folder, summary, {}, search=search))
+    found = sqlanon.attack([folder / "one.duckdb", path], policy, "voters")
+    for name in ("complementary_release", "temporal", "composition"):
+        assert "ranges, sets or medians" in str(found[name].skipped)
+    for name in ("unsorted_matching", "linking"):
+        assert "ranges, sets or medians" in str(found[name].skipped)
+        assert [one.releases[0] for one in found[name].findings] == [str(folder / "one.duckdb")]
+
+
+@pytest.mark.parametrize("strategy", ["subtree"])
+def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
+    path = publish(folder, strategy, policy_of(folder, strategy, {}, search={"strategy": strategy}))
+    found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
+    assert found["complementary_release"].skipped is None
+    assert found["temporal"].victims == 0
+
+
+def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> None:
+    masking = policy_of(
+        folder, "masked", {"zip": 0, 'my "age"': 2}, privacy={"k": 22}, search={"suppression_limit": 0.95},
+        release={"database": folder / "masked.duckdb", "table": "people", "suppressed": "mask"},
+    )  # fmt: skip
+    path = publish(folder, "masked", masking)
+    found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
+    assert found["temporal"].victims == 0
+    assert found["complementary_release"].skipped is None
+
+
+def test_temporal_finds_the_row_that_was_added(folder: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
+    shutil.copy(folder / "people.duckdb", tmp_path / "people.duckdb")
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("INSERT INTO people VALUES (999, '2138', 3, 'flu', 999)")
+    later = publish(tmp_path, "later", policy_of(tmp_path, "later", {"zip": 0, 'my "age"': 3}))
+    found = sqlanon.attack([later, folder / "one.duckdb"], only=["temporal"])["temporal"]
+    assert found.worst is not None
+    added = {"added": 1, "removed": 0} if found.worst.releases[0].endswith("one.duckdb") else {"added": 0, "removed": 1}
+    assert {name: found.worst.figures[name] for name in added} == added
+    assert found.victims == 1
+
+
+def test_attack_sql_is_the_same_sql(folder: Path, policy: sqlanon.Policy, all_of_them: Attacks) -> None:
+    text = sqlanon.attack_sql([folder / "one.duckdb", folder / "two.duckdb"], policy, outside="voters")
+    for one in all_of_them.values():
+        assert f"-- {one.name}\n" in text
+        assert all(finding.sql in text for finding in one.findings)
+    assert "needs two releases" in sqlanon.attack_sql(folder / "one.duckdb", only=["temporal"])
+
+
+def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    both = ["attack", "one.duckdb", "two.duckdb"]
+    status, out, err = run(capsys, monkeypatch, *both, "--only", "homogeneity,temporal", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert list(found) == ["homogeneity", "temporal"]
+    assert found["homogeneity"]["victims"] is not None
+    assert found["homogeneity"]["sql"].startswith("ATTACH")
+    assert found["temporal"]["victims"] is None
+    assert found["temporal"]["skipped"].startswith("needs a policy")
+    for arguments in (["--only", "x"], ["--outside", "voters"], ["--known", "-1"]):
+        status, _, err = run(capsys, monkeypatch, "attack", "one.duckdb", *arguments)
+        assert status == 2
+        assert err.startswith("error: 1 problem")
+    status, out, _ = run(capsys, monkeypatch, "attack", "one.duckdb")
+    assert status == 0
+    assert "background knowledge" in out

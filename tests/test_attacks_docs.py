@@ -1,0 +1,83 @@
+"""docs/attacks.md and docs/macros_attacks.md are true: their SQL, commands and Python run as they stand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from test_readme import FOLDER, ROOT, blocks
+
+from sqlanon import Policy, connect
+from sqlanon.attacks import NAMES
+from sqlanon.catalog import init_database
+from sqlanon.cli import main
+from sqlanon.demo.hospital import make_hospital
+
+ATTACKS = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+MACROS = (ROOT / "docs" / "macros_attacks.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", [ATTACKS, MACROS], ids=["attacks", "macros"])
+def test_the_sql_of_the_pages(page: str, tmp_path: Path) -> None:
+    init_database(tmp_path / "practice.duckdb")
+    shown = 0
+    with duckdb.connect(tmp_path / "practice.duckdb") as connection:
+        for statement in re.findall(r"^(?:CREATE|FROM sqlanon)[^;]*;(?: *-- .*)?$", "".join(blocks("sql", page)), re.M):
+            query, _, told = statement.partition(";")
+            cursor = connection.execute(query)
+            if not query.startswith("FROM"):
+                continue
+            row, *_ = cursor.fetchall()
+            names = [column[0] for column in cursor.description or []]
+            texts = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in row]
+            assert ", ".join(map(" ".join, zip(names, texts, strict=True))) == told.strip(" -"), query
+            shown += 1
+    assert shown >= 6
+
+
+def test_every_attack_and_every_macro_is_told_of() -> None:
+    for name in NAMES:
+        assert re.search(rf"^#+ {name}$", ATTACKS, re.M), name
+    text = (ROOT / "sql" / "macros_attacks.sql").read_text(encoding="utf-8")
+    for name in re.findall(r"MACRO sqlanon\.(\w+)", text):
+        assert f"### {name}(" in MACROS, name
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smaller hospital, and two releases of it."""
+    folder = tmp_path_factory.mktemp("attacks")
+    (folder / FOLDER).mkdir()
+    make_hospital(folder / FOLDER / "hospital.duckdb", rows=3000)
+    first = blocks("toml")[0]
+    (folder / FOLDER / "first.toml").write_text(first, encoding="utf-8")
+    other = first.replace("first.duckdb", "other.duckdb").replace('"right" }', '"right" }, min_level = 4')
+    (folder / FOLDER / "other.toml").write_text(other, encoding="utf-8")
+    for name in ("first", "other"):
+        with connect() as db:
+            db.anonymize(Policy.load(folder / FOLDER / f"{name}.toml")).publish()
+    return folder
+
+
+def test_the_commands_and_the_python(
+    workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workshop)
+    (commands,) = blocks("sh", ATTACKS)
+    for line in commands.splitlines():
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        assert "linking" in capsys.readouterr().out
+    (program,) = blocks("python", ATTACKS)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "attacks.md", "exec"), {})
+    assert printed.getvalue().strip() == re.findall(r"# (.*)", program)[-1]

@@ -1,0 +1,96 @@
+"""Minimality and downcoding: the builders against plain Python, and examples of the papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import oracle_attacks as oracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle_attacks import Row
+from test_attacks_linked import make, trees
+
+from sqlanon.privacy import KAnonymity, Requirements
+from sqlanon.privacy.l_diversity import DistinctDiversity, EntropyDiversity
+from sqlanon.queries.attacks.refinement import Released, downcoding, looks_at_rows_alone, minimality
+from sqlanon.queries.names import table
+
+NAMES = ['my "col"', "n"]
+
+
+def found(connection: duckdb.DuckDBPyConnection, query: Any) -> dict[Row, Row]:
+    rows = connection.execute(query.sql("duckdb")).fetchall()
+    answer = {row[:-2]: row[-2:] for row in rows}
+    assert len(answer) == len(rows)
+    return answer
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
+    pair = [data.draw(trees()) for _ in range(2)]
+    levels = [data.draw(st.integers(0, tree.height)) for tree in pair]
+    ground = [st.sampled_from([path[0] for path in tree.paths]) for tree in pair]
+    rows = data.draw(st.lists(st.tuples(*ground, st.sampled_from(["x", "y", None])), max_size=14))
+    k, distinct = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
+    requirements = Requirements((KAnonymity(k), DistinctDiversity("s", distinct)))
+    with duckdb.connect() as connection:
+        make(connection, "source", [*NAMES, "s"], rows)
+        quasi = []
+        for i, (tree, level) in enumerate(zip(pair, levels, strict=True)):
+            columns = [f"level_{n}" for n in range(tree.height + 1)]
+            hierarchy = make(connection, f"h{i}", columns, list(tree.paths))
+            quasi.append(Released(str(i), f"released {i}", NAMES[i], level, hierarchy))
+        lower, merged = oracle.split(rows, levels, pair, k, distinct)
+        kept = oracle.split(rows, levels, pair, k, distinct)
+        labels = [{path[0]: path[level] for path in tree.paths} for tree, level in zip(pair, levels, strict=True)]
+        released = [tuple(labels[i][row[i]] for i in range(2)) for row in rows]
+        by_class = {key: [row[2] for row, own in zip(rows, released, strict=True) if own == key] for key in released}
+        meets = {key for key, values in by_class.items() if len(values) >= k and len(set(values)) >= distinct}
+        make(connection, "release", ["released 0", "released 1"], [row for row in released if row in meets])
+        arguments = table("release"), table("source"), quasi, {"s": "s"}, requirements
+        assert found(connection, downcoding(*arguments)) == kept[0] == lower
+        assert found(connection, minimality(*arguments, k)) == merged
+
+
+# --- Wong et al. 2007, table 1: a class that is whole because all of q1 have HIV
+
+
+def of_q(connection: duckdb.DuckDBPyConnection, problems: list[str]) -> tuple[Any, ...]:
+    qids = ["q1", "q1", "q2", "q2", "q2", "q2", "q2"]
+    make(connection, "source", ["qid", "disease"], list(zip(qids, problems, strict=True)))
+    make(connection, "release", ["qid", "disease"], [("Q", problem) for problem in problems])
+    tree = make(connection, "tree", ["level_0", "level_1"], [("q1", "Q"), ("q2", "Q")])
+    requirements = Requirements((KAnonymity(2), DistinctDiversity("disease", 2)))
+    quasi = [Released("qid", "qid", "qid", 1, tree)]
+    return table("release"), table("source"), quasi, {"disease": "disease"}, requirements
+
+
+def test_the_two_of_q1_have_hiv() -> None:
+    with duckdb.connect() as connection:
+        arguments = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
+        assert found(connection, minimality(*arguments, 2)) == {("Q",): ("qid", 2)}
+        assert found(connection, downcoding(*arguments)) == {}
+
+
+def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
+    """But its values could be finer."""
+    with duckdb.connect() as connection:
+        arguments = of_q(connection, ["HIV", "flu", "flu", "flu", "flu", "gout", "HIV"])
+        assert found(connection, minimality(*arguments, 2)) == {}
+        assert found(connection, downcoding(*arguments)) == {("Q",): ("qid", 7)}
+
+
+def test_a_class_that_is_whole_for_k_tells_nothing() -> None:
+    with duckdb.connect() as connection:
+        arguments = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
+        assert found(connection, minimality(*arguments, 3)) == {}
+
+
+def test_other_requirements_are_looked_at() -> None:
+    with duckdb.connect() as connection:
+        *arguments, _ = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
+        entropy = Requirements((KAnonymity(2), EntropyDiversity("disease", 1.5)))
+        assert looks_at_rows_alone(entropy)
+        assert found(connection, minimality(*arguments, entropy, 2)) == {("Q",): ("qid", 2)}

@@ -1,0 +1,147 @@
+"""The macros of attacks: what the builders find, on releases that are compared as they are; in a file of the release's
+version, too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlanon.catalog import init_database
+from sqlanon.queries.attacks import disclosure
+from sqlanon.queries.attacks.composition import composition
+from sqlanon.queries.attacks.linked import Linked
+from sqlanon.queries.attacks.linking import linkage
+from sqlanon.queries.attacks.positions import places
+from sqlanon.queries.names import table
+from sqlanon.resources import sql_text
+
+Connection = duckdb.DuckDBPyConnection
+QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes
+ROWS = st.lists(
+    st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from(["a", None]), st.sampled_from("xyz")), max_size=9
+)
+
+
+@pytest.fixture(scope="module", params=["SQL file", "file"])
+def db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    with duckdb.connect() as connection:
+        if request.param == "file":
+            path = tmp_path_factory.mktemp("macros") / "release.duckdb"
+            connection.execute(f"ATTACH '{path}' AS lib (STORAGE_VERSION 'v1.0.0')")
+            connection.execute("USE lib")
+            connection.execute(sql_text("macros_attacks.sql"))
+            connection.execute("USE memory")
+            connection.execute("DETACH lib")
+            connection.execute(f"ATTACH '{path}' AS lib (READ_ONLY)")
+        else:
+            connection.execute("ATTACH ':memory:' AS lib")
+            connection.execute("USE lib")
+            connection.execute(sql_text("macros_attacks.sql"))
+            connection.execute("USE memory")
+        yield connection
+
+
+def fill(db: Connection, **tables: list[tuple[Any, ...]]) -> None:
+    for name, rows in tables.items():
+        db.execute(f'CREATE OR REPLACE TABLE {name} ("class" INTEGER, "Say ""hi""" VARCHAR, value_of VARCHAR)')
+        for row in rows:
+            db.execute(f"INSERT INTO {name} VALUES (?, ?, ?)", list(row))
+
+
+def called(db: Connection, call: str) -> list[tuple[Any, ...]]:
+    return db.execute(f"FROM lib.sqlanon.{call}").fetchall()
+
+
+LIST = "['CLASS', 'say \"hi\"']"
+
+
+@settings(max_examples=25, deadline=None)
+@given(first=ROWS, second=ROWS, known=st.integers(0, 2))
+def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
+    fill(db, r=first, o=second)
+    one, two = table("r"), table("o")
+
+    def built(query: Any) -> Counter[Any]:
+        rows = db.execute(query.sql("duckdb")).fetchall()
+        return Counter(
+            tuple(value if i != 0 or value is None else str(value) for i, value in enumerate(row)) for row in rows
+        )
+
+    def as_text(rows: list[Any], order: list[int]) -> Counter[Any]:
+        return Counter(tuple(row[i] if i or row[i] is None else str(row[i]) for i in order) for row in rows)
+
+    found = called(db, f"homogeneous_classes('r', {LIST}, 'value_of')")
+    assert as_text(found, [0, 1, 3, 2]) == built(disclosure.homogeneity(one, QUASI, "value_of"))
+    found = called(db, f"background_knowledge_classes('r', {LIST}, 'value_of', known := {known})")
+    assert as_text(found, [0, 1, 3, 2]) == built(disclosure.background_knowledge(one, QUASI, "value_of", known))
+    found = called(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
+    expected = built(disclosure.skewness(one, QUASI, "value_of"))
+    assert as_text(found, [0, 1, 3, 4]) == Counter({(*row[:3], row[-1]): n for row, n in expected.items()})
+    attributes = [Linked(name, name, name) for name in QUASI]
+    ((none, one_, few, matched, identified, _),) = db.execute(linkage(one, two, attributes, 3).sql("duckdb")).fetchall()
+    found = called(db, f"linkage('r', 'o', {LIST}, k := 3)")
+    assert found == [(none, one_, few, len(first), matched, identified)]
+    found = called(db, f"composition_classes('r', 'o', {LIST}, 'value_of')")
+    expected = built(composition(one, two, "value_of", attributes))
+    assert (
+        Counter(
+            (*(str(x) if x is not None and not i else x for i, x in enumerate(row[:3])), min(row[3:])) for row in found
+        )
+        == expected
+    )
+    found = called(db, f"unsorted_matching('r', 'o', {LIST})")
+    assert found == db.execute(places(one, two, [], attributes).sql("duckdb")).fetchall()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "homogeneous_classes('r', {}, 'value_of')",
+        "background_knowledge_classes('r', {}, 'value_of')",
+        "skewness_classes('r', {}, 'value_of')",
+        "linkage('r', 'o', {})",
+        "composition_classes('r', 'o', {}, 'value_of')",
+        "unsorted_matching('r', 'o', {})",
+    ],
+)
+@pytest.mark.parametrize("names", ["['nope']", "['class', 'nope']", "['cl.*']", "[]", "NULL"])
+def test_a_name_that_is_not_there_is_an_error(call: str, names: str, db: Connection) -> None:
+    fill(db, r=[(1, "a", "x")], o=[(1, "a", "x")])
+    with pytest.raises(duckdb.Error):
+        called(db, call.format(names))
+
+
+def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> None:
+    db.execute("CREATE OR REPLACE TABLE figures AS SELECT 1 AS value, 2 AS class_size, 3 AS rows, 4 AS s")
+    for call in (
+        "homogeneous_classes('figures', ['VALUE'], 's')",
+        "background_knowledge_classes('figures', ['class_size'], 's')",
+        "skewness_classes('figures', ['value'], 's')",
+        "composition_classes('figures', 'figures', ['rows'], 's')",
+    ):
+        with pytest.raises(duckdb.Error, match="rename it"):
+            called(db, call)
+
+
+def test_no_table_has_no_victims(db: Connection) -> None:
+    fill(db, r=[], o=[])
+    assert called(db, "homogeneous_classes('r', ['class'], 'value_of')") == []
+    assert called(db, "linkage('r', 'o', ['class'])") == [(0, 0, 0, 0, 0, 0)]
+    assert called(db, "unsorted_matching('r', 'o', ['class'])") == [(0, 0, None)]
+
+
+def test_the_library_has_them(tmp_path: Path) -> None:
+    init_database(tmp_path / "any.duckdb")
+    with duckdb.connect(tmp_path / "any.duckdb", read_only=True) as connection:
+        names = connection.execute(
+            "SELECT function_name FROM duckdb_functions() WHERE schema_name = 'sqlanon'"
+        ).fetchall()
+    assert ("homogeneous_classes",) in names
+    assert ("linkage",) in names
