@@ -158,7 +158,7 @@ def print_attacks(attacks: Attacks) -> None:
             continue
         figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
         table.add_row(name, f"{one.worst.victims:,}", f"{one.worst.share:.2%}", Text(figures))
-    _print_table(table)
+    print_table(table)
     for one in attacks.values():
         if one.victims:
             typer.echo(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
