@@ -72,11 +72,13 @@ def transcript(workshop: Path) -> dict[str, str]:
 
 
 def test_the_commands(transcript: dict[str, str]) -> None:
-    risk, plan, anonymize, *verifications = transcript.values()
+    suggest, risk, plan, anonymize, *verifications, attack = transcript.values()
+    assert "[attributes]" in suggest
     assert risk.startswith("100,000 rows in ")
     assert "CREATE TABLE" in plan
     assert "optimal" in anonymize
     assert [text.splitlines()[-1] for text in verifications] == ["verified", "verified"]
+    assert "homogeneity" in attack
 
 
 @pytest.mark.slow
