@@ -17,7 +17,7 @@ from sqlglot import Dialect, exp
 from sqlanon.anonymization import Found
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
-from sqlanon.ledger import record
+from sqlanon.ledger import record, record_replaced
 from sqlanon.made import Made
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
@@ -226,8 +226,7 @@ class Result:
         if together is not None:  # published a second time, it says once what it says
             self.warnings += tuple(one for one in together.warnings if one not in self.warnings)
         release = Release(target, name, verification.manifest, self._run.engine.limits)
-        if self.policy.catalog is not None and (self.policy.release is None or self.policy.release.ledger):
-            self._record(release, together.breaks if together else [])
+        self._record(release, together.breaks if together else [])
         self.seconds["publish"] = time.perf_counter() - started
         return release
 
@@ -279,8 +278,12 @@ class Result:
         return manifest
 
     def _record(self, release: Release, breaks: Sequence[str]) -> None:
-        assert self.policy.catalog is not None
+        if self.policy.catalog is None:
+            return
         engine, path, manifest = self._run.engine, self.policy.catalog.database, release.manifest
+        if self.policy.release is not None and not self.policy.release.ledger:
+            record_replaced(engine, path, release.path, manifest.published_at)
+            return
         row = {
             "run_id": self.run_id,
             "published_at": manifest.published_at,

@@ -205,3 +205,20 @@ def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
     with duckdb.connect() as connection:
         assert all(connection.extract_statements(statement) for statement in marks.sql)
     assert "ROW_NUMBER" in marks.sql[-1]
+
+
+def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    asked = policy(hospital, "two", {}, release={"after": ["one"]})
+    _, release = publish(asked)
+    publish(policy(hospital, "one", FINE_RACE))
+    assert release.verify().verified
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="based on 1 that are gone"):
+        db.verify(release.path, asked)
+
+
+def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    publish(policy(hospital, "one", FINE_ZIP, release={"ledger": False}))
+    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]

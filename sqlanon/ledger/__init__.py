@@ -2,7 +2,7 @@
 
 from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import Publication, publication_of, publications, record, secret_of
+from sqlanon.ledger.records import Publication, publication_of, publications, record, record_replaced, secret_of
 from sqlanon.ledger.together import NewRelease, Together, standing
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "publication_of",
     "publications",
     "record",
+    "record_replaced",
     "refuse_keys",
     "secret_of",
     "standing",

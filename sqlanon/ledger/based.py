@@ -20,7 +20,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon import catalog
-from sqlanon.errors import PolicyError, Problem, SourceError
+from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import LEAST, Publication, named_publications, publications, secret_of
 from sqlanon.policy import Attribute, Policy, Shield
@@ -142,7 +142,13 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     known = publications(run.engine, policy.catalog.database)
     if runs is None:
         return named_publications(known, after, run.identity)
-    return [one for one in known if one.run_id in runs]
+    found = [one for one in known if one.run_id in runs]
+    if gone := len(set(runs) - {one.run_id for one in found}):
+        raise ReleaseError(
+            f"the release is based on {gone} that are gone: others have taken their places; without them it cannot be "
+            "made again from the source"
+        )
+    return found
 
 
 def _prefixed(work: Namer, prefix: str) -> Namer:

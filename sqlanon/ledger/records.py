@@ -155,13 +155,7 @@ def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Quer
         The hashes of the keys that are in the release: ``key_hash``, made with `secret_of`.
     """
     with catalog.open_catalog(engine, path):
-        releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
-        same_place = exp.and_(
-            exp.EQ(this=col("path"), expression=exp.Placeholder()), is_null(col("replaced_at")), copy=False
-        )
-        gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
-        update = exp.Update(this=releases, expressions=[gone], where=exp.Where(this=same_place))
-        engine.execute(update, [row["published_at"], row["path"]])
+        _replace(engine, row["path"], row["published_at"])
         catalog.insert(engine, "releases", row)
         if keys is not None:
             target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
@@ -170,6 +164,29 @@ def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Quer
             of_run = select([named(text(row["run_id"]), "run_id"), col("key_hash")], exp.Subquery(this=keys))
             engine.execute(exp.Insert(this=target, expression=of_run))
         _forget_keys(engine)
+
+
+def record_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime) -> None:
+    """Write that another release has taken a place, and nothing of that one.
+
+    Parameters
+    ----------
+    engine, path:
+        Opens the catalog.
+    place, at:
+        Where, and since when.
+    """
+    with catalog.open_catalog(engine, path):
+        _replace(engine, str(place), at)
+        _forget_keys(engine)
+
+
+def _replace(engine: DuckDBEngine, place: str, at: datetime) -> None:
+    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
+    same_place = exp.EQ(this=col("path"), expression=exp.Placeholder())
+    standing = exp.and_(same_place, is_null(col("replaced_at")), copy=False)
+    gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
+    engine.execute(exp.Update(this=releases, expressions=[gone], where=exp.Where(this=standing)), [at, place])
 
 
 def _forget_keys(engine: DuckDBEngine) -> None:
