@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlanon.queries.attacks import complementary as cr
 from sqlanon.queries.attacks.composition import composition, composition_victims
-from sqlanon.queries.attacks.linked import Linked
+from sqlanon.queries.attacks.linked import Linked, strange_labels
 from sqlanon.queries.attacks.linking import linkage, linking
 from sqlanon.queries.attacks.positions import is_one_order, places, unsorted_matching
 from sqlanon.queries.attacks.temporal import temporal
@@ -269,6 +269,45 @@ def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection
     ]
     gone = temporal(table("later"), table("gt1"), ["Problem"], [one.swapped for one in attributes], 2)
     assert rows_of(db, gone) == []
+
+
+# --- ranges
+
+NODES = {**{str(i): {i} for i in range(6)}, "low": {0, 1, 2}, "high": {3, 4, 5}, "*": set(range(6))}
+RANGES = {f"[{a}-{b}]": set(range(a, b + 1)) for a in range(6) for b in range(a + 1, 6)}
+LABELS = st.sampled_from([*NODES, *RANGES])
+
+
+def in_common(one: str, two: str) -> str | None:
+    """What two labels tell together; None: they have no value in common."""
+    of = NODES | RANGES
+    if of[one] <= of[two]:
+        return one
+    if of[two] <= of[one]:
+        return two
+    return f"{one} & {two}" if of[one] & of[two] else None
+
+
+@settings(max_examples=25, deadline=None)
+@given(*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2, st.integers(1, 3))
+def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], second: list[Row], k: int) -> None:
+    rows: Counter[str] = Counter()
+    for (one, x), n in Counter(first).items():
+        for (two, y), m in Counter(second).items():
+            both = in_common(one, two)
+            if x == y and both is not None:
+                rows[both] += min(n, m)
+    with duckdb.connect() as connection:
+        tree = [(str(i), "low" if i < 3 else "high", "*") for i in range(6)]
+        make(connection, "h", ["level_0", "level_1", "level_2"], tree)
+        one, two = (make(connection, name, ["v", "s"], some) for name, some in (("one", first), ("two", second)))
+        value = Linked("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2)
+        found = dict(rows_of(connection, cr.complementary_release(one, two, ["s"], [value], k)))
+        strange = strange_labels(one, "v", table("h"), 2)
+        assert rows_of(connection, strange) == [(0,)]
+        connection.execute("INSERT INTO one VALUES ('{1, 2}', 'x'), (NULL, 'x'), ('[1-9]', 'x')")
+        assert rows_of(connection, strange) == [(2,)]
+    assert found == {label: n for label, n in rows.items() if n < k}
 
 
 # --- composition, positions, linking

@@ -66,7 +66,7 @@ class Attacker:
         for one in attributes:
             if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
                 continue
-            query = strange_labels(subject.relation, one.first, one.hierarchy, one.first_levels)
+            query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
             if subject.shows_medians or (self.counts and self.engine.rows(query)[0][0]):
                 found.append(one.first)
         return found
@@ -84,4 +84,4 @@ def why_strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linke
     if not names:
         return None
     listed = ", ".join(map(repr, names))
-    return f"needs labels that are in the hierarchies: {subject.path} shows ranges, sets or medians of {listed}"
+    return f"needs labels that are in the hierarchies: {subject.path} shows sets, medians or other values of {listed}"

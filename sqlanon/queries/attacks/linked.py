@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlanon.queries.attacks.ranges import nodes_in_order, overlapping, ranges
 from sqlanon.queries.names import (
     aliased,
     all_of,
@@ -170,8 +171,9 @@ def _label(level: int) -> exp.Expr:
 def compatible(one: Linked, i: int) -> exp.Select:
     """Which labels of the two releases go together: ``one``, ``two``, and the ``finer``.
 
-    Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do:
-    those that are no nodes of the hierarchy (ranges, sets) meet nothing else.
+    Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
+    nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
+    that are neither (sets) meet nothing else.
     """
     label = col(f"l{i}")
     present = {name: exp.Select(expressions=[label.copy()], distinct=exp.Distinct()) for name in (FIRST, SECOND)}
@@ -188,18 +190,25 @@ def compatible(one: Linked, i: int) -> exp.Select:
         for b in one.second_levels:
             if a != b and one.hierarchy is not None:
                 pairs.append(_pairs(one.hierarchy, i, a, b, present))
+    if one.hierarchy is not None:
+        own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
+        pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i)))))
     finer = named(exp.Min(this=col("finer")), "finer")
     return select([col("one"), col("two"), finer], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
 
 
-def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
-    """One number: the labels of a column, but NULL, that are no nodes of its hierarchy: ranges, sets, other values."""
+def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
+    """One number: the labels of a column, but NULL, that are neither nodes of its hierarchy nor ranges: sets, and
+    values that the hierarchy does not have.
+    """
     label = cast(col(column, "r"), "VARCHAR")
     labels = exp.Select(expressions=[named(label, "label")], distinct=exp.Distinct()).from_(aliased(release, "r"))
-    nodes = union_all(*(select([named(_label(level), "label")], hierarchy.copy()) for level in levels))
+    nodes = exp.Table(this=ident(_nodes_name(0)))
     query = select([exp.Count(this=exp.Star())], subquery(labels, "l")).where(is_there(col("label", "l")), copy=False)
-    on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
-    return query.join(subquery(nodes, "n"), on=on, join_type="anti", copy=False)
+    for alias, known in (("n", aliased(nodes, "n")), ("r", subquery(ranges(labels.copy(), nodes), "r"))):
+        on = exp.EQ(this=col("label", "l"), expression=col("label", alias))
+        query = query.join(known, on=on, join_type="anti", copy=False)
+    return query.with_(ident(_nodes_name(0)), as_=nodes_in_order(hierarchy, range(height + 1)), copy=False)
 
 
 def _pairs(hierarchy: exp.Expr, i: int, a: int, b: int, present: dict[str, exp.Select]) -> exp.Select:
@@ -249,8 +258,15 @@ def both_grouped(
             grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
     for i, one in of_several_levels(attributes):
+        if one.hierarchy is not None:
+            nodes = nodes_in_order(one.hierarchy, range(one.height + 1))
+            query = query.with_(ident(_nodes_name(i)), as_=nodes, materialized=True, copy=False)
         query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
     return query
+
+
+def _nodes_name(i: int) -> str:
+    return f"sqlanon nodes {i}"
 
 
 def pairs_name(i: int) -> str:

@@ -1,0 +1,115 @@
+"""Labels that are ranges of values, as Mondrian makes them: ``[20-29]``, ``[2020-01-05 to 2020-02-10]``.
+
+A range is no node of a hierarchy. It goes together with the nodes and ranges that it has values in common with: in the
+order of the ground values, all of them are from some place to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from sqlanon.queries.names import (
+    all_of,
+    anonymous,
+    cast,
+    col,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    text,
+    union_all,
+)
+
+
+def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
+    """The nodes of a hierarchy: ``label``, and the places of its first and last value, ``low`` and ``high``."""
+    order = exp.Order(expressions=[exp.Ordered(this=col("level_0"))])
+    place = named(exp.Window(this=exp.Anonymous(this="DENSE_RANK"), order=order), "place")
+    there = select([exp.Star(), place], hierarchy.copy()).where(is_there(col("level_0")), copy=False)
+    each = [
+        select([named(cast(col(f"level_{level}"), "VARCHAR"), "label"), col("place")], subquery(there.copy(), "p"))
+        for level in levels
+    ]
+    output = [col("label"), named(exp.Min(this=col("place")), "low"), named(exp.Max(this=col("place")), "high")]
+    return select([*output], subquery(union_all(*each), "e"), [col("label")])
+
+
+def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
+    """The ranges among labels: ``label``, ``low`` and ``high``. Both ends of one are nodes, and it is none itself.
+
+    Parameters
+    ----------
+    labels:
+        ``label``.
+    nodes:
+        Made by `nodes_in_order`.
+    """
+    label = col("label", "l")
+    body = anonymous("substr", label, number(2), exp.Sub(this=exp.Length(this=label.copy()), expression=number(2)))
+    worded = anonymous("contains", body, text(" to "))
+    separator = exp.If(this=worded, true=text(" to "), false=text("-"))
+    ends = [anonymous("split_part", body.copy(), separator.copy(), number(i)) for i in (1, 2)]
+    ends_ = select([label.copy(), named(ends[0], "first"), named(ends[1], "last")], subquery(labels, "l"))
+    is_range = all_of(
+        [anonymous("starts_with", label.copy(), text("[")), anonymous("ends_with", label.copy(), text("]"))]
+    )
+    ends_ = ends_.where(is_range, copy=False)
+    query = select([col("label", "r"), col("low", "a"), col("high", "b")], subquery(ends_, "r"))
+    for alias, end in (("a", "first"), ("b", "last")):
+        on = exp.EQ(this=col(end, "r"), expression=col("label", alias))
+        query = query.join(exp.alias_(nodes.copy(), alias, table=True), on=on, copy=False)
+    on = exp.EQ(this=col("label", "r"), expression=col("label", "n"))
+    return query.join(exp.alias_(nodes.copy(), "n", table=True), on=on, join_type="anti", copy=False)
+
+
+def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:
+    """Pairs of labels, a range at least among them, that have values in common: ``one``, ``two`` and the ``finer``.
+
+    Where neither holds the other, what both have in common is finer: it is called by both.
+
+    Parameters
+    ----------
+    one, two:
+        The labels of each release: ``label``.
+    nodes:
+        Made by `nodes_in_order`.
+    """
+    sides = [subquery(_placed(labels, nodes), alias) for labels, alias in ((one, "a"), (two, "b"))]
+
+    def within(inner: str, outer: str) -> exp.Expr:
+        lower = exp.GTE(this=col("low", inner), expression=col("low", outer))
+        return all_of([lower, exp.LTE(this=col("high", inner), expression=col("high", outer))])
+
+    both = exp.DPipe(this=exp.DPipe(this=col("label", "a"), expression=text(" & ")), expression=col("label", "b"))
+    finer = exp.Case(
+        ifs=[
+            exp.If(this=within("a", "b"), true=col("label", "a")),
+            exp.If(this=within("b", "a"), true=col("label", "b")),
+        ],
+        default=both,
+    )
+    on = all_of(
+        [
+            exp.LTE(this=col("low", "a"), expression=col("high", "b")),
+            exp.LTE(this=col("low", "b"), expression=col("high", "a")),
+            exp.Paren(this=exp.Or(this=col("is_range", "a"), expression=col("is_range", "b"))),
+        ]
+    )
+    output = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, "finer")]
+    return select([*output], sides[0]).join(sides[1], on=on, copy=False)
+
+
+def _placed(labels: exp.Query, nodes: exp.Expr) -> exp.Query:
+    """Labels with the places of their values, and whether they are ranges."""
+    own = select(
+        [col("label", "l"), col("low", "n"), col("high", "n"), named(exp.false(), "is_range")],
+        subquery(labels.copy(), "l"),
+    )
+    on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
+    own = own.join(exp.alias_(nodes.copy(), "n", table=True), on=on, copy=False)
+    found = subquery(ranges(labels.copy(), nodes), "x")
+    return union_all(own, select([col("label"), col("low"), col("high"), named(exp.true(), "is_range")], found))
