@@ -255,8 +255,8 @@ def direct_bits(limits: Limits, rows: int) -> int:
     Each thread has the groups for itself; what all take may be an eighth of the memory. There is a place for every group
     that is possible: so many more than rows do not pay.
 
-    >>> direct_bits(Limits("8.0 GiB", 2), 10**7), direct_bits(Limits("95.3 MiB", 2), 10**7), direct_bits(Limits(), 10**6)
-    (22, 17, 19)
+    >>> [direct_bits(Limits(m, 2), rows) for m, rows in [("8.0 GiB", 10**7), ("95.3 MiB", 10**7), (None, 10**6)]]
+    [22, 17, 19]
     """
     largest = max(LEAST_DIRECT, min(DIRECT, rows.bit_length() - 1))
     if limits.memory_limit is None:
