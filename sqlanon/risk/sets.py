@@ -252,8 +252,8 @@ class AttributeSets:
 def direct_bits(limits: Limits, rows: int) -> int:
     """The bits of the largest key whose groups are counted in place.
 
-    Each thread has the groups for itself; what all take may be an eighth of the memory. There is a place for every group
-    that is possible: so many more than rows do not pay.
+    Each thread has the groups for itself; what all take may be an eighth of the memory. There is a place for every
+    group that is possible: many more than rows do not pay.
 
     >>> [direct_bits(Limits(m, 2), rows) for m, rows in [("8.0 GiB", 10**7), ("95.3 MiB", 10**7), (None, 10**6)]]
     [22, 17, 19]
