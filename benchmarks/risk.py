@@ -6,8 +6,9 @@ For each number of rows of `people.py`: the seconds of ``SELECT <8 quasi-identif
 DuckDB, whose groups are counted and not kept, and those of ``Database.risk``: k, the attackers, population uniqueness
 (the table is said to be a hundredth of its population), the sizes of the classes, the leakage of all attributes, pairs
 and triples. One process, one connection after the other on the same file; taken in turns, and the median of the ratios
-is told. What is asked: at most 5. Beside it: the same without the leakage, and with weights and households, which the
-table has as a query.
+is told. What is asked: at most 5. In brackets the same of processor time, all threads together: it depends less on what
+else the machine does. With ``--more``: risk without the leakage, and with weights and households, which the table then
+has by a query.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,51 +39,68 @@ def policy(database: Path, weighed: bool = False) -> sqlanon.Policy:
     return sqlanon.Policy(**tree)
 
 
-def seconds(job: Callable[[], object]) -> float:
+@dataclass(frozen=True)
+class Taken:
+    """What a job took: seconds on the wall, and of all processors."""
+
+    wall: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} ({self.processor:.2f})"
+
+
+def taken(job: Callable[[], object]) -> Taken:
     """How long a job takes."""
-    started = time.perf_counter()
+    wall, processor = time.perf_counter(), time.process_time()
     job()
-    return time.perf_counter() - started
+    return Taken(time.perf_counter() - wall, time.process_time() - processor)
 
 
-def grouped(database: Path, memory: str | None, threads: int | None) -> float:
-    """Seconds of the one statement."""
+def grouped(database: Path, memory: str | None, threads: int | None) -> Taken:
+    """Of the one statement."""
     with duckdb.connect(str(database), read_only=True) as connection:
         if memory is not None:
             connection.execute(f"SET memory_limit = '{memory}'")
         if threads is not None:
             connection.execute(f"SET threads = {threads}")
         groups = f"SELECT {', '.join(QUASI)}, count(*) AS n FROM people GROUP BY ALL"
-        return seconds(lambda: connection.execute(f"SELECT count(*), sum(n) FROM ({groups})").fetchall())
+        return taken(lambda: connection.execute(f"SELECT count(*), sum(n) FROM ({groups})").fetchall())
 
 
-def assessed(database: Path, memory: str | None, threads: int | None, weighed: bool = False, **options: Any) -> float:
-    """Seconds of `Database.risk`."""
+def assessed(database: Path, memory: str | None, threads: int | None, weighed: bool = False, **options: Any) -> Taken:
+    """Of `Database.risk`."""
     asked = policy(database, weighed)
     with sqlanon.connect(memory_limit=memory, threads=threads) as db:
-        return seconds(lambda: db.risk(asked, **options))
+        return taken(lambda: db.risk(asked, **options))
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     options.add_argument("--runs", type=int, default=3, help="of each size")
+    options.add_argument("--more", action="store_true", help="without leakage, and with weights and households")
     add_limits(options, "8GB")
     asked = options.parse_args()
     print(f"{machine()}; memory limit {asked.memory_limit}, {asked.threads} threads\n")
-    header("rows", "GROUP BY, s", "risk, s", "risk / GROUP BY", "without leakage, s", "with weights and households, s")
+    more = ["without leakage", "with weights and households"] if asked.more else []
+    header("rows", "GROUP BY, s", "risk, s", "risk / GROUP BY", *more)
     with folders(asked.data) as (data, _):
         for rows in asked.rows:
             database, limits = people(data, rows), (asked.memory_limit, asked.threads)
             warm(database)
             pairs = [(grouped(database, *limits), assessed(database, *limits)) for _ in range(asked.runs)]
-            ratios = [job / plain for plain, job in pairs]
-            median = sorted(pairs, key=lambda one: one[1] / one[0])[len(pairs) // 2]
-            bare, weighed = assessed(database, *limits, leakage=0), assessed(database, *limits, weighed=True)
-            spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if ratios[1:] else ""
-            told = [f"{one:.2f}" for one in (*median, statistics.median(ratios), bare, weighed)]
-            row(f"{rows:,}", *told[:2], f"**{told[2]}**{spread}", *told[3:])
-            record(asked.results, "risk", "sqlanon", rows, median[1], ratio=round(statistics.median(ratios), 3))
+            plain, job = sorted(pairs, key=lambda one: one[1].wall / one[0].wall)[len(pairs) // 2]
+            ratios = [job.wall / plain.wall for plain, job in pairs]
+            spread = f", {min(ratios):.2f} to {max(ratios):.2f}" if ratios[1:] else ""
+            processor = statistics.median(job.processor / plain.processor for plain, job in pairs)
+            beside = [{"leakage": 0}, {"weighed": True}] if asked.more else []
+            others = [assessed(database, *limits, **options) for options in beside]
+            ratio = statistics.median(ratios)
+            row(f"{rows:,}", plain, job, f"**{ratio:.2f}**{spread} ({processor:.2f})", *others)
+            record(
+                asked.results, "risk", "sqlanon", rows, job.wall, ratio=round(ratio, 3), processor=round(processor, 3)
+            )
 
 
 if __name__ == "__main__":

@@ -155,7 +155,15 @@ def summaries(labelled_groups: Sequence[exp.Select]) -> exp.Select:
     Bits are added up as decimals: the sum does not depend on their order, and is the same on every run.
     """
     output: list[exp.Expr] = [col(LABEL), col(ROWS), named(exp.Count(this=exp.Star()), CLASSES)]
-    sizes = select(output, subquery(union_all(*labelled_groups), "g"), [col(LABEL), col(ROWS)])
+    return _summary(select(output, subquery(union_all(*labelled_groups), "g"), [col(LABEL), col(ROWS)]))
+
+
+def summary(sizes: exp.Select) -> exp.Select:
+    """`summaries` of one set, with the label 0, from the sizes of its classes."""
+    return _summary(select([named(number(0), LABEL), col(ROWS), col(CLASSES)], subquery(sizes, "c")))
+
+
+def _summary(sizes: exp.Select) -> exp.Select:
     bits = exp.Mul(this=cast(col(ROWS), "DOUBLE"), expression=anonymous("log2", cast(col(ROWS), "DOUBLE")))
     bits = exp.Mul(this=cast(col(CLASSES), "DOUBLE"), expression=exp.Paren(this=bits))
     one = exp.EQ(this=col(ROWS), expression=number(1))

@@ -38,7 +38,7 @@ from sqlanon.risk.of_rows import risk_of_rows
 from sqlanon.risk.population import population_risk
 from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
-from sqlanon.risk.sets import AttributeSets, direct_bits
+from sqlanon.risk.sets import AttributeSets, SetFigures, direct_bits
 from sqlanon.risk.sizes import ClassSizes
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
@@ -59,8 +59,7 @@ def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
     HierarchyError
         A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
     """
-    with run.engine.setting("perfect_ht_threshold", str(direct_bits(run.engine.limits))):
-        return _Assessment(run, policy, Steps(run.engine), leakage).risk()
+    return _Assessment(run, policy, Steps(run.engine), leakage).risk()
 
 
 def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
@@ -117,7 +116,7 @@ class _Assessment:
             counts="persons" if self.persons else "rows",
             class_sizes=sizes,
             prosecutor=prosecutor_risk(sizes, self.asked.threshold),
-            leakage=ranked(self.sets.figures(self.leakage), self.names, sizes.rows),
+            leakage=ranked(self._set_figures(sizes.rows), self.names, sizes.rows),
         )
         risk = self._by_attacker(risk, sizes, space, counted)
         share = None if risk.population is None else risk.population.sampling_fraction
@@ -128,6 +127,12 @@ class _Assessment:
         """The sets of all quasi-identifiers."""
         counted = isinstance(self.rows, exp.Table)
         return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
+
+    def _set_figures(self, rows: int) -> list[SetFigures]:
+        """The sets of attributes: many small groups are counted, with direct addressing where that pays."""
+        bits = direct_bits(self.run.engine.limits, rows)
+        with self.run.engine.setting("perfect_ht_threshold", str(bits)):
+            return self.sets.figures(self.leakage)
 
     def _sizes(self) -> ClassSizes:
         """The sizes of the classes that all quasi-identifiers make."""

@@ -157,7 +157,7 @@ class AttributeSets:
 
     def _count_one_by_one(self) -> None:
         sets = [lk.labelled(table.copy(), i) for i, table in enumerate(self._dictionaries)]
-        self._learn([(i,) for i in self._all], sets, [0] * len(sets))
+        self._learn([(i,) for i in self._all], lk.summaries(sets), [0] * len(sets))
 
     def _find_nearly_unique(self, among: Sequence[int], most: int = 3) -> None:
         """Count the pairs that may be nearly unique, and keep the rows that share their combination there."""
@@ -174,7 +174,7 @@ class AttributeSets:
             name = "_".join(map(str, pair))
             query = lk.combinations(source.table, pair, source.counted, shared=True)
             shared = self.steps.make(self.work(f"shared_{name}"), query)
-            answer = self.steps.ask(lk.summaries([lk.labelled(shared.copy(), 0)]), [])
+            answer = self.steps.ask(lk.summary(lk.by_size(shared.copy())), [])
             _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
             singles = self._rows_of(base) - rows
             self._known[pair] = SetFigures(pair, classes + singles, singles, bits)
@@ -213,7 +213,9 @@ class AttributeSets:
             if source.rows > SMALL:
                 if self._serves_pairs(one, source):
                     self._combine(one, source)
-                self._count([one])
+                source = self._smallest(one)
+                sizes = lk.sizes_of(source.table, one, self._values, source.counted)
+                self._learn([one], lk.summary(sizes), [source.singles])
             else:
                 together.setdefault(source.table, []).append(one)
         for sets in together.values():
@@ -231,10 +233,10 @@ class AttributeSets:
         queries = []
         for i, (one, source) in enumerate(zip(sets, sources, strict=True)):
             queries.append(lk.labelled_sizes(source.table, one, self._values, source.counted, i))
-        self._learn(sets, queries, [source.singles for source in sources])
+        self._learn(sets, lk.summaries(queries), [source.singles for source in sources])
 
-    def _learn(self, sets: Sequence[Attributes], queries: Sequence[exp.Select], singles: Sequence[int]) -> None:
-        answers = {i: figures for i, _, *figures in self.steps.ask(lk.summaries(queries), [])}
+    def _learn(self, sets: Sequence[Attributes], query: exp.Select, singles: Sequence[int]) -> None:
+        answers = {i: figures for i, _, *figures in self.steps.ask(query, [])}
         for i, one in enumerate(sets):
             classes, uniques, bits = answers.get(i, (0, 0, 0.0))  # of no rows there is nothing
             self._known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], bits)
@@ -247,20 +249,22 @@ class AttributeSets:
         return prod(self._values[i] for i in attributes)
 
 
-def direct_bits(limits: Limits) -> int:
+def direct_bits(limits: Limits, rows: int) -> int:
     """The bits of the largest key whose groups are counted in place.
 
-    Each thread has the groups for itself; what all take may be an eighth of the memory.
+    Each thread has the groups for itself; what all take may be an eighth of the memory. There is a place for every
+    group that is possible: many more than rows do not pay.
 
-    >>> direct_bits(Limits("8.0 GiB", 2)), direct_bits(Limits("95.3 MiB", 2)), direct_bits(Limits(None, 64))
-    (22, 17, 22)
+    >>> [direct_bits(Limits(m, 2), rows) for m, rows in [("8.0 GiB", 10**7), ("95.3 MiB", 10**7), (None, 10**6)]]
+    [22, 17, 19]
     """
+    largest = max(LEAST_DIRECT, min(DIRECT, rows.bit_length() - 1))
     if limits.memory_limit is None:
-        return DIRECT
+        return largest
     amount, _, unit = limits.memory_limit.partition(" ")
     memory = float(amount) * _UNITS.get(unit, 1)
     most = memory / 8 / (max(1, limits.threads or 1) * GROUP)
-    return max(LEAST_DIRECT, min(DIRECT, int(most).bit_length() - 1))
+    return max(LEAST_DIRECT, min(largest, int(most).bit_length() - 1))
 
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
