@@ -143,8 +143,8 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_attacks(attacks: Attacks) -> None:
-    """The victims of each attack, and how to see those of the attacks that have any."""
+def print_attacks(attacks: Attacks, with_sql: bool) -> None:
+    """The victims of each attack; with SQL, the statements that show them, where there are any."""
     from rich.table import Table
     from rich.text import Text
 
@@ -159,8 +159,10 @@ def print_attacks(attacks: Attacks) -> None:
         figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
         table.add_row(name, f"{one.worst.victims:,}", f"{one.worst.share:.2%}", Text(figures))
     print_table(table)
+    if not with_sql and any(one.victims for one in attacks.values()):
+        typer.echo("who they are: --sql prints the statements that show them")
     for one in attacks.values():
-        if one.victims:
+        if with_sql and one.victims:
             typer.echo(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
 
 

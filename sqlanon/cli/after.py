@@ -63,6 +63,7 @@ def attack(
     known: Annotated[
         int, typer.Option("--known", metavar="M", help="how many sensitive values the adversary can rule out")
     ] = 1,
+    sql: Annotated[bool, typer.Option("--sql", help="print the statements that show the victims, too")] = False,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
@@ -84,4 +85,4 @@ def attack(
     if as_json:
         print_json(found.to_dict())
     else:
-        print_attacks(found)
+        print_attacks(found, sql)
