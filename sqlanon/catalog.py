@@ -71,7 +71,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
         _attach(engine, path)
         path.chmod(0o600)  # it may have been somebody's database before
         try:
-            installed = _is_installed(engine)
+            installed = has_table(engine, NEWEST)
             with engine.transaction():
                 if not installed:
                     with engine.using(ATTACHED):
@@ -91,19 +91,20 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
         ) from error
 
 
-def _is_installed(engine: DuckDBEngine) -> bool:
-    try:
-        return bool(engine.types(table(NEWEST, SCHEMA, ATTACHED)))
-    except duckdb.CatalogException:
-        return False
-
-
 def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     """Add rows, of the same columns, to a table of the open catalog."""
     statement = insert_row(table(name, SCHEMA, ATTACHED), rows[0])
     one = statement.expression.expressions[0]
     statement.expression.set("expressions", [one.copy() for _ in rows])
     engine.execute(statement, [value for row in rows for value in row.values()])
+
+
+def has_table(engine: DuckDBEngine, name: str) -> bool:
+    """Whether the open catalog has a table."""
+    try:
+        return bool(engine.types(table(name, SCHEMA, ATTACHED)))
+    except duckdb.CatalogException:
+        return False
 
 
 def hierarchy_name(policy_hash: str, attribute: str) -> str:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
-from sqlanon.ledger import NewRelease, Together, publications, secret_of, standing
+from sqlanon.ledger import Together, publications, secret_of, standing
 from sqlanon.preparation import Prepared
 from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import named, select, subquery
 from sqlanon.queries.recode import AnyRecoding, Column
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import ReleasedColumn
+from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.requirements import needs_source
 from sqlanon.source_audit import SourceAudit
 from sqlanon.workspace import Run
@@ -78,9 +78,9 @@ class Made:
         earlier = standing(known, self.prepared, self.run.identity, str(target))
         return Together(self.run, self.prepared, earlier, target, force) if earlier else None
 
-    def audit(self, name: str, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
+    def audit(self, claims: Manifest, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
         """What is checked with the source, where a release alone does not show that it meets the policy; and with
-        earlier releases."""
+        earlier releases. Of the claims, those count that are known before the rows are written."""
         run = self.run
         source: SourceAudit | None = None
         if needs_source(self.prepared.policy.privacy, self.prepared.policy.source.person is not None):
@@ -92,8 +92,7 @@ class Made:
         def audit(relation: exp.Table) -> Sequence[Check]:
             found = [] if source is None else source.checks(relation.sql(run.engine.dialect))
             if together is not None:
-                new = NewRelease(self.columns(), dict(self.chosen.generalization), self.chosen.masked_rows > 0, name)
-                found += together.checks(new, relation)
+                found += together.checks(claims, relation)
             return found
 
         return audit

@@ -210,6 +210,8 @@ class Result:
         target = self._target(path)
         name = table or self._table_name()
         together = self._made.together(target, force)
+        manifest = self._manifest(name)
+        claims = manifest(self.released_rows, self.classes, self.smallest_class, "")
         content = Content(
             self._made.recoding.select(),
             self._made.columns(),
@@ -218,9 +220,9 @@ class Result:
             self.classes,
             self.smallest_class,
             self._made.chosen.masked_rows,
-            self._manifest(name),
+            manifest,
             self._made.repeating(),
-            self._made.audit(name, together),
+            self._made.audit(claims, together),
         )
         verification = publish(self._run.engine, content, target, name)
         if together is not None:  # published a second time, it says once what it says

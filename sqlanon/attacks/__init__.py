@@ -13,12 +13,12 @@ from sqlanon.attacks.private import read_private
 from sqlanon.attacks.report import NAMES, Attack, Attacks, Finding
 from sqlanon.attacks.run import make
 from sqlanon.attacks.shown import Shown
-from sqlanon.attacks.subject import Subject
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy import Policy
 from sqlanon.queries.names import anonymous, ident, table, text
 from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
+from sqlanon.release.side_by_side import Subject
 from sqlanon.sources import readable
 from sqlanon.workspace import Workspace
 

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found
 from sqlanon.attacks.report import Finding
-from sqlanon.attacks.subject import Subject
 from sqlanon.queries.attacks import disclosure
 from sqlanon.queries.attacks.linked import titled
+from sqlanon.release.side_by_side import Subject
 
 
 def _of_each(

@@ -12,10 +12,10 @@ from sqlglot import exp
 from sqlanon.attacks.private import Private
 from sqlanon.attacks.report import Finding
 from sqlanon.attacks.shown import Shown
-from sqlanon.attacks.subject import NO_TREES, Link, Subject, Trees, link
 from sqlanon.engines.base import Engine
-from sqlanon.queries.attacks.linked import ROWS, Linked, strange_labels
+from sqlanon.queries.attacks.linked import ROWS, Linked
 from sqlanon.queries.names import col, number, select, subquery, total
+from sqlanon.release.side_by_side import NO_TREES, Link, Subject, Trees, link, strange_columns
 
 Found: TypeAlias = "tuple[list[Finding], list[str]]"
 """What an attack finds; and why it cannot look, or not everywhere."""
@@ -60,17 +60,6 @@ class Attacker:
         rows = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
         return int(self.figures(select([rows.as_("victims")], subquery(query.copy(), "v")))["victims"])
 
-    def strange(self, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
-        """The attributes of a release, the first of a link, whose labels are no nodes of their hierarchies."""
-        found = []
-        for one in attributes:
-            if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
-                continue
-            query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
-            if subject.shows_medians or (self.counts and self.engine.rows(query)[0][0]):
-                found.append(one.first)
-        return found
-
     def pairs(self) -> Iterator[tuple[Subject, Subject, Link]]:
         """All pairs of releases, the earlier first."""
         ordered = sorted(self.subjects, key=lambda one: one.manifest.published_at)
@@ -80,7 +69,7 @@ class Attacker:
 
 def why_strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linked]) -> str | None:
     """Why the labels of a release cannot be compared with others; None: they can."""
-    names = attacker.strange(subject, attributes)
+    names = strange_columns(attacker.engine, subject, attributes) if attacker.counts else []
     if not names:
         return None
     listed = ", ".join(map(repr, names))

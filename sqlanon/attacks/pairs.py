@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.report import Finding
-from sqlanon.attacks.subject import Link, Subject, Trees
 from sqlanon.queries.attacks import complementary as cr
 from sqlanon.queries.attacks import composition as cp
 from sqlanon.queries.attacks import positions
 from sqlanon.queries.attacks import temporal as tp
 from sqlanon.queries.attacks.linked import ROWS, Linked, titled
 from sqlanon.queries.names import col, select, subquery
+from sqlanon.release.side_by_side import Link, Subject, Trees
 from sqlanon.sources import Source
 
 _TWO = "needs two releases of one table"

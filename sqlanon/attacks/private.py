@@ -9,7 +9,6 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.attacks.shown import Shown
-from sqlanon.attacks.subject import Trees
 from sqlanon.columns import Columns, match_columns
 from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
@@ -33,6 +32,7 @@ from sqlanon.queries.names import (
     text,
     union_all,
 )
+from sqlanon.release.side_by_side import Trees
 from sqlanon.sources import Place, Source, bind_source, file_kind
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run

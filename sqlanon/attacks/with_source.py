@@ -9,7 +9,6 @@ from sqlglot import exp
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.private import Private
 from sqlanon.attacks.report import Finding
-from sqlanon.attacks.subject import Subject
 from sqlanon.counting import domain_of
 from sqlanon.privacy import Domain, Requirements, requirements_of
 from sqlanon.queries.attacks import linking as builders
@@ -17,6 +16,7 @@ from sqlanon.queries.attacks import refinement
 from sqlanon.queries.attacks.linked import Linked, titled
 from sqlanon.queries.attacks.refinement import Released
 from sqlanon.queries.coding import value_counts
+from sqlanon.release.side_by_side import Subject
 from sqlanon.steps import Steps
 
 

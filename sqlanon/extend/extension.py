@@ -12,7 +12,6 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.ledger import (
     Earlier,
-    NewRelease,
     Publication,
     Together,
     opened,
@@ -27,7 +26,7 @@ from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import col, named, select, union_all
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.publish import Content, publish, utc_now
 from sqlanon.release.published import Release
 from sqlanon.source_audit import SourceAudit
@@ -114,7 +113,7 @@ class Extension:
                 lambda rows, classes, smallest, digest: self._manifest(
                     release.manifest, rows, classes, smallest, digest
                 ),
-                audit=lambda staged: self._audit(release.manifest.columns, together, staged),
+                audit=lambda staged: self._audit(release.manifest, together, staged),
             )
             verification = publish(engine, content, publication.path, publication.table_name)
         self.warnings[:] = together.warnings
@@ -130,11 +129,10 @@ class Extension:
         earlier = standing(known, self._prepared, self._run.identity, str(self._publication.path))
         return Together(self._run, self._prepared, earlier, self._publication.path, force, own)
 
-    def _audit(self, columns: tuple[ReleasedColumn, ...], together: Together, staged: exp.Table) -> Sequence[Check]:
+    def _audit(self, claims: Manifest, together: Together, staged: exp.Table) -> Sequence[Check]:
         run, prepared = self._run, self._prepared
         source = SourceAudit(run.engine, run.work, run.install_macros(), prepared, self._recoding, self._recoding, None)
-        new = NewRelease(columns, dict(self.generalization), False, self._publication.table_name)
-        return [*source.checks(staged.sql(run.engine.dialect)), *together.checks(new, staged)]
+        return [*source.checks(staged.sql(run.engine.dialect)), *together.checks(claims, staged)]
 
     def _manifest(self, before: Manifest, rows: int, classes: int, smallest: int, digest: str) -> Manifest:
         return replace(

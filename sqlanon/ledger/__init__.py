@@ -3,11 +3,10 @@
 from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, publication_of, publications, record, record_replaced, secret_of
-from sqlanon.ledger.together import NewRelease, Together, standing
+from sqlanon.ledger.together import Together, standing
 
 __all__ = [
     "Earlier",
-    "NewRelease",
     "Publication",
     "Together",
     "based_on_earlier",

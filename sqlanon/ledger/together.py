@@ -8,41 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
+from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import LEAST, Publication
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
-from sqlanon.queries.attacks.linked import ROWS, Linked, titled
+from sqlanon.queries.attacks.linked import ROWS, titled
 from sqlanon.queries.attacks.temporal import temporal
 from sqlanon.queries.names import col, create_table, read_parquet, select, star, subquery, table, text, total
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import ReleasedColumn
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.side_by_side import Link, Subject, Trees, link, strange_columns
 from sqlanon.workspace import Run
 
-
-@dataclass(frozen=True)
-class NewRelease:
-    """What is about to be published.
-
-    Attributes
-    ----------
-    columns, generalization, is_masked:
-        As its manifest will say.
-    table_name:
-        Its table.
-    """
-
-    columns: Sequence[ReleasedColumn]
-    generalization: dict[str, int | None]
-    is_masked: bool
-    table_name: str
+_CATALOG = "hierarchies"
+"""The catalog's name in the queries that are shown."""
 
 
 @dataclass
@@ -76,28 +63,30 @@ class Together:
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def checks(self, new: NewRelease, staged: exp.Table) -> list[Check]:
+    def checks(self, new: Manifest, staged: exp.Table) -> list[Check]:
         """One check for each earlier release.
 
         Parameters
         ----------
         new, staged:
-            The new release, and its rows.
+            What the new release will claim, and its rows.
         """
-        found = [self._check(publication, new, staged) for publication in self.earlier]
+        found = [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
         self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
         return found
 
-    def _check(self, publication: Publication, new: NewRelease, staged: exp.Table) -> Check:
+    def _check(self, publication: Publication, new: Subject) -> Check:
         name = f"together with {publication}"
         try:
             own = self.open.get(publication.run_id)
             with opened(self.run.engine, publication) if own is None else nullcontext(own) as one:
-                found = list(self._attacks(one, new, staged))
+                found = self._found(one, new)
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:
                 raise
             return Check(name, None, f"not looked at: {error}")
+        if isinstance(found, str):
+            return Check(name, None, f"not looked at: {found}")
         if not found:
             return Check(name, True, "neither tells more with the other at hand")
         self.breaks.append(str(publication.path))
@@ -108,48 +97,47 @@ class Together:
         remedy = "base it on that one with [release] after, or publish by force (--force), which the ledger records"
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
 
-    def _attacks(self, one: Earlier, new: NewRelease, staged: exp.Table) -> Iterator[tuple[str, str]]:
-        """By attack that finds somebody: what it finds, and the query that shows it."""
-        as_they_are = {column.name.lower() for column in new.columns if column.role != "quasi"}
-        shared = [name for key, name in one.as_they_are.items() if key in as_they_are]
-        asked = [k for k in (self.prepared.policy.privacy.k, one.k) if k is not None]
-        k = min(asked, default=LEAST)
-        linked, shown = self._linked(one, new), self._linked(one, new, shown=True)
-        theirs = _file(one.publication.path, one.manifest.table_name, "earlier")
-        ours = _file(self.target, new.table_name, "new")
-        rows = self.run.engine.rows
-        if shared:
-            combinations, count = rows(complementary_victims(one.relation, staged, shared, linked, k))[0]
-            if combinations:
-                query = complementary_release(theirs, ours, shared, shown, k)
-                told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
-                yield f"{told} (complementary release)", self._told(one, query, [part.name for part in shown])
-        few = subquery(temporal(one.relation, staged, shared, linked, k), "few")
-        yield from self._came_or_went(
-            one, few, temporal(theirs, ours, shared, shown, k), shown, "that it does not have", k
-        )
-        if one.publication.run_id in self.prepared.after:  # what has left the source since is in no release of it
-            return
-        linked, shown = ([part.swapped for part in parts] for parts in (linked, shown))
-        few = subquery(temporal(staged, one.relation, shared, linked, k), "few")
-        yield from self._came_or_went(
-            one, few, temporal(ours, theirs, shared, shown, k), shown, "of it that are gone", k
-        )
+    def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
+        """By attack that finds somebody: what it finds, and the query that shows it. Or why it cannot be told."""
+        first = Subject(one.publication.path, one.manifest, one.relation)
+        linked = link(first, new, self._trees(first, new, shown=False))
+        if linked.missing:
+            return f"the catalog does not have the hierarchies of {', '.join(linked.missing)} any more"
+        swapped = [part.swapped for part in linked.attributes]
+        for subject, attributes in ((first, linked.attributes), (new, swapped)):
+            if strange := strange_columns(self.run.engine, subject, attributes):
+                return f"{subject.path.name} shows sets, medians or other values of {', '.join(strange)}"
+        names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
+        shown_first, shown_new = (replace(s, relation=r) for s, r in zip((first, new), names, strict=True))
+        shown = link(shown_first, shown_new, self._trees(first, new, shown=True))
+        return list(self._attacks(one, linked, shown))
 
-    def _came_or_went(
-        self, one: Earlier, few: exp.Subquery, shown: exp.Select, parts: Sequence[Linked], what: str, k: int
-    ) -> Iterator[tuple[str, str]]:
-        counts: list[exp.Expr] = [exp.Count(this=exp.Star()), total(col(ROWS))]
-        classes, rows = self.run.engine.rows(select(counts, few))[0]
-        if classes:
-            told = f"{rows:,} rows {what} are fewer than {k} in each of {classes:,} classes (temporal attack)"
-            yield told, self._told(one, shown, [part.name for part in parts if part.second is not None])
+    def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
+        asked = [k for k in (self.prepared.policy.privacy.k, one.k) if k is not None]
+        k, shared = min(asked, default=LEAST), linked.shared
+        if shared:
+            query = complementary_victims(linked.first, linked.second, shared, linked.attributes, k)
+            combinations, count = self.run.engine.rows(query)[0]
+            if combinations:
+                query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
+                told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
+                yield f"{told} (complementary release)", self._told(one, query, shown.titles)
+        ways = [(linked, shown, "that it does not have")]
+        if one.publication.run_id not in self.prepared.after:  # what has left the source is in no release of it
+            ways.append((_swapped(linked), _swapped(shown), "of it that are gone"))
+        for own, as_shown, what in ways:
+            few = subquery(temporal(own.first, own.second, shared, own.attributes, k), "few")
+            counts: list[exp.Expr] = [exp.Count(this=exp.Star()), total(col(ROWS))]
+            classes, rows = self.run.engine.rows(select(counts, few))[0]
+            if classes:
+                query = temporal(as_shown.first, as_shown.second, shared, as_shown.attributes, k)
+                told = f"{rows:,} rows {what} are fewer than {k} in each of {classes:,} classes (temporal attack)"
+                yield told, self._told(one, query, as_shown.titles)
 
     def _told(self, one: Earlier, query: exp.Select, titles: Sequence[str]) -> str:
         """A query over the files by names of their own, with the statements that open them."""
-        catalog_section = self.prepared.policy.catalog
-        assert catalog_section is not None
-        files = {"earlier": one.publication.path, "new": self.target, "hierarchies": catalog_section.database}
+        assert self.prepared.policy.catalog is not None
+        files = {"earlier": one.publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
         opening = [
             f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
             for name, path in files.items()
@@ -157,71 +145,60 @@ class Together:
         ]
         return "\n".join([*opening, titled(query, titles).sql(self.run.engine.dialect, pretty=True) + ";"])
 
-    def _linked(self, one: Earlier, new: NewRelease, shown: bool = False) -> list[Linked]:
-        """The quasi-identifiers of both, side by side; ``shown`` with hierarchies as the catalog has them."""
-        ours = {column.name.lower(): column for column in new.columns}
-        parts = []
-        for i, hierarchy in enumerate(self.prepared.hierarchies[: len(self.prepared.policy.generalized)]):
-            column = self.prepared.columns.generalized[i]
-            key = column.lower()
-            level = new.generalization[hierarchy.attribute]
-            their = one.columns.get(key) or one.as_they_are.get(key)
-            their_level = one.levels.get(key) if key in one.columns else 0
-            stored = catalog.hierarchy_name(self.prepared.policy.fingerprint(), hierarchy.attribute)
-            parts.append(
-                Linked(
-                    hierarchy.attribute,
-                    their,
-                    column,
-                    _levels(their_level, hierarchy.height, one.is_masked and key in one.columns),
-                    _levels(level, hierarchy.height, new.is_masked),
-                    table(stored, catalog.SCHEMA, "hierarchies") if shown else hierarchy.table,
-                    hierarchy.height,
-                )
-            )
-        known = {part.name.lower() for part in parts} | {column.lower() for column in self.prepared.columns.generalized}
-        for key, column in one.columns.items():
-            if key not in known:
-                parts.append(self._theirs(one, key, column, ours.get(key), shown))
-        return parts
+    def _trees(self, first: Subject, new: Subject, shown: bool) -> Trees:
+        """The hierarchies of both: those of the new release; of the other ones' the catalog has them.
 
-    def _theirs(self, one: Earlier, key: str, column: str, own: ReleasedColumn | None, shown: bool) -> Linked:
-        """A quasi-identifier that the earlier release alone has; the new one may show it as it is."""
-        if own is None or one.levels.get(key) == 0:
-            return Linked(column, column, None if own is None else own.name)
-        name = catalog.hierarchy_name(one.manifest.policy_hash, one.attributes[key])
-        target = self.run.work(f"of_{one.publication.run_id}_{name}")
-        if not shown:
-            self._copy_hierarchy(name, target)
-        height = len(self.run.engine.columns(target)) - 1
-        levels = _levels(one.levels.get(key), height, one.is_masked)
-        hierarchy = table(name, catalog.SCHEMA, "hierarchies") if shown else target
-        return Linked(column, column, own.name, levels, (0,), hierarchy, height)
+        ``shown``: by the names that they have in the catalog.
+        """
+        hierarchies: dict[str, Hierarchy] = {}
+        rules = {}
+        for hierarchy in self.prepared.hierarchies[: len(self.prepared.policy.generalized)]:
+            key = hierarchy.attribute.lower()
+            name = catalog.hierarchy_name(self.prepared.policy.fingerprint(), hierarchy.attribute)
+            hierarchies[key] = replace(hierarchy, table=_stored(name)) if shown else hierarchy
+            rules[key] = new.rule(key)
+        for attribute in first.manifest.generalization:
+            key = attribute.lower()
+            if key in hierarchies or new.column(key) is None or first.column(key) is None:
+                continue
+            name = catalog.hierarchy_name(first.manifest.policy_hash, attribute)
+            target = self.run.work(f"of_{name}")
+            height = self._copied(name, target)
+            if height is not None:
+                hierarchies[key] = Hierarchy(attribute, _stored(name) if shown else target, height, 0, None)
+                rules[key] = first.rule(key)
+        return Trees(hierarchies, rules)
 
-    def _copy_hierarchy(self, name: str, target: exp.Table) -> None:
-        """Copy a hierarchy of an earlier run from the catalog."""
+    def _copied(self, name: str, target: exp.Table) -> int | None:
+        """Copy a hierarchy of an earlier run from the catalog: its height; None where it is gone."""
         engine, catalog_section = self.run.engine, self.prepared.policy.catalog
         assert catalog_section is not None
         with catalog.open_catalog(engine, catalog_section.database):
+            if not catalog.has_table(engine, name):
+                return None
             copy = create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED)))
             copy.set("replace", True)  # it was held against this run's releases before: another file, or the same again
             engine.execute(copy)
+        return len(engine.columns(target)) - 1
+
+
+def _swapped(linked: Link) -> Link:
+    """The same, of the releases in the other order."""
+    attributes = tuple(one.swapped for one in linked.attributes)
+    return replace(linked, first=linked.second, second=linked.first, attributes=attributes)
+
+
+def _stored(name: str) -> exp.Table:
+    return table(name, catalog.SCHEMA, _CATALOG)
 
 
 def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
 
-def _file(path: Path, table_name: str, alias: str) -> exp.Table:
+def _file(path: Path, manifest: Manifest, alias: str) -> exp.Table:
     """The rows of a release for whoever has its file: of a database that is attached, or of a Parquet file."""
-    return read_parquet([str(path)]) if _is_parquet(path) else table(table_name, "main", alias)
-
-
-def _levels(level: int | None, height: int, masked: bool) -> tuple[int, ...]:
-    """The levels that labels can be of."""
-    if level is None:
-        return tuple(range(height + 1))
-    return (level, height) if masked and level != height else (level,)
+    return read_parquet([str(path)]) if _is_parquet(path) else table(manifest.table_name, "main", alias)
 
 
 def standing(known: Sequence[Publication], prepared: Prepared, source: str, path: str) -> list[Publication]:

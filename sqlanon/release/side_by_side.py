@@ -1,4 +1,4 @@
-"""A release that is attacked, and how two of them can be linked."""
+"""Two releases side by side: what each shows, and how their rows can be linked."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.engines.base import Engine
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.queries.attacks.linked import Linked
+from sqlanon.queries.attacks.linked import Linked, strange_labels
 from sqlanon.queries.names import cast, col, named, select, subquery
 from sqlanon.release.manifest import Manifest
 
@@ -175,6 +176,19 @@ def link(first: Subject, second: Subject, trees: Trees) -> Link:
     ]
     one, two = _comparable(first, second, [*names, *shared])
     return Link(one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing))
+
+
+def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
+    """The columns of a release, the first of a link, whose labels tell nothing by their hierarchies: sets, medians,
+    and values that these do not have."""
+    found = []
+    for one in attributes:
+        if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
+            continue
+        query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
+        if subject.shows_medians or engine.rows(query)[0][0]:
+            found.append(one.first)
+    return found
 
 
 def _comparable(first: Subject, second: Subject, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
