@@ -184,7 +184,10 @@ def check_after(case: LedgerCase) -> None:
     asked = case.last
     source = of(asked, case.at(-1))
     with world(case) as here:
-        marks = oracle_ledger.marks(source, asked.sensitive, here.files, KEY if case.keyed else None, here.keys)
+        columns = [*asked.levels, *asked.sensitive, *([KEY] if case.keyed else [])]
+        columns += [source.person] if source.person else []
+        key = KEY if case.keyed else None
+        marks = oracle_ledger.marks(source, asked.sensitive, here.files, sorted(columns), key, here.keys)
         policy = here.policy(asked, "last.duckdb", after=True)
         if not source.rows:
             with pytest.raises(InfeasibleError, match="no rows"):
