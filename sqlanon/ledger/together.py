@@ -25,6 +25,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.workspace import Run
 
+
 @dataclass(frozen=True)
 class NewRelease:
     """What is about to be published.

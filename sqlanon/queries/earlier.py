@@ -93,7 +93,9 @@ def marked(
     own = _own_names(columns)
     labels = [named(_label(one, i), f"{own}label {i}") for i, one in enumerate(shown)]
     keys: list[exp.Expr] = [*(one.this.copy() for one in labels), *(col(mine, "s") for mine, _ in shared)]
-    order = exp.Order(expressions=[exp.Ordered(this=col(EARLIER, "s"), desc=True), *(col(name, "s") for name in columns)])
+    order = exp.Order(
+        expressions=[exp.Ordered(this=col(EARLIER, "s"), desc=True), *(col(name, "s") for name in columns)]
+    )
     rank = exp.Window(this=exp.RowNumber(), partition_by=keys or [number(1)], order=order)
     output: list[exp.Expr] = [*(col(name, "s") for name in (*columns, EARLIER)), *labels, named(rank, f"{own}rank")]
     labelled = exp.Select(expressions=output).from_(aliased(rows, "s"))
