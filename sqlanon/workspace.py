@@ -199,7 +199,9 @@ class Workspace:
             files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
             path = self._engine.rows(files)[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
-        parts = table_parts(section.table) if section.table else None
+        parts = list(table_parts(section.table)) if section.table else []
+        if not (self._is_live and len(parts) == 3):  # of another database that is attached
+            parts = ["main", *parts][-2:] if parts else []  # patients is main.patients
         name = ".".join(parts).lower() if parts else section.table
         files_ = [one if "://" in one else os.path.realpath(one) for one in section.files]
         return json.dumps({"database": place, "table": name, "query": section.query, "files": files_})

@@ -51,6 +51,7 @@ def marks(
     source: Source,
     shown: Sequence[str],
     files: Sequence[File],
+    columns: Sequence[str],
     key: str | None = None,
     keys: Sequence[set[Any]] = (),
 ) -> list[int]:
@@ -62,9 +63,11 @@ def marks(
         What is released now: its quasi-identifiers, and the other columns that the release shows or looks at.
     files:
         The earlier releases.
+    columns:
+        Those that are looked at, in the order of the source.
     key, keys:
         The column of ids, and those of the rows that are in each, where that is known; else rows that read alike in
-        what is in both are in it as far as it has so many, the first ones first.
+        what is in both are in it as far as it has so many: first those that earlier files have, too, then by values.
     """
     found = [0] * len(source.rows)
     for i, file in enumerate(files):
@@ -75,13 +78,19 @@ def marks(
         common = [name for name in source.quasi if name in file.levels]
         alike = [name for name in (*source.quasi, *shown) if name in file.shown]
         left = Counter(tuple(row[name] for name in (*common, *alike)) for row in file.rows)
-        for j, row in enumerate(source.rows):
+        order = sorted(range(len(found)), key=lambda j: (-found[j], _sorted(source.rows[j], columns)))
+        for j in order:
+            row = source.rows[j]
             labels = (source.quasi[name].label(row[name], file.levels[name]) for name in common)
             reads = (*labels, *(row[name] for name in alike))
             if left[reads]:
                 left[reads] -= 1
                 found[j] |= 1 << i
     return found
+
+
+def _sorted(row: Record, columns: Sequence[str]) -> list[tuple[bool, Any]]:
+    return [(row[name] is None, 0 if row[name] is None else row[name]) for name in columns]
 
 
 def floors(source: Source, files: Sequence[File]) -> dict[str, int]:

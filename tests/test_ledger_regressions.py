@@ -127,3 +127,27 @@ def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None
     assert release.manifest.digest == first.manifest.digest
     with sqlanon.connect() as db:
         assert db.verify(release.path, asked).verified
+
+
+def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
+    """``main.patients`` was another source than ``patients``: nothing was held against its earlier releases."""
+    publish(policy(hospital, "one", FINE_RACE))
+    asked = policy(hospital, "two", FINE_ZIP)
+    source = asked.source.model_copy(update={"table": "main.Patients"})
+    with pytest.raises(AuditError, match="complementary"):
+        publish(asked.model_copy(update={"source": source}))
+
+
+def test_rows_that_are_gone_may_stand_in_the_way(hospital: Path) -> None:
+    """What is found is safe by the rows of the source; the files alone may tell otherwise, and it is refused.
+
+    Of six rows that an earlier release shows, one is left, which is suppressed; the eight new ones look like two more.
+    """
+    rows = "INSERT INTO patients SELECT 'black', DATE '1965-02-14', 'male', '02141', 'fever' FROM range({})"
+    change(hospital, "DELETE FROM patients", rows.format(6))
+    coarse = {"race": 1, "birth": 2, "sex": 1, "zip": 5}
+    publish(policy(hospital, "one", {**coarse, "zip": 0}, k=3))
+    change(hospital, "DELETE FROM patients", rows.format(1), rows.format(8).replace("02141", "02138"))
+    asked = policy(hospital, "two", coarse, k=3, release={"after": ["one"]})
+    with pytest.raises(AuditError, match="rows of it are missing now: ask for higher levels"):
+        publish(asked)

@@ -94,7 +94,10 @@ class Together:
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
         queries = "\n\n".join(query for _, query in found)
-        remedy = "base it on that one with [release] after, or publish by force (--force), which the ledger records"
+        remedy = "base it on that one with [release] after"
+        if publication.run_id in self.prepared.after:  # rows of it are gone from the source, or are left out now
+            remedy = "it is based on that one, and rows of it are missing now: ask for higher levels (min_level)"
+        remedy += ", or publish by force (--force), which the ledger records"
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:

@@ -2,7 +2,8 @@
 
 Rows of a release do not say which rows of the source they are, and nobody who reads it knows. So rows of the source are
 held to be in it as far as they read the same: of five rows of the source that read alike in what both have, where the
-release has three, three are in it, whichever. With a key it is known.
+release has three, three are in it: those that other releases have, too, then by their values, so that it is the same
+whenever it is asked. With a key it is known.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ def marked(
     own = _own_names(columns)
     labels = [named(_label(one, i), f"{own}label {i}") for i, one in enumerate(shown)]
     keys: list[exp.Expr] = [*(one.this.copy() for one in labels), *(col(mine, "s") for mine, _ in shared)]
-    rank = exp.Window(this=exp.RowNumber(), partition_by=keys or [number(1)])
+    order = exp.Order(
+        expressions=[exp.Ordered(this=col(EARLIER, "s"), desc=True), *(col(name, "s") for name in columns)]
+    )
+    rank = exp.Window(this=exp.RowNumber(), partition_by=keys or [number(1)], order=order)
     output: list[exp.Expr] = [*(col(name, "s") for name in (*columns, EARLIER)), *labels, named(rank, f"{own}rank")]
     labelled = exp.Select(expressions=output).from_(aliased(rows, "s"))
     for i, one in enumerate(shown):
