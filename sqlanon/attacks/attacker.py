@@ -21,6 +21,10 @@ Found: TypeAlias = "tuple[list[Finding], list[str]]"
 """What an attack finds; and why it cannot look, or not everywhere."""
 
 
+MOST_RANGES = 500
+"""So many ranges of an attribute are compared with other labels; each meets many."""
+
+
 @dataclass(frozen=True)
 class Attacker:
     """What attacks are made with.
@@ -67,7 +71,8 @@ class Attacker:
             if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
                 continue
             query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
-            if subject.shows_medians or (self.counts and self.engine.rows(query)[0][0]):
+            labels = self.figures(query)
+            if subject.shows_medians or labels["others"] or labels["ranges"] > MOST_RANGES:
                 found.append(one.first)
         return found
 
@@ -84,4 +89,5 @@ def why_strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linke
     if not names:
         return None
     listed = ", ".join(map(repr, names))
-    return f"needs labels that are in the hierarchies: {subject.path} shows sets, medians or other values of {listed}"
+    shows = f"{subject.path} shows sets, medians, other values or many ranges of {listed}"
+    return f"needs labels that are in the hierarchies: {shows}"
