@@ -417,3 +417,12 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
         assert rows_of(connection, linking(table("release"), table("voters"), [told], 2)) == []
         # The top is everybody's: Eve, too, fits all rows.
         assert rows_of(connection, linkage(table("release"), table("voters"), [told], 2)) == [(0, 0, 0, 3, 0, 0)]
+
+
+def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
+    """A regression: without a pair, it met the rows of NULL."""
+    with duckdb.connect() as connection:
+        tree = make(connection, "h", ["level_0", "level_1"], [("0", "*"), ("1", "*"), (None, "*")])
+        then, now = (make(connection, name, ["v"], rows) for name, rows in {"a": [(None,)], "b": [("0",)]}.items())
+        value = Linked("v", "v", "v", (0,), (0, 1), tree, 1)
+        assert rows_of(connection, temporal(then, now, [], [value], 2)) == [("0", 1)]
