@@ -73,4 +73,5 @@ def why_strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linke
     if not names:
         return None
     listed = ", ".join(map(repr, names))
-    return f"needs labels that are in the hierarchies: {subject.path} shows sets, medians or other values of {listed}"
+    shows = f"{subject.path} shows sets, medians, other values or many ranges of {listed}"
+    return f"needs labels that are in the hierarchies: {shows}"

@@ -160,5 +160,5 @@ def _with_source(one: Subject, trees: Trees, source_: Source) -> Link | None:
         if tree is None:
             return None
         levels = one.levels(name, tree.height)
-        attributes.append(Linked(own, own, column, levels, (0,), tree.table, tree.height))
+        attributes.append(Linked(own, own, column, levels, (0,), tree.table, tree.height, True))
     return Link(one.relation, source_.relation, tuple(shared), tuple(attributes), ())

@@ -34,7 +34,7 @@ def linking(attacker: Attacker) -> Found:
             tree = private.trees.of(name.lower(), one.rule(name.lower()))
             if column is not None and tree is not None:
                 levels = one.levels(name.lower(), tree.height)
-                attributes.append(Linked(name, name, column, levels, (0,), tree.table, tree.height))
+                attributes.append(Linked(name, name, column, levels, (0,), tree.table, tree.height, True))
         if not attributes:
             reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
             continue

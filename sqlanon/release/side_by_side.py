@@ -16,6 +16,9 @@ from sqlanon.queries.attacks.linked import Linked, strange_labels
 from sqlanon.queries.names import cast, col, named, select, subquery
 from sqlanon.release.manifest import Manifest
 
+MOST_RANGES = 500
+"""So many ranges of an attribute are compared with other labels; each meets many."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -168,7 +171,7 @@ def link(first: Subject, second: Subject, trees: Trees) -> Link:
             missing.append(own)
         else:
             of_first, of_second = first.levels(name, tree.height), second.levels(name, tree.height)
-            attributes.append(Linked(own, own, other, of_first, of_second, tree.table, tree.height))
+            attributes.append(Linked(own, own, other, of_first, of_second, tree.table, tree.height, True))
     shared = [
         name
         for name in first.columns
@@ -186,7 +189,8 @@ def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linke
         if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
             continue
         query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
-        if subject.shows_medians or engine.rows(query)[0][0]:
+        labels = dict(zip(query.named_selects, engine.rows(query)[0], strict=True))
+        if subject.shows_medians or labels["others"] or labels["ranges"] > MOST_RANGES:
             found.append(one.first)
     return found
 

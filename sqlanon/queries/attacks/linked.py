@@ -26,6 +26,7 @@ from sqlanon.queries.names import (
     cast,
     col,
     ident,
+    is_null,
     is_there,
     least,
     named,
@@ -35,6 +36,7 @@ from sqlanon.queries.names import (
     subquery,
     total,
     union_all,
+    where,
 )
 
 ROWS = "n"
@@ -59,6 +61,9 @@ class Linked:
         ``level_0`` to the top, as `sqlanon.hierarchies` makes it. None: labels meet if they are equal.
     height:
         Its top level, where it has a hierarchy.
+    ranges:
+        Whether labels may be ranges, which meet all that they have values in common with: dear where there are many.
+        Else they meet equal labels alone.
     """
 
     name: str
@@ -68,6 +73,7 @@ class Linked:
     second_levels: tuple[int, ...] = (0,)
     hierarchy: exp.Expr | None = None
     height: int = 0
+    ranges: bool = False
 
     @property
     def is_shared(self) -> bool:
@@ -190,24 +196,28 @@ def compatible(one: Linked, i: int) -> exp.Select:
         for b in one.second_levels:
             if a != b and one.hierarchy is not None:
                 pairs.append(_pairs(one.hierarchy, i, a, b, present))
-    if one.hierarchy is not None:
+    if one.hierarchy is not None and one.ranges:
         own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
         pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i)))))
     finer = named(exp.Min(this=col("finer")), "finer")
-    return select([col("one"), col("two"), finer], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
+    output = [col("one"), col("two"), finer, named(exp.true(), "paired")]
+    return select([*output], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
 
 
 def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
-    """One number: the labels of a column, but NULL, that are neither nodes of its hierarchy nor ranges: sets, and
-    values that the hierarchy does not have.
+    """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
+    hierarchy: sets, and values that the hierarchy does not have.
     """
     label = cast(col(column, "r"), "VARCHAR")
     labels = exp.Select(expressions=[named(label, "label")], distinct=exp.Distinct()).from_(aliased(release, "r"))
     nodes = exp.Table(this=ident(_nodes_name(0)))
-    query = select([exp.Count(this=exp.Star())], subquery(labels, "l")).where(is_there(col("label", "l")), copy=False)
-    for alias, known in (("n", aliased(nodes, "n")), ("r", subquery(ranges(labels.copy(), nodes), "r"))):
+    is_range = is_there(col("label", "r"))
+    count = exp.Count(this=exp.Star())
+    output = [named(where(count, is_range), "ranges"), named(where(count.copy(), is_null(col("label", "r"))), "others")]
+    query = select([*output], subquery(labels, "l")).where(is_there(col("label", "l")), copy=False)
+    for alias, known, kind in (("n", aliased(nodes, "n"), "anti"), ("r", subquery(ranges(labels, nodes), "r"), "left")):
         on = exp.EQ(this=col("label", "l"), expression=col("label", alias))
-        query = query.join(known, on=on, join_type="anti", copy=False)
+        query = query.join(known, on=on, join_type=kind, copy=False)
     return query.with_(ident(_nodes_name(0)), as_=nodes_in_order(hierarchy, range(height + 1)), copy=False)
 
 
@@ -258,7 +268,7 @@ def both_grouped(
             grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
     for i, one in of_several_levels(attributes):
-        if one.hierarchy is not None:
+        if one.hierarchy is not None and one.ranges:
             nodes = nodes_in_order(one.hierarchy, range(one.height + 1))
             query = query.with_(ident(_nodes_name(i)), as_=nodes, materialized=True, copy=False)
         query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)

@@ -28,6 +28,7 @@ from sqlanon.queries.names import (
     all_of,
     col,
     greatest,
+    is_there,
     least,
     named,
     number,
@@ -100,7 +101,10 @@ def _counted_apart(attributes: Sequence[Linked], shared: int) -> exp.Select:
     for i, _ in several:
         on = same(col(f"l{i}", "b"), col("two", f"c{i}"))
         candidates = candidates.join(within(pairs_name(i), f"c{i}"), on=on, join_type="left", copy=False)
-    on = all_of([meeting(attributes, shared), *(same(col("one", f"c{i}"), col(f"l{i}", "a")) for i, _ in several)])
+    paired = [same(col("one", f"c{i}"), col(f"l{i}", "a")) for i, _ in several]
+    # A label that goes together with no other has no pair, which is not the pair of NULL.
+    paired += [is_there(col("paired", f"c{i}")) for i, _ in several]
+    on = all_of([meeting(attributes, shared), *paired])
     candidates = candidates.join(within(FIRST, "a"), on=on, join_type="left", copy=False)
     by: list[exp.Expr] = [*_labels(attributes), *(col(f"s{j}", "b") for j in range(shared)), col(ROWS, "b")]
     rows = exp.Coalesce(this=total(col(ROWS, "a")), expressions=[number(0)])
