@@ -262,6 +262,30 @@ def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) 
     assert (risk.marketer.average, risk.marketer.expected, risk.marketer.population) == (0.7 / 4, 0.7, "table")
 
 
+@FEW
+@given(rows=ROWS, people=st.lists(VALUES[0], max_size=8), person=st.booleans())
+def test_the_journalist_and_random_populations(
+    rows: list[tuple[Any, ...]], people: list[Any], person: bool, live: duckdb.DuckDBPyConnection
+) -> None:
+    fill(live, rows)
+    live.execute('CREATE OR REPLACE TABLE people ("my ""col""" VARCHAR)')
+    if people:
+        live.executemany("INSERT INTO people VALUES (?)", [(one,) for one in people])
+    risk = found(live, policy(1, person, population={"table": "people"}))
+    groups = oracle.classes_of(rows, [0])
+    counts = {key: len({row[4] for row in group}) if person else len(group) for key, group in groups.items()}
+    there = {key: people.count(key[0]) for key in groups}
+    risks = [1 / there[(row[0],)] if there[(row[0],)] else 0.0 for row in rows]
+    expected = math.fsum(counts[key] / n for key, n in there.items() if n)
+    whole, counted = sum(there.values()), sum(counts.values())
+    from_population = sum(n > 0 for n in there.values()) / whole if whole else 0.0
+    assert risk.journalist.highest == max(risks, default=0.0)
+    assert risk.journalist.rows_above["0.2"] == sum(one > 0.2 for one in risks)
+    assert risk.journalist.rows_of_nobody == sum(there[(row[0],)] == 0 for row in rows)
+    assert risk.marketer.expected == pytest.approx(expected)
+    assert risk.journalist.average == pytest.approx(max(from_population, expected / counted) if counted else 0.0)
+
+
 @pytest.mark.parametrize("given_", [{"population": 40}, {"sampling_fraction": 0.1}])
 def test_the_journalist_and_the_size_of_the_population(given_: Any, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
