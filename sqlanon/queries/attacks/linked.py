@@ -132,6 +132,8 @@ def groups(release: exp.Expr, columns: Sequence[str | None], shared: Sequence[st
     output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)]
     by: list[exp.Expr] = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
     counted = select([*output, named(exp.Count(this=exp.Star()), ROWS)], aliased(release, "r"), by)
+    if not by:  # no rows are no group
+        counted = counted.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
     texts: list[exp.Expr] = [named(cast(col(f"l{i}"), "VARCHAR"), f"l{i}") for i, _ in there]
     return select([*texts, *(col(f"s{j}") for j in range(len(shared))), col(ROWS)], subquery(counted, "c"))
 
