@@ -222,3 +222,22 @@ def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(hospi
     publish(policy(hospital, "one", FINE_ZIP, release={"ledger": False}))
     with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]
+
+
+@pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
+def test_releases_below_the_full_domain_are_held_against_others(hospital: Path, strategy: str) -> None:
+    """Whether it is refused or let through, it is so by what the two files tell, ranges and all."""
+    publish(policy(hospital, "one", FINE_RACE))
+    local = policy(hospital, "two", {}, search={"strategy": strategy, "suppression_limit": 0.5})
+    try:
+        _, release = publish(local)
+    except AuditError as error:
+        assert "together with" in str(error)
+        _, release = publish(local, force=True)
+        refused = True
+    else:
+        refused = False
+    found = sqlanon.attack(
+        [hospital / "one.duckdb", release.path], policy=local, only=["complementary_release", "temporal"]
+    )
+    assert refused == any(one.victims for one in found.values())

@@ -171,7 +171,7 @@ def link(first: Subject, second: Subject, trees: Trees) -> Link:
             missing.append(own)
         else:
             of_first, of_second = first.levels(name, tree.height), second.levels(name, tree.height)
-            attributes.append(Linked(own, own, other, of_first, of_second, tree.table, tree.height, True))
+            attributes.append(Linked(own, own, other, of_first, of_second, tree.table, tree.height, ranges=True))
     shared = [
         name
         for name in first.columns
