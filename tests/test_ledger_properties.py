@@ -34,7 +34,7 @@ quick = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "150")), print_blob=True)
+thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "60")), print_blob=True)
 
 
 @dataclass
