@@ -28,13 +28,13 @@ import sqlanon
 from sqlanon.errors import AuditError, InfeasibleError, SourceError
 
 quick = settings(
-    max_examples=12,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "150")), print_blob=True)
+thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "60")), print_blob=True)
 
 
 @dataclass
