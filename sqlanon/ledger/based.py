@@ -34,6 +34,9 @@ from sqlanon.sources import Source
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
+MOST = 60
+"""So many bits a mark has."""
+
 
 def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> Prepared:
     """Prepare the source of a policy; with ``[release] after`` so that all that is found is safe with those releases.
@@ -61,6 +64,9 @@ def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None
     earlier = _publications(run, policy, runs)
     if not earlier:
         return prepare(run.engine, policy, run.source, run.work, run.population)
+    if len(earlier) > MOST:
+        message = f"{len(earlier)} earlier releases are more than {MOST}: name those that matter"
+        raise PolicyError([Problem("release.after", message)])
     return beside_earlier(run, policy, earlier)
 
 

@@ -28,6 +28,8 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.side_by_side import Link, Subject, Trees, link, strange_columns
 from sqlanon.workspace import Run
 
+_BY_FORCE = "publish by force (--force), which the ledger records"
+
 _CATALOG = "hierarchies"
 """The catalog's name in the queries that are shown."""
 
@@ -79,25 +81,29 @@ class Together:
         name = f"together with {publication}"
         try:
             own = self.open.get(publication.run_id)
-            with opened(self.run.engine, publication) if own is None else nullcontext(own) as one:
+            with opened(self.run.engine, publication, verified=True) if own is None else nullcontext(own) as one:
                 found = self._found(one, new)
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:
                 raise
-            return Check(name, None, f"not looked at: {error}")
+            found = str(error)
         if isinstance(found, str):
-            return Check(name, None, f"not looked at: {found}")
+            # What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken.
+            if self.force or not publication.path.exists():
+                return Check(name, None, f"not looked at: {found}")
+            return Check(name, False, f"it cannot be looked at, so that it may be broken: {found}; {_BY_FORCE}")
         if not found:
             return Check(name, True, "neither tells more with the other at hand")
-        self.breaks.append(str(publication.path))
         message = "; ".join(told for told, _ in found)
+        if publication.run_id in self.prepared.after:
+            # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
+            # the source, or have changed there: no generalization brings them back.
+            return Check(name, None, f"rows of it have gone or changed since, which both together show: {message}")
+        self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
         queries = "\n\n".join(query for _, query in found)
-        remedy = "base it on that one with [release] after"
-        if publication.run_id in self.prepared.after:  # rows of it are gone from the source, or are left out now
-            remedy = "it is based on that one, and rows of it are missing now: ask for higher levels (min_level)"
-        remedy += ", or publish by force (--force), which the ledger records"
+        remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
