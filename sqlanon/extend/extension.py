@@ -76,6 +76,16 @@ class Extension:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def path(self) -> Path:
+        """The release that is extended."""
+        return self._publication.path
+
+    @property
+    def table(self) -> str:
+        """Its table."""
+        return self._publication.table_name
+
+    @property
     def released_rows(self) -> int:
         """Rows of the release, with what is added."""
         return self.released_before + self.added_rows
