@@ -250,7 +250,7 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("examples", [pytest.param(4, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [pytest.param(2, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
 def test_what_is_added_is_what_it_should_be(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
         max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True

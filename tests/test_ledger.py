@@ -224,6 +224,7 @@ def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(hospi
         assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
 def test_releases_below_the_full_domain_are_held_against_others(hospital: Path, strategy: str) -> None:
     """Whether it is refused or let through, it is so by what the two files tell, ranges and all."""

@@ -28,7 +28,7 @@ import sqlanon
 from sqlanon.errors import AuditError, InfeasibleError, SourceError
 
 quick = settings(
-    max_examples=4,
+    max_examples=2,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
