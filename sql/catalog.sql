@@ -61,6 +61,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.releases (
 );
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS source VARCHAR;         -- JSON: of what it is a release
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS policy_hash VARCHAR;
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS manifest_hash VARCHAR;  -- of what it claims
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS epsilon DOUBLE;         -- of a record, with noise
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        -- run_ids of those it is safe with
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those it breaks, by --force

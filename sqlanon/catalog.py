@@ -15,11 +15,12 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.queries.lattice import LATTICE_COLUMNS
-from sqlanon.queries.names import aliased, col, create_table, ident, insert_row, select, star, table, text
+from sqlanon.queries.names import aliased, col, create_table, ident, insert_row, is_null, select, star, table, text
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_files
 
 ATTACHED = "sqlanon_catalog"
+BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
 NEWEST = "ledger"
 """What the first version of the catalog did not have: where it is, nothing has to be installed."""
@@ -97,6 +98,23 @@ def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     one = statement.expression.expressions[0]
     statement.expression.set("expressions", [one.copy() for _ in rows])
     engine.execute(statement, [value for row in rows for value in row.values()])
+
+
+def has_releases(engine: DuckDBEngine, path: Path, source: str) -> bool:
+    """Whether another catalog has releases of a source that stand; not, if it cannot be read now."""
+    try:
+        engine.attach(path, BESIDE, read_only=True)
+    except duckdb.Error:
+        return False
+    try:
+        releases = table("releases", SCHEMA, BESIDE)
+        of_source = exp.EQ(this=col("source"), expression=text(source))
+        query = select([exp.Count(this=exp.Star())], releases).where(of_source, is_null(col("replaced_at")), copy=False)
+        return bool(engine.rows(query)[0][0])
+    except duckdb.Error:  # of a version that had no ledger, or no catalog at all
+        return False
+    finally:
+        engine.detach(BESIDE)
 
 
 def has_table(engine: DuckDBEngine, name: str) -> bool:

@@ -62,8 +62,9 @@ class Prepared:
         What is asked of classes.
     marginals:
         What the attributes' own counts tell.
-    after:
-        The runs of the earlier releases that it is based on.
+    after, lost:
+        The runs of the earlier releases that it is based on; and of those some of whose rows are not in the source any
+        more, or are others now.
     own, population:
         What was scanned: of its tables, those of persons are still there.
     population_columns, population_person:
@@ -87,6 +88,7 @@ class Prepared:
     population_columns: tuple[str, ...] = ()
     population_person: str | None = None
     after: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
 
     @property
     def weights(self) -> list[float]:

@@ -290,8 +290,9 @@ class Result:
         engine, path = self._run.engine, self.policy.catalog.database
         if self.policy.release is not None and not self.policy.release.ledger:
             return recording_replaced(engine, path, target, manifest.published_at)
+        known = together.known if together is not None else frozenset()
         row = released_row(self.run_id, target, manifest, self._run.identity, self._prepared.after, together)
-        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies)
+        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies, known)
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""

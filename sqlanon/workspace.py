@@ -17,7 +17,8 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
-from sqlglot import exp
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -203,8 +204,9 @@ class Workspace:
         if not (self._is_live and len(parts) == 3):  # of another database that is attached
             parts = ["main", *parts][-2:] if parts else []  # patients is main.patients
         name = ".".join(parts).lower() if parts else section.table
+        query = None if section.query is None else _normal(section.query)
         files_ = [one if "://" in one else os.path.realpath(one) for one in section.files]
-        return json.dumps({"database": place, "table": name, "query": section.query, "files": files_})
+        return json.dumps({"database": place, "table": name, "query": query, "files": files_})
 
     def _population(
         self,
@@ -260,6 +262,14 @@ class Workspace:
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()
+
+
+def _normal(query: str) -> str:
+    """A query in one spelling, as far as it can be read."""
+    try:
+        return parse_one(query, dialect="duckdb").sql(dialect="duckdb", comments=False)
+    except SqlglotError:
+        return query
 
 
 def _lower(*names: str | None) -> frozenset[str]:

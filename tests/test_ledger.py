@@ -10,6 +10,7 @@ import pytest
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
+from sqlanon.ledger import records as ledger_records
 
 # Sweeney 2002, figure 4.
 PRIVATE = [
@@ -323,3 +324,99 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
         connection.execute("INSERT INTO p VALUES (100, 1, 77), (100, 1, 78), (100, 1, 79)")
     with pytest.raises(AuditError, match="temporal attack"):
         publish(asked("two"))
+
+
+# --- what a review found
+
+
+def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) -> None:
+    """One promises 2, the other 5: three who came are too few beside the second."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i cost FROM range(40) t(i)")
+
+    def asked(name: str, k: int, **more: Any) -> sqlanon.Policy:
+        return masked(tmp_path, name, **more).model_copy(
+            update={
+                "privacy": sqlanon.Policy(
+                    attributes={"x": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": k}
+                ).privacy
+            }
+        )
+
+    publish(asked("one", 2))
+    publish(asked("two", 5))
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO p SELECT 100 + i, '02130', 1000 + i FROM range(3) t(i)")
+    result, _ = publish(asked("three", 5, after=["all"]))
+    assert result.suppressed_rows == 3
+    assert not any("together" in warning for warning in result.warnings)
+
+
+def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    for statement in ("UPDATE patients SET problem = 'x'", "UPDATE sqlanon.manifest SET smallest_class = 1"):
+        saved = (hospital / "one.duckdb").read_bytes()
+        with duckdb.connect(str(hospital / "one.duckdb")) as connection:
+            connection.execute(statement)
+        with pytest.raises(AuditError, match="cannot be looked at"):
+            publish(policy(hospital, "two", FINE_ZIP))
+        (hospital / "one.duckdb").write_bytes(saved)
+
+
+@pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(10,2)", "BIGINT", "VARCHAR"])
+def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) -> None:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        countries = "['DE', 'FR', 'US', 'CA'][i % 4 + 1]"
+        connection.execute(f"CREATE TABLE p AS SELECT {countries} country, i::INTEGER cost FROM range(12) t(i)")
+    publish(of_places(tmp_path, "one", {"EU": ["DE", "FR"], "AM": ["US", "CA"]}, 1))
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute(f"ALTER TABLE p ALTER cost TYPE {type_}")
+    with pytest.raises(AuditError, match="complementary release"):
+        publish(of_places(tmp_path, "two", {"G1": ["DE", "US"], "G2": ["FR", "CA"]}, 1))
+
+
+def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 cost FROM range(40) t(i)")
+
+    def asked(name: str, **more: Any) -> sqlanon.Policy:
+        tree = masked(tmp_path, name, **more).model_dump(exclude_none=True)
+        return sqlanon.Policy(**tree, risk={"weights": "w"})
+
+    publish(asked("one"))
+    publish(asked("two", after=["all"]))
+    with sqlanon.connect() as db:
+        assert db.extend(asked("one")).new_rows == 0
+
+
+def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None:
+    """Both were held against what there was before either."""
+    with sqlanon.connect() as db, sqlanon.connect() as other:
+        first = db.anonymize(policy(hospital, "one", FINE_RACE))
+        second = other.anonymize(policy(hospital, "two", FINE_ZIP))
+        audited = ledger_records.recording
+        published = []
+
+        def overtaken(*arguments: Any, **more: Any) -> Any:
+            if not published:
+                published.append(True)
+                second.publish()
+            return audited(*arguments, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sqlanon.result.recording", overtaken)
+            with pytest.raises(ReleaseError, match="published meanwhile"):
+                first.publish()
+    assert not (hospital / "one.duckdb").exists()
+    assert (hospital / "two.duckdb").exists()
+
+
+def test_releases_in_a_catalog_beside_are_told_of(hospital: Path) -> None:
+    for name in ("one", "two"):
+        asked = policy(hospital, name, FINE_RACE if name == "one" else FINE_ZIP)
+        section = asked.catalog
+        assert section is not None
+        place = section.model_copy(update={"database": hospital / f"{name}.catalog.duckdb"})
+        result, _ = publish(asked.model_copy(update={"catalog": place}))
+        told = [one for one in result.warnings if "let the policies name one" in one]
+        assert len(told) == (name == "two")

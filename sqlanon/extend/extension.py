@@ -178,7 +178,7 @@ class Extension:
             tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
             for now in prepared.own_hierarchies
         ]
-        with recording(engine, path, row | {"extends": before.run_id}, keys, trees):
+        with recording(engine, path, row | {"extends": before.run_id}, keys, trees, together.known):
             catalog.insert(engine, "runs", self._to_catalog(manifest))
             yield
 

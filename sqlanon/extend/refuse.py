@@ -94,7 +94,8 @@ def refuse_changes(
             continue
         query = ex.changed_labels(then.table, prepared.hierarchies[i].table, levels[name])
         if changed := run.engine.rows(query)[0][0]:
-            told = f"{changed:,} values have another label than when the release was made: anonymize anew, with "
-            problems.append(Problem(join("attributes", name), f"{told}[release] after"))
+            told = f"{changed:,} values have another label than when the release was made (by a longer text under a "
+            told += "mask, a number with more digits, an edited file): anonymize anew"
+            problems.append(Problem(join("attributes", name), told))
     if problems:
         raise SourceError("; ".join(map(str, problems)))

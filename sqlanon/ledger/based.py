@@ -22,15 +22,16 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import LEAST, Publication, named_publications, publications, secret_of
+from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, Shield
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
-from sqlanon.queries.names import Namer, col, create_table, drop_table, select, table, text
+from sqlanon.queries.names import Namer, col, create_table, drop_table, select, subquery, table, text
 from sqlanon.queries.recode import Column
+from sqlanon.release.side_by_side import promised_k
 from sqlanon.sources import Source
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
@@ -100,7 +101,7 @@ def beside_earlier(
     columns = _needed(first)
     rows = run.work("marked_0")
     run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
-    floors, ks, problems = dict[str, int](), list[int](), list[Problem]()
+    floors, ks, problems, lost = dict[str, int](), list[int](), list[Problem](), set[str]()
     for i, publication in enumerate(earlier):
         with opened(run.engine, publication, publication.run_id in verified) as one:
             problems += _differences(run, first, one, fixed is None)
@@ -108,15 +109,16 @@ def beside_earlier(
                 continue
             for name, floor in _floors(first, one).items():
                 floors[name] = max(floor, floors.get(name, 0))
-            ks += [one.promised] if one.promised is not None else []
-            rows = _mark(run, first, one, rows, columns, i)
+            ks.append(one.promised)
+            rows, whole = _mark(run, first, one, rows, columns, i)
+            lost |= set() if whole else {publication.run_id}
     problems += _too_fine(policy, floors) if fixed is None else []
     if problems:
         raise PolicyError(problems)
     asked = _asked(policy, floors if fixed is None else fixed, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
     prepared = prepare(run.engine, asked, source, run.work)
-    return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier))
+    return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier), lost=frozenset(lost))
 
 
 def refuse_keys(run: Run, policy: Policy) -> None:
@@ -236,32 +238,45 @@ def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
     return problems
 
 
-def _mark(run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int) -> exp.Table:
-    """Mark the rows that an earlier release has; what was marked before is dropped."""
-    target, bit = run.work(f"marked_{i + 1}"), 1 << i
+def _mark(
+    run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int
+) -> tuple[exp.Table, bool]:
+    """Mark the rows that an earlier release has, and tell whether all are there as it shows them; what was marked
+    before is dropped."""
+    engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
+
+    def count(relation: exp.Expr) -> int:
+        return int(engine.rows(marks(relation, i + 1))[0][i + 1])
+
+    by_values = marked(rows, columns, *_shown(first, one, columns), one.relation, bit)
     hashes = _hashes(run, first, one, run.work(f"keys_{i}"))
-    if hashes is not None:
-        secret, hashed = hashes
-        query = marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)
+    if hashes is None:
+        engine.execute(create_table(target, by_values))
+        there = found = count(target)
     else:
-        quasi = {column.lower(): i for i, column in enumerate(first.columns.generalized)}
-        theirs = {key: one.column(key) or key for key in one.columns}
-        shown = [
-            Shown(first.attributes[i], one.level(key) or 0, first.hierarchies[i].top, theirs[key])
-            for key, i in quasi.items()
-            if key in theirs and one.is_quasi(key)
-        ]
-        shared = [
-            (name, theirs[name.lower()])
-            for name in columns
-            if name.lower() in theirs and not one.is_quasi(name.lower())
-        ]
-        query = marked(rows, columns, shown, shared, one.relation, bit)
-    run.engine.execute(create_table(target, query))
-    run.engine.execute(drop_table(rows))
-    if one.manifest.released_rows and not run.engine.rows(marks(target, i + 1))[0][i + 1]:
-        raise SourceError(f"release.after: no row of {one.path} is found in the source: is it a release of this table?")
-    return target
+        there = count(subquery(by_values, "m"))
+        secret, hashed = hashes
+        engine.execute(create_table(target, marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
+        found = count(target)
+    engine.execute(drop_table(rows))
+    if one.manifest.released_rows and not found:
+        told = "is it a release of this table, and are its keys written as they were?"
+        raise SourceError(f"no row of {one.path} is found in the source: {told}")
+    return target, there == one.manifest.released_rows
+
+
+def _shown(first: Prepared, one: Earlier, columns: Sequence[str]) -> tuple[list[Shown], list[tuple[str, str]]]:
+    """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
+    theirs = {key: one.column(key) or key for key in one.columns}
+    shown = [
+        Shown(first.attributes[i], one.level(column.lower()) or 0, first.hierarchies[i].top, theirs[column.lower()])
+        for i, column in enumerate(first.columns.generalized)
+        if column.lower() in theirs and one.is_quasi(column.lower())
+    ]
+    shared = [
+        (name, theirs[name.lower()]) for name in columns if name.lower() in theirs and not one.is_quasi(name.lower())
+    ]
+    return shown, shared
 
 
 def _hashes(run: Run, first: Prepared, one: Earlier, target: exp.Table) -> tuple[str, exp.Table] | None:
@@ -288,9 +303,9 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixe
     """The policy of the search: with levels that are no finer, or just these, and the marks as one more
     quasi-identifier.
 
-    The parts of classes are what requirements are on. Where an earlier release promises a smaller k, parts have that
-    one, and whole classes the policy's. Where the policy has none, parts have that of the earlier releases, and where
-    no one has, nobody is to be alone: that is what `Together` holds a release against.
+    The parts of classes are what requirements are on. Where all earlier releases promise a smaller k, parts have the
+    greatest of these, and whole classes the policy's: beside each of them, rows that are new to it are no fewer than
+    the smaller k of the two. That is what `Together` holds a release against.
     """
     attributes = {}
     for name, spec in policy.attributes.items():
@@ -301,9 +316,11 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixe
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
     attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
-    least = min([*([] if k is None else [k]), *ks], default=LEAST)
+    own = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
+    least = max(min(own, its) for its in ks)
     shields = privacy.k_anonymity
     if k is not None and least < k:
         shields = (*shields, Shield(quasi=policy.generalized, k=k))
     privacy = privacy.model_copy(update={"k": least, "k_anonymity": shields})
-    return policy.model_copy(update={"attributes": attributes, "privacy": privacy})
+    # What is never released has no columns here.
+    return policy.model_copy(update={"attributes": attributes, "privacy": privacy, "risk": None})

@@ -56,6 +56,8 @@ def opened(engine: DuckDBEngine, publication: Publication, verified: bool = Fals
     else:
         found = verify_file(path, limits=engine.limits)
         manifest, digest, failures = found.manifest, found.digest, found.failures
+    if publication.manifest_hash not in (None, manifest.fingerprint()):
+        raise ReleaseError(f"{path} is not the release that the ledger has of it: its manifest was changed")
     if digest != publication.digest:
         raise ReleaseError(f"{publication.path} is not the release that the ledger has of it: it was changed")
     if failures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,12 +17,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.trees import forget_trees, keep_trees
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, same_file
 from sqlanon.queries.names import col, is_null, named, select, table, text
 from sqlanon.release.verify import Verification
-
-LEAST = 2
-"""Where no k is promised, nobody is to be alone."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,8 @@ class Publication:
         The runs of the releases that it is safe together with.
     extends:
         The run of the release whose rows it has, too.
+    manifest_hash:
+        Of what it claims.
     """
 
     run_id: str
@@ -50,6 +49,7 @@ class Publication:
     source: str | None
     after: tuple[str, ...] = ()
     extends: str | None = None
+    manifest_hash: str | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -60,7 +60,13 @@ class Publication:
         return f"{self.path} of {self.published_at:%Y-%m-%d %H:%M}"
 
 
-_COLUMNS = ("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after", "extends")
+BESIDE = 20
+"""So many catalogs are looked into."""
+
+_COLUMNS = (
+    *("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after", "extends"),
+    "manifest_hash",
+)
 
 
 def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
@@ -81,16 +87,30 @@ def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
     if not path.exists():
         return []
     with catalog.open_catalog(engine, path):
-        query = select(list(map(col, _COLUMNS)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
-        query = query.where(is_null(col("replaced_at")), copy=False)
-        rows = engine.rows(query.order_by(col("published_at"), copy=False))
+        return _read(engine)
+
+
+def _read(engine: DuckDBEngine) -> list[Publication]:
+    """The publications of the open catalog whose place no other has taken."""
+    query = select(list(map(col, _COLUMNS)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
+    query = query.where(is_null(col("replaced_at")), copy=False)
+    rows = engine.rows(query.order_by(col("published_at"), copy=False))
     return [
-        Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), extends)
-        for run_id, at, place, name, digest, policy_hash, source, after, extends in rows
+        Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), *more)
+        for run_id, at, place, name, digest, policy_hash, source, after, *more in rows
     ]
 
 
-def named_publications(known: Sequence[Publication], after: Sequence[str] | str, source: str) -> list[Publication]:
+def publications_elsewhere(engine: DuckDBEngine, path: Path, source: str) -> list[Path]:
+    """The catalogs beside one that have releases of a source: nothing is held against these.
+
+    What cannot be read now, or is no catalog, is passed over.
+    """
+    beside = sorted(one for one in path.parent.glob("*.catalog.duckdb") if not same_file(one, path))
+    return [one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source)]
+
+
+def named_publications(known: Sequence[Publication], after: Sequence[str], source: str) -> list[Publication]:
     """Those that a policy's ``after`` names, and those that they are themselves after, as far as they still stand.
 
     Parameters
@@ -107,7 +127,7 @@ def named_publications(known: Sequence[Publication], after: Sequence[str] | str,
     PolicyError
         A name is no publication's; lists the names there are.
     """
-    if after == "all":
+    if "all" in after:
         return [one for one in known if one.source == source]
     found, problems = [], []
     for name in after:
@@ -152,6 +172,7 @@ def recording(
     row: dict[str, Any],
     keys: exp.Query | None = None,
     hierarchies: Sequence[Hierarchy] = (),
+    known: Collection[tuple[str, Path]] = (),
 ) -> Iterator[None]:
     """Write a publication to the ledger, and that what was in its place before is gone: if all goes well meanwhile.
 
@@ -165,14 +186,23 @@ def recording(
         The hashes of the keys that are in the release: ``key_hash``, made with `secret_of`.
     hierarchies:
         Those that its labels are made by.
+    known:
+        By run and path, the releases of this source that it was held against, or replaces.
+
+    Raises
+    ------
+    ReleaseError
+        There are others by now.
     """
     with catalog.open_catalog(engine, path):
+        if [one for one in _read(engine) if one.source == row["source"] and (one.run_id, one.path) not in known]:
+            raise ReleaseError("another release of this source was published meanwhile: try again")
         _replace(engine, row["path"], row["published_at"])
         catalog.insert(engine, "releases", row)
         if keys is not None:
             target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-            known = exp.EQ(this=col("run_id"), expression=text(row["run_id"]))
-            engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=known)))  # published twice
+            of_before = exp.EQ(this=col("run_id"), expression=text(row["run_id"]))
+            engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
             of_run = select([named(text(row["run_id"]), "run_id"), col("key_hash")], exp.Subquery(this=keys))
             engine.execute(exp.Insert(this=target, expression=of_run))
         keep_trees(engine, row["run_id"], hierarchies)

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import LEAST, Publication, publications
+from sqlanon.ledger.records import Publication, publications, publications_elsewhere
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
@@ -26,7 +26,7 @@ from sqlanon.queries.attacks.temporal import temporal
 from sqlanon.queries.names import col, named, read_parquet, select, subquery, table, text, total
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.side_by_side import Link, Subject, Tree, Trees, link, strange_columns
+from sqlanon.release.side_by_side import Link, Subject, Tree, Trees, link, promised_k, strange_columns
 from sqlanon.workspace import Run
 
 _BY_FORCE = "publish by force (--force), which the ledger records"
@@ -51,6 +51,10 @@ class Together:
         Whether what breaks them is told and let through.
     replaced:
         The release whose place it takes, if the ledger has one.
+    known:
+        By run and path, all releases of this source, now.
+    elsewhere:
+        Other catalogs that have releases of this source.
     open:
         By run, those that are open already: a file can be attached once.
     breaks:
@@ -65,6 +69,8 @@ class Together:
     target: Path
     force: bool = False
     replaced: Publication | None = None
+    known: frozenset[tuple[str, Path]] = frozenset()
+    elsewhere: Sequence[Path] = ()
     open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -84,6 +90,11 @@ class Together:
     def told(self, digest: str) -> list[str]:
         """What the holder should know of a release with this digest, now that it is out."""
         found = list(self.warnings)
+        for one in self.elsewhere:
+            found.append(
+                f"{one} has releases of this source, too, and nothing was held against them: let the policies name one "
+                "[catalog] database"
+            )
         if self.replaced is not None and self.replaced.digest != digest:
             found.append(
                 f"it takes the place of the release of {self.replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
@@ -96,7 +107,7 @@ class Together:
         name = f"together with {publication}"
         try:
             own = self.open.get(publication.run_id)
-            with opened(self.run.engine, publication, verified=True) if own is None else nullcontext(own) as one:
+            with opened(self.run.engine, publication) if own is None else nullcontext(own) as one:
                 found = self._found(one, new)
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:
@@ -110,7 +121,7 @@ class Together:
         if not found:
             return Check(name, True, "neither tells more with the other at hand")
         message = "; ".join(told for told, _ in found)
-        if publication.run_id in self.prepared.after:
+        if publication.run_id in self.prepared.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
             return Check(name, None, f"rows of it have gone or changed since, which both together show: {message}")
@@ -136,9 +147,10 @@ class Together:
         return list(self._attacks(one, linked, shown))
 
     def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
-        asked = [k for k in (self.prepared.policy.privacy.k, one.promised) if k is not None]
+        policy = self.prepared.policy
+        promised = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
         # A release does not tell persons apart. Of so many rows, k persons have one at least.
-        k, shared = (min(asked, default=LEAST) - 1) * self._rows_of_a_person() + 1, linked.shared
+        k, shared = (min(promised, one.promised) - 1) * self._rows_of_a_person() + 1, linked.shared
         if shared:
             query = complementary_victims(linked.first, linked.second, shared, linked.attributes, k)
             combinations, count = self.run.engine.rows(query)[0]
@@ -255,6 +267,7 @@ def released_row(
         "digest": manifest.digest,
         "source": source,
         "policy_hash": manifest.policy_hash,
+        "manifest_hash": manifest.fingerprint(),
         "epsilon": manifest.epsilon,
         "after": list(after),
         "breaks": together.breaks if together else [],
@@ -283,4 +296,6 @@ def held_against(
     of_source = [one for one in known if one.source == run.identity or one.run_id in prepared.after]
     earlier = [one for one in of_source if one.path != target or one.run_id in prepared.after]
     replaced = next((one for one in of_source if one.path == target and one.run_id not in prepared.after), None)
-    return Together(run, prepared, earlier, target, force, replaced, opened or {})
+    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity)
+    of_now = frozenset((one.run_id, one.path) for one in of_source)
+    return Together(run, prepared, earlier, target, force, replaced, of_now, elsewhere, opened or {})

@@ -69,7 +69,8 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
 
 def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
     """Whether the values that both have are under the same labels."""
-    if then.height != now.height:
+    types = [engine.columns(one.table)["level_0"] for one in (then, now)]
+    if then.height != now.height or types[0] != types[1]:
         return False
     return not any(engine.rows(changed_labels(then.table, now.table, level))[0][0] for level in range(1, now.height))
 

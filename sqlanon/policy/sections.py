@@ -287,8 +287,8 @@ class ReleaseSection(Section):
         default="drop",
         description="leave suppressed rows out, or keep them with every quasi-identifier masked",
     )
-    after: Literal["all"] | Annotated[tuple[Name, ...], as_list, one_or_more] = Field(
-        default=(), description="earlier releases that it must be safe together with, by name; or all of them"
+    after: Annotated[tuple[Name, ...], as_list, one_or_more] = Field(
+        default=(), description='earlier releases that it must be safe together with, by name; or "all" of them'
     )
     decoys: Switch = Field(default=False, description="fill classes that stay too small with rows of nobody")
     ledger: Switch = Field(default=True, description="whether the catalog records the publication")

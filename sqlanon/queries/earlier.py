@@ -150,7 +150,7 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
     return cast(anonymous("SUBSTRING", outer, number(1), number(32)), "UUID")
 
 
-def marks(rows: exp.Table, releases: int) -> exp.Select:
+def marks(rows: exp.Expr, releases: int) -> exp.Select:
     """One row: how many rows there are, and how many have the mark of each release."""
     output: list[exp.Expr] = [exp.Count(this=exp.Star())]
     for i in range(releases):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -100,6 +101,10 @@ class Manifest:
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])
         return cls(**fields)
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of what it claims."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
         """The same row as JSON, for a file that has no tables."""

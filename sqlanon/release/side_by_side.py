@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,40 @@ from sqlanon.queries.attacks.linked import Linked, known_labels, strange_labels
 from sqlanon.queries.names import cast, col, named, select, subquery
 from sqlanon.release.manifest import Manifest
 
+_NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT|DOUBLE|DECIMAL.*")
+_MOMENT = re.compile(r"DATE|TIMESTAMP.*")
+
 MOST_RANGES = 500
 """So many ranges of an attribute are compared with other labels; each meets many."""
+
+
+LEAST = 2
+"""Where nothing is promised, nobody is to be alone."""
+
+
+def promised_k(privacy: Mapping[str, Any], quasi: Sequence[str]) -> int:
+    """The rows that requirements ask a class to have at least: k, that of a shield over all quasi-identifiers, and l,
+    as so many values take so many rows.
+
+    Parameters
+    ----------
+    privacy:
+        The section of a policy, as a manifest shows it.
+    quasi:
+        The quasi-identifiers.
+
+    >>> promised_k({"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 4}]}, ["zip"])
+    4
+    """
+    names = {name.lower() for name in quasi}
+    asked: list[int] = [
+        int(privacy.get("k") or LEAST),
+        *(math.ceil(one["l"]) for one in privacy.get("l_diversity", ())),
+    ]
+    for shield in privacy.get("k_anonymity", ()):
+        if names <= {name.lower() for name in shield["quasi"]}:
+            asked.append(int(shield["k"]))
+    return max(asked)
 
 
 @dataclass(frozen=True)
@@ -43,15 +77,14 @@ class Subject:
         return [column.name for column in self.manifest.columns if column.role == "sensitive"]
 
     @property
-    def promised(self) -> int | None:
-        """The k that it promises."""
-        k = self.manifest.policy.get("privacy", {}).get("k")
-        return k if isinstance(k, int) else None
+    def promised(self) -> int:
+        """The rows that a class has at least, by its policy."""
+        return promised_k(self.manifest.policy["privacy"], self.manifest.quasi)
 
     @property
     def k(self) -> int:
-        """The k that it promises; where it promises none, the rows of its smallest class."""
-        return self.promised or self.manifest.smallest_class
+        """The k of its policy; where that has none, the rows of its smallest class."""
+        return int(self.manifest.policy["privacy"].get("k") or self.manifest.smallest_class)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -235,18 +268,30 @@ def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linke
 
 
 def _comparable(first: Subject, second: Subject, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
-    """The rows of both; columns that have different types as text."""
+    """The rows of both; columns of different types as values of one."""
     both = [name for name in names if name in first.columns and name in second.columns]
-    different = {name for name in both if first.columns[name] != second.columns[name]}
+    different = {
+        name: _common_type(first.columns[name], second.columns[name])
+        for name in both
+        if first.columns[name] != second.columns[name]
+    }
     if not different:
         return first.relation, second.relation
-    return _with_texts(first, different), _with_texts(second, different)
+    return _cast(first, different), _cast(second, different)
 
 
-def _with_texts(subject: Subject, names: set[str]) -> exp.Subquery:
+def _common_type(one: str, other: str) -> str:
+    """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts."""
+    if all(map(_NUMBER.fullmatch, (one, other))):
+        return "DOUBLE"
+    if all(map(_MOMENT.fullmatch, (one, other))):
+        return "TIMESTAMP"
+    return "VARCHAR"
+
+
+def _cast(subject: Subject, types: Mapping[str, str]) -> exp.Subquery:
     output: list[exp.Expr] = []
     for column in subject.manifest.columns:
-        value = col(column.name)
-        text = named(cast(value, "VARCHAR"), column.name)
-        output.append(text if column.name.lower() in names else value)
+        value, type_ = col(column.name), types.get(column.name.lower())
+        output.append(value if type_ is None else named(cast(value, type_), column.name))
     return subquery(select(output, subject.relation.copy()))
