@@ -159,6 +159,8 @@ def print_attacks(attacks: Attacks, with_sql: bool) -> None:
         figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
         table.add_row(name, f"{one.worst.victims:,}", f"{one.worst.share:.2%}", Text(figures))
     print_table(table)
+    for path, decoys in attacks.decoys.items():
+        typer.echo(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
     if not with_sql and any(one.victims for one in attacks.values()):
         typer.echo("who they are: --sql prints the statements that show them")
     for one in attacks.values():

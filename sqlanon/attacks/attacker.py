@@ -49,6 +49,11 @@ class Attacker:
         """The hierarchies that are known."""
         return self.private.trees if self.private is not None else NO_TREES
 
+    @property
+    def decoys(self) -> dict[str, int]:
+        """How many of the released rows are rows of nobody, by the file of each release that has such."""
+        return {str(one.path): one.manifest.decoys for one in self.subjects if one.manifest.decoys}
+
     def figures(self, query: exp.Query) -> dict[str, Any]:
         """The one row of a query, by name; zeros where nothing is run."""
         names = query.named_selects
