@@ -57,7 +57,8 @@ def print_suda(found: Suda) -> None:
     typer.echo(f"by the fewest that are enough: {smallest}")
     score, ihsn = found.scores, found.ihsn_scores
     typer.echo(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
-    of = f"at a sampling fraction of {found.fraction:g}"
+    by = {"call": "as given", "policy": "by the policy", "default": "by default: the policy has none"}
+    of = f"at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})"
     typer.echo(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
     table = Table("quasi-identifier", "contributes to the scores")
     table.columns[1].justify = "right"

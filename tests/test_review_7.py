@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,11 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.attacks.report import Attacks
-from sqlanon.printing import print_attacks
+from sqlanon.cli import main
+from sqlanon.errors import PolicyError, SourceError
+from sqlanon.printing import print_attacks, print_suda
+from sqlanon.printing_risk import print_attackers
+from sqlanon.risk import Risk
 
 QUASI = {"ward": "suppress"}
 
@@ -26,6 +33,7 @@ def people() -> Iterator[duckdb.DuckDBPyConnection]:
             SELECT i // 6 AS ward, ['nurse', 'clerk', 'cook'][1 + i // 6] AS job, ['flu', 'gout'][1 + i % 2] AS ill
             FROM range(13) AS t(i)
         """)
+        connection.execute("CREATE TABLE none AS FROM t LIMIT 0")
         yield connection
 
 
@@ -93,3 +101,157 @@ def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
 def test_attacks_are_found_by_name() -> None:
     with pytest.raises(KeyError, match="nothing"):
         Attacks(())["nothing"]
+
+
+# --- risk -------------------------------------------------------------------------------------------
+
+SEVERAL = """
+    CREATE TABLE several AS
+    SELECT i % 4 AS "my ""q", i // 3 AS home, if(i = 7, NULL, i // 2) AS person, 1.0 + i % 3 AS weight
+    FROM range(11) AS t(i) WHERE i <> 3
+"""
+HIDDEN = {'my "q': "suppress"}
+
+
+def several(risk: dict[str, Any] | None = None, person: bool = False, privacy: dict[str, Any] | None = None) -> Any:
+    source = {"table": "several", "undeclared": "drop"} | ({"person": "person"} if person else {})
+    tree: dict[str, Any] = {"source": source, "privacy": privacy or {"k": 1}} | ({"risk": risk} if risk else {})
+    attributes = {name: {"role": "quasi", "hierarchy": rule} for name, rule in HIDDEN.items()}
+    return sqlanon.Policy(attributes=attributes, **tree)
+
+
+@pytest.mark.parametrize("person", [False, True])
+@pytest.mark.parametrize(
+    ("told", "privacy"),
+    [
+        ({"weights": "weight"}, None),
+        ({"weights": "weight", "population": 500}, None),
+        ({"population": 40}, None),
+        ({"sampling_fraction": 0.3}, None),
+        ({}, None),
+        ({}, {"population_uniqueness": {"limit": 1, "population": 77}}),
+        ({}, {"population_uniqueness": {"limit": 1, "sampling_fraction": 0.2}}),
+        ({"population": 40}, {"population_uniqueness": {"limit": 1, "sampling_fraction": 0.2}}),
+    ],
+)
+def test_the_risks_of_rows_are_those_of_the_table(
+    told: dict[str, Any], privacy: dict[str, Any] | None, person: bool, people: duckdb.DuckDBPyConnection
+) -> None:
+    """One share of the population for both, wherever the policy tells it."""
+    people.execute(SEVERAL)
+    asked = several({"household": "home", **told}, person, privacy)
+    with sqlanon.connect(people) as db:
+        risk, rows = db.risk(asked), db.row_risks(asked)
+        names = [name for name in ("household_risk", "individual") if name in rows.columns]
+        highest = dict(zip(names, rows.aggregate(", ".join(f"max({one})" for one in names)).fetchall()[0], strict=True))
+    assert risk.household is not None
+    assert highest["household_risk"] == pytest.approx(risk.household.highest, rel=1e-12)
+    if "weights" in told:
+        assert risk.individual is not None
+        assert highest["individual"] == pytest.approx(risk.individual.highest, rel=1e-12)
+    elif told or privacy:
+        assert highest["individual"] == pytest.approx(risk.journalist.highest, rel=1e-9)
+    else:
+        assert "individual" not in highest
+
+
+def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.DuckDBPyConnection) -> None:
+    people.execute(SEVERAL)
+    with sqlanon.connect(people) as db:
+        for asked in (
+            several({"population": 9}),
+            several(privacy={"population_uniqueness": {"limit": 1, "population": 9}}),
+        ):
+            for ask in (db.risk, db.row_risks, db.suda):
+                with pytest.raises(SourceError, match=r"population: is 9, and the source alone has 10"):
+                    ask(asked)
+        assert db.row_risks(several({"population": 9}, person=True)).fetchall()
+        assert db.row_risks(several({"population": 9, "weights": "weight"})).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("told", "privacy", "person", "fraction", "by"),
+    [
+        ({"sampling_fraction": 0.25}, None, False, 0.25, "policy"),
+        ({"population": 40}, None, False, 0.25, "policy"),
+        ({"population": 40}, None, True, 7 / 40, "policy"),  # persons 0 to 5, and nobody
+        ({}, {"population_uniqueness": {"limit": 1, "population": 100}}, False, 0.1, "policy"),
+        ({}, None, False, 0.01, "default"),
+    ],
+)
+def test_special_uniques_know_the_share_of_the_population(
+    told: dict[str, Any],
+    privacy: dict[str, Any] | None,
+    person: bool,
+    fraction: float,
+    by: str,
+    people: duckdb.DuckDBPyConnection,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    people.execute(SEVERAL.replace("i % 4 AS", "i % 7 AS"))
+    asked = several(told, person, privacy)
+    with sqlanon.connect(people) as db:
+        found, given, same = db.suda(asked), db.suda(asked, fraction=0.5), db.suda(asked, fraction=fraction)
+        assert "CREATE TABLE" in db.suda_sql(asked)
+    assert (found.fraction, found.fraction_by) == (pytest.approx(fraction), by)
+    assert (given.fraction, given.fraction_by) == (0.5, "call")
+    assert found.dis is not None
+    assert given.dis is not None
+    assert found.dis == pytest.approx(same.dis) != given.dis
+    assert found.to_dict()["fraction_by"] == by
+    print_suda(found)
+    words = {"policy": "(by the policy)", "default": "(by default: the policy has none)"}
+    assert f"at a sampling fraction of {fraction:g} {words[by]}" in capsys.readouterr().out
+
+
+def test_special_uniques_on_the_command_line_know_it_too(
+    people: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    people.execute(SEVERAL)
+    people.execute(f"COPY several TO '{tmp_path / 'several.parquet'}'")
+    (tmp_path / "policy.toml").write_text(
+        "[source]\nfiles = 'several.parquet'\nundeclared = 'drop'\n"
+        "[attributes]\n'my \"q' = { role = 'quasi', hierarchy = 'suppress' }\n"
+        "[privacy]\nk = 2\n[risk]\npopulation = 20\n"
+    )
+    monkeypatch.setattr("sys.argv", ["sqlanon", "risk", str(tmp_path / "policy.toml"), "--suda", "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["suda"]["fraction"], found["suda"]["fraction_by"]) == (0.5, "policy")
+
+
+def test_the_shares_of_rows_above_a_threshold(
+    people: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Classes of 6, 6 and 1 rows, in a population of twice as many."""
+    asked = make_policy({**QUASI, "job": "insensitive", "ill": "insensitive"}, risk={"threshold": [0.1, 0.5]})
+    with sqlanon.connect(people) as db:
+        risk = db.risk(asked)
+        of_nobody = db.risk(asked.model_copy(update={"source": asked.source.model_copy(update={"table": "none"})}))
+    assert risk.prosecutor.rows_above == {"0.1": 13, "0.5": 1}
+    assert risk.prosecutor.share_above == {"0.1": 1.0, "0.5": 1 / 13} == risk.journalist.share_above
+    assert risk.to_dict()["prosecutor"]["share_above"] == {"0.1": 1.0, "0.5": 1 / 13}
+    assert risk.to_dict()["journalist"]["share_above"] == {"0.1": 1.0, "0.5": 1 / 13}
+    assert of_nobody.prosecutor.share_above == {"0.1": 0.0, "0.5": 0.0} == of_nobody.journalist.share_above
+    print_attackers(risk)
+    assert "1 rows have a prosecutor's risk of more than 0.5: 7.69 % of all" in capsys.readouterr().out
+    assert {"prosecutor", "journalist", "marketer", "class_sizes"} <= {
+        one.name for one in fields(Risk) if one.default is MISSING and one.default_factory is MISSING
+    }
+
+
+def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyConnection) -> None:
+    asked = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
+    with sqlanon.connect(people) as db:
+        found = db.uniques_matrix(asked, "ward", "JOB")
+        assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
+        for first, second, told in (
+            ("ill", "job", "--matrix: 'ill' is no quasi-identifier with a hierarchy: choose two of Ward, job"),
+            ("ward", "WARD", "--matrix: needs two attributes, and both are 'ward'"),
+        ):
+            with pytest.raises(PolicyError, match=re.escape(told)):
+                db.uniques_matrix(asked, first, second)
