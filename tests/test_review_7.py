@@ -12,6 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.attacks.report import Attacks
@@ -19,6 +21,7 @@ from sqlanon.cli import main
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.printing import print_attacks, print_suda
 from sqlanon.printing_risk import print_attackers
+from sqlanon.resources import macros, sql_text
 from sqlanon.risk import Risk
 
 QUASI = {"ward": "suppress"}
@@ -255,3 +258,64 @@ def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyCo
         ):
             with pytest.raises(PolicyError, match=re.escape(told)):
                 db.uniques_matrix(asked, first, second)
+
+
+# --- macros -----------------------------------------------------------------------------------------
+
+CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, "b"]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(own=st.lists(CELLS, max_size=8), theirs=st.lists(CELLS, max_size=12), threshold=st.sampled_from([0, 0.2, 0.5]))
+def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, threshold: float) -> None:
+    asked = sqlanon.Policy(
+        source={"table": "own"},
+        population={"table": "theirs"},
+        attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in ("theirs", 'my "n')},
+        privacy={"k": 1},
+        risk={"threshold": threshold},
+    )
+    with duckdb.connect() as connection:
+        connection.execute(sql_text("macros_risk.sql"))
+        for name, rows in {"own": own, "theirs": theirs}.items():
+            connection.execute(f'CREATE TABLE {name} (theirs INTEGER, "my ""n" VARCHAR)')  # a name of the macro's own
+            for row in rows:
+                connection.execute(f"INSERT INTO {name} VALUES (?, ?)", list(row))
+        with sqlanon.connect(connection) as db:
+            risk = db.risk(asked)
+        call = f"sqlanon.journalist_risk('own', ['THEIRS', 'my \"n'], 'theirs', threshold := {threshold})"
+        found = connection.execute(f"FROM {call}")
+        shown = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
+    one = risk.journalist
+    assert shown == {
+        "highest": pytest.approx(one.highest),
+        "average": pytest.approx(one.average),
+        "rows_at_highest": one.rows_at_highest,
+        "rows_above": one.rows_above[f"{threshold:g}"],
+        "expected": pytest.approx(risk.marketer.expected),
+        "classes_of_nobody": one.classes_of_nobody,
+        "rows_of_nobody": one.rows_of_nobody,
+        "rows": len(own),
+    }
+
+
+@pytest.mark.parametrize("names", ["['nope']", "['ward', 'nope']", "['w.*']", "[]", "NULL"])
+def test_a_name_that_is_not_there_is_an_error(names: str, people: duckdb.DuckDBPyConnection) -> None:
+    people.execute(sql_text("macros_risk.sql"))
+    with pytest.raises(duckdb.Error):
+        people.execute(f"FROM sqlanon.journalist_risk('t', {names}, 't')")
+
+
+def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Path) -> None:
+    """`verify` compares them so: what is read is what was written, in any DuckDB."""
+    query = "SELECT function_name, macro_definition FROM duckdb_functions() WHERE schema_name = 'sqlanon' AND "
+    with duckdb.connect() as connection:
+        connection.execute(macros())
+        connection.execute(f"ATTACH '{tmp_path / 'release.duckdb'}' AS release (STORAGE_VERSION 'v1.0.0'); USE release")
+        connection.execute(macros())
+        connection.execute(f"USE memory; DETACH release; ATTACH '{tmp_path / 'release.duckdb'}' AS release (READ_ONLY)")
+        own, read = (
+            set(connection.execute(f"{query} database_name = ?", [name]).fetchall()) for name in ("memory", "release")
+        )
+    assert {"temporal_classes", "complementary_classes", "journalist_risk"} <= {name for name, _ in own}
+    assert own == read
