@@ -34,7 +34,7 @@ CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2)
 -- the greatest, and those above a threshold; the expected re-identifications of who tries all rows (the marketer's risk
 -- times the rows). Who matches nobody has the risk 0: classes_of_nobody, rows_of_nobody.
 CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold := 0.2) AS TABLE (
-    WITH "sqlanon matches" AS (
+    WITH "sqlanon matched" AS (
         SELECT theirs, count(*) AS n, sum(own)::BIGINT AS own
         FROM (
             SELECT sum(own)::BIGINT AS own, sum(theirs)::BIGINT AS theirs
@@ -54,11 +54,11 @@ CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold :
     ),
     "sqlanon figures" AS (
         SELECT
-            (SELECT min(theirs) FROM "sqlanon matches" WHERE theirs > 0) AS least,
-            (SELECT nullif(fsum(own), 0) FROM "sqlanon matches") AS whole,
+            (SELECT min(theirs) FROM "sqlanon matched" WHERE theirs > 0) AS least,
+            (SELECT nullif(fsum(own), 0) FROM "sqlanon matched") AS whole,
             (
                 SELECT coalesce(sum(found / theirs ORDER BY theirs), 0)
-                FROM (SELECT theirs, fsum(own) AS found FROM "sqlanon matches" WHERE theirs > 0 GROUP BY theirs)
+                FROM (SELECT theirs, fsum(own) AS found FROM "sqlanon matched" WHERE theirs > 0 GROUP BY theirs)
             ) AS expected
     )
     SELECT
@@ -76,7 +76,7 @@ CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold :
         coalesce(sum(n) FILTER (theirs = 0), 0)::BIGINT AS classes_of_nobody,
         coalesce(sum(own) FILTER (theirs = 0), 0)::BIGINT AS rows_of_nobody,
         coalesce(sum(own), 0)::BIGINT AS rows
-    FROM "sqlanon matches"
+    FROM "sqlanon matched"
 );
 
 -- The histogram: how many classes have so many rows, and how many rows these are.
