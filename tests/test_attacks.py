@@ -234,6 +234,7 @@ def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
     assert sqlanon.attack(path)["homogeneity"].victims is not None
 
 
+@pytest.mark.slow
 def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
     """They do not tell of which values a class is: it says so, instead of finding nothing."""
     search = {"strategy": "mondrian", "summary": "median"}
@@ -246,6 +247,7 @@ def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
         assert [one.releases[0] for one in found[name].findings] == [str(folder / "one.duckdb")]
 
 
+@pytest.mark.slow
 def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
     """Every voter fits the class that he is in, and so at least k rows."""
     path = publish(folder, "ranges", policy_of(folder, "ranges", {}, search={"strategy": "mondrian"}))
@@ -261,6 +263,7 @@ def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
     assert found["temporal"].victims == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["subtree"])
 def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, strategy, policy_of(folder, strategy, {}, search={"strategy": strategy}))
@@ -269,6 +272,7 @@ def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon
     assert found["temporal"].victims == 0
 
 
+@pytest.mark.slow
 def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> None:
     masking = policy_of(
         folder, "masked", {"zip": 0, 'my "age"': 2}, privacy={"k": 22}, search={"suppression_limit": 0.95},
