@@ -223,6 +223,7 @@ def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, po
             sqlanon.attack(target, given)
 
 
+@pytest.mark.slow
 def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, "three.parquet", policy_of(folder, "three.parquet", {"zip": 4, 'my "age"': 1}))
     found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])

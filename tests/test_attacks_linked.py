@@ -35,7 +35,7 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
     return target
 
 
-quick = settings(max_examples=6, deadline=None)
+quick = settings(max_examples=4, deadline=None)
 
 
 @st.composite

@@ -35,7 +35,7 @@ from sqlanon.cli import main
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.release.verify import verify_file
 
-quick = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=1, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, max_examples=300, print_blob=True)
 
 OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
@@ -396,8 +396,7 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
 
 
 def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
-    with sqlanon.connect() as db:
-        path = db.anonymize(filed(little)).publish(little / "release.duckdb").path
+    _, path, _ = published(little)
     with duckdb.connect(path, read_only=True) as connection:
         tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
         assert sorted(tables) == [("main", "t"), ("sqlanon", "manifest")]
@@ -475,6 +474,7 @@ def test_the_command_line_says_so(
     assert "5. decoys: rows of nobody" in run("plan", "policy.toml").out
 
 
+@pytest.mark.slow
 def test_no_class_is_too_small(little: Path) -> None:
     """It is said that there are none; which is another thing than not to have asked."""
     asked = filed(little, search={"suppression_limit": 0, "measure": "height"})
@@ -491,6 +491,7 @@ def test_no_class_is_too_small(little: Path) -> None:
     assert fetch(little / "private.duckdb", "FROM sqlanon.decoys") == []
 
 
+@pytest.mark.slow
 def test_who_does_not_ask_gets_none(little: Path) -> None:
     asked = filed(little, release={"table": "t"})
     with sqlanon.connect() as db:
@@ -649,12 +650,14 @@ def test_figures_that_the_release_cannot_show(little: Path) -> None:
     assert "decoys" in failed(asked, path)
 
 
+@pytest.mark.slow
 def test_a_real_row_that_is_changed(little: Path) -> None:
     asked, path, _ = published(little)
     rewrite(path, "UPDATE t SET illness = 'd0' WHERE illness = 'private-q7'")
     assert {"recoded source", "rows of nobody"} <= failed(asked, path)
 
 
+@pytest.mark.slow
 def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
     asked, path, drawn = published(little)
     day = next(row[3] for row in drawn if row[0] is None)
@@ -662,6 +665,7 @@ def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
     assert failed(asked, path) == {"values of decoys"}
 
 
+@pytest.mark.slow
 def test_a_decoy_in_another_class(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
     asked, path, drawn = published(little)
@@ -679,6 +683,7 @@ def test_other_decoys_than_the_catalog_has(little: Path) -> None:
     assert failed(asked, path) == {"decoys in the catalog"}
 
 
+@pytest.mark.slow
 def test_a_catalog_that_is_gone(little: Path) -> None:
     asked, path, _ = published(little)
     (little / "private.duckdb").unlink()
@@ -711,6 +716,7 @@ def test_a_release_without_the_columns_of_decoys_is_read(little: Path) -> None:
     assert verify_file(path).verified
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, path, _ = published(little)
     before, known = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
@@ -731,6 +737,7 @@ def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest
     assert verify_file(path).verified
 
 
+@pytest.mark.slow
 def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(filed(little))

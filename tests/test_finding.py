@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +59,7 @@ def apart(rows: Sequence[Row], subset: Sequence[int]) -> tuple[int, float | None
     )
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.data())
 def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
     m, size = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
@@ -361,7 +361,7 @@ def test_odd_types(tmp_path: Path) -> None:
     assert "some values have no place" in text
 
 
-@pytest.mark.parametrize("name", ["huge", "f", "tiny", "nan", "forever", "bits", "clock", "lasted"])
+@pytest.mark.parametrize("name", some(["forever", "f", "tiny", "nan", "huge", "bits", "clock", "lasted"], 4))
 def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(ODD)
