@@ -674,6 +674,7 @@ def test_a_decoy_in_another_class(little: Path) -> None:
     assert {"4-anonymity", "smallest class"} <= failed(asked, path)
 
 
+@pytest.mark.slow
 def test_other_decoys_than_the_catalog_has(little: Path) -> None:
     asked, path, _ = published(little)
     table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
