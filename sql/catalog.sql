@@ -73,6 +73,14 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
     key_hash UUID NOT NULL
 );
 
+-- The hierarchies of what was published, as they were then: level_0 (ground value) to level_<height>.
+CREATE TABLE IF NOT EXISTS sqlanon.released_hierarchies (
+    run_id VARCHAR NOT NULL,
+    attribute VARCHAR NOT NULL,
+    height INTEGER NOT NULL,
+    table_name VARCHAR NOT NULL           -- in schema sqlanon
+);
+
 -- What keys are hashed with: one row, made when the first keys are kept. Who has a release and guesses keys learns
 -- nothing without it.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
-from sqlanon.ledger import Together, publications, secret_of, standing
+from sqlanon.ledger import Together, secret_of
 from sqlanon.preparation import Prepared
 from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import named, select, subquery
@@ -70,14 +70,6 @@ class Made:
         few = {name for i, name in names.items() if counts[i] <= FEW}
         return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
 
-    def together(self, target: Path, force: bool) -> Together | None:
-        """The earlier releases that it is held against, if there are any."""
-        if self.prepared.policy.catalog is None:
-            return None
-        known = publications(self.run.engine, self.prepared.policy.catalog.database)
-        earlier = standing(known, self.prepared, self.run.identity, str(target))
-        return Together(self.run, self.prepared, earlier, target, force) if earlier else None
-
     def audit(self, claims: Manifest, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
         """What is checked with the source, where a release alone does not show that it meets the policy; and with
         earlier releases. Of the claims, those count that are known before the rows are written."""
@@ -86,7 +78,7 @@ class Made:
         if needs_source(self.prepared.policy.privacy, self.prepared.policy.source.person is not None):
             plain, macros = self.chosen.recoding, run.install_macros()
             source = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
-        if source is None and together is None:
+        if source is None and (together is None or not together.earlier):
             return None
 
         def audit(relation: exp.Table) -> Sequence[Check]:

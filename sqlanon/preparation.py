@@ -95,6 +95,11 @@ class Prepared:
         return own + [0.0] * (len(self.attributes) - len(own))
 
     @property
+    def own_hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Of the policy's quasi-identifiers: without that of the marks of earlier releases."""
+        return self.hierarchies[: len(self.policy.generalized)]
+
+    @property
     def types(self) -> list[str]:
         """The types of the quasi-identifiers in the source."""
         return [self.source.columns[column] for column in self.columns.generalized]

@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ from sqlglot import Dialect, exp
 from sqlanon.anonymization import Found
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
-from sqlanon.ledger import record, record_replaced
+from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
 from sqlanon.made import Made
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
@@ -77,6 +77,8 @@ class Result:
         them, ``smallest_class_without``; else None. The released rows count them, and so do ``classes`` and
         ``smallest_class``; the suppressed rows and the score are of real rows. What is proven (``optimal``, ``bound``,
         ``gap``) is of the score without decoys, ``score_without_decoys``: that is what was searched for.
+    held_against:
+        The earlier releases of the ledger that it was held against, once it is published: their paths.
     warnings:
         What the data holder should know before sharing.
     seconds:
@@ -127,6 +129,7 @@ class Result:
         self.linking_risk = None if noised is None else noised.linking.risk
         self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
         self.confidence = None if noised is None else noised.confidence
+        self.held_against: tuple[str, ...] = ()
         self.warnings = warnings
         self.seconds = seconds
 
@@ -209,7 +212,7 @@ class Result:
         started = time.perf_counter()
         target = self._target(path)
         name = table or self._table_name()
-        together = self._made.together(target, force)
+        together = held_against(self._run, self._prepared, target, force)
         manifest = self._manifest(name)
         claims = manifest(self.released_rows, self.classes, self.smallest_class, "")
         content = Content(
@@ -223,14 +226,15 @@ class Result:
             manifest,
             self._made.repeating(),
             self._made.audit(claims, together),
+            lambda written: self._recording(target, written, together),
         )
         verification = publish(self._run.engine, content, target, name)
         if together is not None:  # published a second time, it says once what it says
-            self.warnings += tuple(one for one in together.warnings if one not in self.warnings)
-        release = Release(target, name, verification.manifest, self._run.engine.limits)
-        self._record(release, together.breaks if together else [])
+            self.held_against = tuple(str(one.path) for one in together.earlier)
+            told = together.told(verification.manifest.digest)
+            self.warnings += tuple(one for one in told if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
-        return release
+        return Release(target, name, verification.manifest, self._run.engine.limits)
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release
@@ -279,27 +283,15 @@ class Result:
 
         return manifest
 
-    def _record(self, release: Release, breaks: Sequence[str]) -> None:
+    def _recording(self, target: Path, manifest: Manifest, together: Together | None) -> AbstractContextManager[None]:
+        """What the ledger is told of a publication."""
         if self.policy.catalog is None:
-            return
-        engine, path, manifest = self._run.engine, self.policy.catalog.database, release.manifest
+            return nullcontext()
+        engine, path = self._run.engine, self.policy.catalog.database
         if self.policy.release is not None and not self.policy.release.ledger:
-            record_replaced(engine, path, release.path, manifest.published_at)
-            return
-        row = {
-            "run_id": self.run_id,
-            "published_at": manifest.published_at,
-            "path": str(release.path),
-            "table_name": release.table,
-            "released_rows": manifest.released_rows,
-            "digest": manifest.digest,
-            "source": self._run.identity,
-            "policy_hash": manifest.policy_hash,
-            "epsilon": self.epsilon,
-            "after": list(self._prepared.after),
-            "breaks": breaks,
-        }
-        record(engine, path, row, self._made.keys(path))
+            return recording_replaced(engine, path, target, manifest.published_at)
+        row = released_row(self.run_id, target, manifest, self._run.identity, self._prepared.after, together)
+        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies)
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""
@@ -337,6 +329,7 @@ class Result:
             "optimal": self.optimal,
             "bound": self.bound,
             "gap": self.gap,
+            "held_against": list(self.held_against),
             "warnings": list(self.warnings),
             **{
                 name: value

@@ -21,10 +21,15 @@ from sqlanon.catalog import init_database
 from sqlanon.cli import main
 from sqlanon.errors import SourceError
 
-TABLES = {"runs", "hierarchies", "lattice", "releases", "released_keys", "secret", "decoys", "catalog_format"}
+TABLES = {
+    *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),
+    "catalog_format",
+}
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
     *("average_risk", "k_map", "delta_presence", "presence_classes", "l_diversity", "l_diversity_classes"),
+    *("reidentification_risk", "class_sizes", "leakage", "distinction", "linkage", "homogeneous_classes"),
+    *("background_knowledge_classes", "skewness_classes", "composition_classes", "unsorted_matching"),
     *("alpha", "delta_disclosure", "beta_likeness", "disclosure_classes", "t_closeness", "t_closeness_classes"),
 }
 POLICY = """

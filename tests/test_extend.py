@@ -202,17 +202,6 @@ def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) 
         db.extend(policy(hospital, release={"database": tmp_path / "none.duckdb"}))
 
 
-def test_labels_that_changed_are_refused(hospital: Path) -> None:
-    """With a longer text in the column, a mask has other labels."""
-    insert(hospital, (100, 21, "m", "021310000", "long"))
-    with sqlanon.connect() as db:
-        levels = db.anonymize(policy(hospital, release={"database": hospital / "x.duckdb"})).generalization
-        if levels["zip"] == 0:
-            pytest.skip("the release shows whole codes")
-        with pytest.raises(SourceError, match="another label"):
-            db.extend(policy(hospital))
-
-
 def test_the_command_line(hospital: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     file = hospital / "policy.toml"
     file.write_text(
@@ -261,7 +250,7 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("examples", [pytest.param(4, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [pytest.param(2, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
 def test_what_is_added_is_what_it_should_be(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
         max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.errors import AuditError, PolicyError, ReleaseError
+from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 
 # Sweeney 2002, figure 4.
 PRIVATE = [
@@ -224,6 +224,7 @@ def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(hospi
         assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
 def test_releases_below_the_full_domain_are_held_against_others(hospital: Path, strategy: str) -> None:
     """Whether it is refused or let through, it is so by what the two files tell, ranges and all."""
@@ -241,3 +242,84 @@ def test_releases_below_the_full_domain_are_held_against_others(hospital: Path, 
         [hospital / "one.duckdb", release.path], policy=local, only=["complementary_release", "temporal"]
     )
     assert refused == any(one.victims for one in found.values())
+
+
+# --- labels of other hierarchies
+
+
+def of_places(place: Path, name: str, groups: dict[str, list[str]], low: int = 0, **more: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": place / "hospital.duckdb", "table": "p"},
+        attributes={
+            "country": {"role": "quasi", "hierarchy": {"categories": groups}, "min_level": low, "max_level": low},
+            "cost": {"role": "insensitive"},
+        },
+        privacy={"k": 5},
+        release={"database": place / f"{name}.duckdb", "table": "p", **more},
+        catalog={"database": place / "private.duckdb"},
+    )
+
+
+def test_trees_under_the_same_rule_are_told_apart(tmp_path: Path) -> None:
+    """Europe and America in one release, two other groups in the other: joined on the cost, countries stand alone."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE p AS SELECT ['DE', 'FR', 'US', 'CA'][i % 4 + 1] country, i cost FROM range(12) t(i)"
+        )
+    publish(of_places(tmp_path, "one", {"EU": ["DE", "FR"], "AM": ["US", "CA"]}, 1))
+    other = {"G1": ["DE", "US"], "G2": ["FR", "CA"]}
+    with pytest.raises(AuditError, match="complementary release"):
+        publish(of_places(tmp_path, "two", other, 1))
+    with pytest.raises(PolicyError, match="gives other labels than in one"):
+        publish(of_places(tmp_path, "two", other, 1, after="all"))
+
+
+def masked(place: Path, name: str, **more: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": place / "hospital.duckdb", "table": "p", "key": ["id"]},
+        attributes={
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1, "max_level": 1},
+            "cost": {"role": "insensitive"},
+        },
+        privacy={"k": 5},
+        search={"suppression_limit": 0.5},
+        release={"database": place / f"{name}.duckdb", "table": "p", **more},
+        catalog={"database": place / "private.duckdb"},
+    )
+
+
+def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
+    """0213* becomes 0213**: under the same rule the same rows have other labels, and one more is among them."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i % 7 cost FROM range(40) t(i)")
+    publish(masked(tmp_path, "one"))
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO p VALUES (100, '02130', 3), (101, '0213000', 99)")
+    with pytest.raises(AuditError, match="together with"):
+        publish(masked(tmp_path, "two"))
+    with sqlanon.connect() as db:  # what is not published changes nothing of what is known of what is
+        db.anonymize(masked(tmp_path, "one"))
+        with pytest.raises(SourceError, match="another label"):
+            db.extend(masked(tmp_path, "one"))
+
+
+def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> None:
+    """One who came has three rows, which is more than k rows and fewer than k persons."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE p AS SELECT i // 3 who, i % 2 sex, i % 5 cost FROM range(60) t(i)")
+
+    def asked(name: str) -> sqlanon.Policy:
+        return sqlanon.Policy(
+            source={"database": tmp_path / "hospital.duckdb", "table": "p", "person": "who"},
+            attributes={"sex": {"role": "quasi", "hierarchy": "suppress"}, "cost": {"role": "insensitive"}},
+            privacy={"k": 2},
+            release={"database": tmp_path / f"{name}.duckdb", "table": "p"},
+            catalog={"database": tmp_path / "private.duckdb"},
+        )
+
+    publish(asked("one"))
+    publish(asked("same"))
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO p VALUES (100, 1, 77), (100, 1, 78), (100, 1, 79)")
+    with pytest.raises(AuditError, match="temporal attack"):
+        publish(asked("two"))

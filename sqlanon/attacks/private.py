@@ -62,7 +62,7 @@ class Private:
     outside: Source | None
 
     @property
-    def tables(self) -> Mapping[str, exp.Table]:
+    def tables(self) -> Mapping[str, exp.Expr]:
         """The tables of the hierarchies, by attribute in lower case."""
         return {name: one.table for name, one in self.trees.hierarchies.items()}
 

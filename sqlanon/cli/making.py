@@ -96,18 +96,21 @@ def extend(
     started = time.perf_counter()
     with connect(memory_limit=memory_limit, threads=threads) as db:
         found = db.extend(load(policy))
-        release = found.publish(force=force)
+        if found.added_rows:
+            found.publish(force=force)
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    figures = found.to_dict() | {"release": str(release.path), "table": release.table}
+    figures = found.to_dict() | {"release": str(found.path), "table": found.table}
     figures |= {"seconds": {"total": time.perf_counter() - started}}
     if as_json:
         print_json(figures)
         return
     typer.echo(f"{found.released_before:,} rows were released before; the source has {found.new_rows:,} more")
     typer.echo(f"{found.added_rows:,} of them are added, {found.waiting_rows:,} have to wait")
+    if not found.added_rows:
+        typer.echo("the release stays as it is")
     typer.echo(f"{found.classes:,} classes, the smallest of {found.smallest_class:,} rows")
-    typer.echo(f"release: {release.path}, table {release.table}")
+    typer.echo(f"release: {found.path}, table {found.table}")
 
 
 @app.command()

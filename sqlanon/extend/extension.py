@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
@@ -14,11 +16,13 @@ from sqlanon.ledger import (
     Earlier,
     Publication,
     Together,
+    held_against,
     opened,
-    publications,
-    record,
+    recording,
+    released_row,
     secret_of,
-    standing,
+    tree_of_both,
+    trees_of,
 )
 from sqlanon.preparation import Prepared
 from sqlanon.queries import extension as ex
@@ -73,6 +77,16 @@ class Extension:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def path(self) -> Path:
+        """The release that is extended."""
+        return self._publication.path
+
+    @property
+    def table(self) -> str:
+        """Its table."""
+        return self._publication.table_name
+
+    @property
     def released_rows(self) -> int:
         """Rows of the release, with what is added."""
         return self.released_before + self.added_rows
@@ -114,20 +128,17 @@ class Extension:
                     release.manifest, rows, classes, smallest, digest
                 ),
                 audit=lambda staged: self._audit(release.manifest, together, staged),
+                recording=lambda written: self._recording(written, together),
             )
             verification = publish(engine, content, publication.path, publication.table_name)
-        self.warnings[:] = together.warnings
-        published = Release(publication.path, publication.table_name, verification.manifest, engine.limits)
-        self._record(published, together)
-        return published
+        self.warnings[:] = together.told(publication.digest)
+        return Release(publication.path, publication.table_name, verification.manifest, engine.limits)
 
     def _together(self, force: bool, release: Earlier) -> Together:
-        catalog_section = self._prepared.policy.catalog
-        assert catalog_section is not None
-        known = publications(self._run.engine, catalog_section.database)
-        own = {self._publication.run_id: release}
-        earlier = standing(known, self._prepared, self._run.identity, str(self._publication.path))
-        return Together(self._run, self._prepared, earlier, self._publication.path, force, own)
+        own, path = {self._publication.run_id: release}, self._publication.path
+        together = held_against(self._run, self._prepared, path, force, own)
+        assert together is not None
+        return together
 
     def _audit(self, claims: Manifest, together: Together, staged: exp.Table) -> Sequence[Check]:
         run, prepared = self._run, self._prepared
@@ -150,11 +161,31 @@ class Extension:
             digest=digest,
         )
 
-    def _record(self, release: Release, together: Together) -> None:
-        policy, engine = self._prepared.policy, self._run.engine
+    @contextmanager
+    def _recording(self, manifest: Manifest, together: Together) -> Iterator[None]:
+        """What the ledger is told of the publication."""
+        run, prepared, before = self._run, self._prepared, self._publication
+        engine, policy = run.engine, prepared.policy
         assert policy.catalog is not None
-        path, manifest = policy.catalog.database, release.manifest
-        run = {
+        path = policy.catalog.database
+        after = [run_id for run_id in prepared.after if run_id != before.run_id]
+        row = released_row(self._run_id, before.path, manifest, run.identity, after, together)
+        key = named(key_hash(prepared.columns.key, secret_of(engine, path)), KEY_HASH)
+        keys = union_all(select([key], run.work("added")), select([col(KEY_HASH)], run.work("keys_0")))
+        # Values may have gone that are still released: their labels are those of the release.
+        then = trees_of(run, policy, before.run_id)
+        trees = [
+            tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
+            for now in prepared.own_hierarchies
+        ]
+        with recording(engine, path, row | {"extends": before.run_id}, keys, trees):
+            catalog.insert(engine, "runs", self._to_catalog(manifest))
+            yield
+
+    def _to_catalog(self, manifest: Manifest) -> dict[str, Any]:
+        """The run, as a row of the catalog."""
+        policy = self._prepared.policy
+        return {
             "run_id": self._run_id,
             "started_at": manifest.published_at,
             "policy": policy.model_dump_json(),
@@ -172,28 +203,6 @@ class Extension:
             "seconds": time.perf_counter() - self._started,
             "sqlanon_version": __version__,
         }
-        with catalog.open_catalog(engine, path):
-            catalog.insert(engine, "runs", run)
-        row = {
-            "run_id": self._run_id,
-            "published_at": manifest.published_at,
-            "path": str(release.path),
-            "table_name": release.table,
-            "released_rows": manifest.released_rows,
-            "digest": manifest.digest,
-            "source": self._run.identity,
-            "policy_hash": manifest.policy_hash,
-            "epsilon": None,
-            "after": [run_id for run_id in self._prepared.after if run_id != self._publication.run_id],
-            "breaks": together.breaks,
-            "extends": self._publication.run_id,
-        }
-        key = named(key_hash(self._prepared.columns.key, secret_of(engine, path)), KEY_HASH)
-        keys = [
-            select([key], self._run.work("added")),
-            select([col(KEY_HASH)], self._run.work("keys_0")),
-        ]
-        record(engine, path, row, union_all(*keys))
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""

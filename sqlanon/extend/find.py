@@ -17,6 +17,7 @@ from sqlanon.ledger import (
     opened,
     publications,
     refuse_keys,
+    trees_of,
 )
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
@@ -57,7 +58,7 @@ def extend(run: Run, policy: Policy) -> Extension:
     known = publications(run.engine, policy.catalog.database)
     others = [one for one in known if one.run_id in publication.after]
     prepared = beside_earlier(run, policy, [publication, *others], levels, {publication.run_id})
-    refuse_changes(run, prepared, manifest, levels)
+    refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
     count = run.engine.rows(select([exp.Count(this=exp.Star())], run.work("added")))[0][0]
     with opened(run.engine, publication, verified=True) as release:

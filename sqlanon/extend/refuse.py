@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlanon import catalog
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import (
     Publication,
     publications,
@@ -16,7 +16,6 @@ from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared
 from sqlanon.queries import extension as ex
-from sqlanon.queries.names import table
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.manifest import Manifest
 from sqlanon.workspace import Run
@@ -79,7 +78,9 @@ def refuse_others(policy: Policy, manifest: Manifest, publication: Publication) 
         )
 
 
-def refuse_changes(run: Run, prepared: Prepared, manifest: Manifest, levels: Mapping[str, int]) -> None:
+def refuse_changes(
+    run: Run, prepared: Prepared, trees: Mapping[str, Hierarchy], manifest: Manifest, levels: Mapping[str, int]
+) -> None:
     """New rows must be labelled as those of the release are, and be of the same types."""
     problems = []
     policy, source = prepared.policy, prepared.source
@@ -87,15 +88,13 @@ def refuse_changes(run: Run, prepared: Prepared, manifest: Manifest, levels: Map
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
         problems.append(Problem("source", "its columns are not those of the release: anonymize anew"))
-    assert policy.catalog is not None
-    with catalog.open_catalog(run.engine, policy.catalog.database):
-        for i, name in enumerate(policy.generalized):
-            if levels[name] == 0:
-                continue
-            then = table(catalog.hierarchy_name(manifest.policy_hash, name), catalog.SCHEMA, catalog.ATTACHED)
-            query = ex.changed_labels(then, prepared.hierarchies[i].table, levels[name])
-            if changed := run.engine.rows(query)[0][0]:
-                told = f"{changed:,} values have another label than when the release was made: anonymize anew, with "
-                problems.append(Problem(join("attributes", name), f"{told}[release] after"))
+    for i, name in enumerate(policy.generalized):
+        then = trees.get(name.lower())
+        if levels[name] == 0 or then is None:
+            continue
+        query = ex.changed_labels(then.table, prepared.hierarchies[i].table, levels[name])
+        if changed := run.engine.rows(query)[0][0]:
+            told = f"{changed:,} values have another label than when the release was made: anonymize anew, with "
+            problems.append(Problem(join("attributes", name), f"{told}[release] after"))
     if problems:
         raise SourceError("; ".join(map(str, problems)))

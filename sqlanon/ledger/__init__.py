@@ -2,8 +2,9 @@
 
 from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import Publication, publication_of, publications, record, record_replaced, secret_of
-from sqlanon.ledger.together import Together, standing
+from sqlanon.ledger.records import Publication, publication_of, publications, recording, recording_replaced, secret_of
+from sqlanon.ledger.together import Together, held_against, released_row
+from sqlanon.ledger.trees import tree_of_both, trees_of
 
 __all__ = [
     "Earlier",
@@ -11,13 +12,16 @@ __all__ = [
     "Together",
     "based_on_earlier",
     "beside_earlier",
+    "held_against",
     "marking_statements",
     "opened",
     "publication_of",
     "publications",
-    "record",
-    "record_replaced",
+    "recording",
+    "recording_replaced",
     "refuse_keys",
+    "released_row",
     "secret_of",
-    "standing",
+    "tree_of_both",
+    "trees_of",
 ]

@@ -1,21 +1,21 @@
 """A release that is based on earlier ones: together they tell no more of anybody than each of them does.
 
-Two remedies, both of L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty,
-Fuzziness and Knowledge-based Systems 10(5), 2002), section 4:
+L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty, Fuzziness and
+Knowledge-based Systems 10(5), 2002), section 4, has two remedies: base the new release on the earlier one, or treat all
+that the earlier one shows as a quasi-identifier (that is for a policy's roles to say). Here is the first, and for
+tables that change one of ours in the spirit of the second:
 
-- No value is finer than in the earlier release (section 4.2): each attribute is generalized at least as far, one that
+- No value is finer than in the earlier release: each attribute is generalized at least as far, one that
   the earlier release does not have, to its top. So whoever joins the two finds no finer combination than before.
-- What the earlier releases show counts as a quasi-identifier: here, which of them a row is in. A class is made of rows
+- Which of the earlier releases a row is in counts as a quasi-identifier. A class is made of rows
   that they have and rows that they do not have; each part must meet the policy by itself. So whoever takes away the
-  rows that are known already is left with none, or with as many as the policy asks for (section 4.3).
+  rows that are known already is left with none, or with as many as the policy asks for.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlglot import exp
 
@@ -23,6 +23,7 @@ from sqlanon import catalog
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import LEAST, Publication, named_publications, publications, secret_of
+from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, Shield
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared, prepare
@@ -102,12 +103,12 @@ def beside_earlier(
     floors, ks, problems = dict[str, int](), list[int](), list[Problem]()
     for i, publication in enumerate(earlier):
         with opened(run.engine, publication, publication.run_id in verified) as one:
-            problems += _differences(run, policy, one)
+            problems += _differences(run, first, one, fixed is None)
             if problems:
                 continue
             for name, floor in _floors(first, one).items():
                 floors[name] = max(floor, floors.get(name, 0))
-            ks += [one.k] if one.k is not None else []
+            ks += [one.promised] if one.promised is not None else []
             rows = _mark(run, first, one, rows, columns, i)
     problems += _too_fine(policy, floors) if fixed is None else []
     if problems:
@@ -185,45 +186,32 @@ def marking_statements(
     steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
 
 
-def _differences(run: Run, policy: Policy, one: Earlier) -> list[Problem]:
-    """What cannot be held against an earlier release, or is finer than it by its role alone."""
-    place, problems = "release.after", []
-    name = one.publication.path.name
-    several = [column for key, column in one.columns.items() if one.levels.get(key) is None]
-    if several:
+def _differences(run: Run, first: Prepared, one: Earlier, all_levels: bool) -> list[Problem]:
+    """What cannot be held against an earlier release, or is finer than it by its role alone; and with all levels, what
+    is labelled in another way."""
+    place, policy, problems = "release.after", first.policy, []
+    name = one.path.name
+    quasi = {column for column in one.columns if one.is_quasi(column)}
+    if one.masks:
+        problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
+    elif several := sorted(column for column in quasi if one.level(column) is None):
         told = f"{name} shows {', '.join(several)} at several levels"
         problems.append(Problem(place, f"{told}: a release can be based on one of the full domain only"))
-    if one.is_masked:
-        problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
     if one.manifest.decoys:
         problems.append(Problem(place, f"{name} has decoys: a later release that is based on it would tell them"))
-    rules = _rules(run, policy, one)
+    trees, now = trees_of(run, policy, one.publication.run_id), {tree.attribute: tree for tree in first.hierarchies}
     for attribute, spec in policy.attributes.items():
-        if attribute.lower() not in one.columns or spec.role == "identifying":
+        key = attribute.lower()
+        if key not in quasi or spec.role == "identifying":
             continue
         where = join("attributes", attribute)
         if spec.role != "quasi":
             told = f"is {spec.role}, so that it is shown as it is, and {name} generalizes it"
             problems.append(Problem(where, f"{told}: make it quasi"))
-        elif rules.get(attribute.lower(), _rule(spec)) != _rule(spec):
-            told = f"has another hierarchy than in {name}"
+        elif all_levels and key in trees and not is_same_tree(run.engine, trees[key], now[attribute]):
+            told = f"gives other labels than in {name}"
             problems.append(Problem(join(where, "hierarchy"), f"{told}: levels can be compared in the same one only"))
     return problems
-
-
-def _rule(spec: Attribute) -> Any:
-    return spec.model_dump(mode="json")["hierarchy"]
-
-
-def _rules(run: Run, policy: Policy, one: Earlier) -> dict[str, Any]:
-    """The rules of an earlier release's hierarchies, as the catalog has them."""
-    assert policy.catalog is not None
-    with catalog.open_catalog(run.engine, policy.catalog.database):
-        known = table("hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-        query = select([col("attribute"), col("rule")], known)
-        same_policy = exp.EQ(this=col("policy_hash"), expression=text(one.manifest.policy_hash))
-        found = run.engine.rows(query.where(same_policy, copy=False))
-    return {name.lower(): json.loads(rule) for name, rule in found}
 
 
 def _floors(first: Prepared, one: Earlier) -> dict[str, int]:
@@ -231,10 +219,10 @@ def _floors(first: Prepared, one: Earlier) -> dict[str, int]:
     floors = {}
     for name, height in zip(first.policy.generalized, first.marginals.heights, strict=True):
         key = name.lower()
-        if key in one.columns:
-            floors[name] = one.levels[key] or 0
-        elif key not in one.as_they_are:
+        if key not in one.columns:
             floors[name] = height
+        elif one.is_quasi(key):
+            floors[name] = one.level(key) or 0
     return floors
 
 
@@ -257,19 +245,22 @@ def _mark(run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Seq
         query = marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)
     else:
         quasi = {column.lower(): i for i, column in enumerate(first.columns.generalized)}
+        theirs = {key: one.column(key) or key for key in one.columns}
         shown = [
-            Shown(first.attributes[i], one.levels[key] or 0, first.hierarchies[i].top, one.columns[key])
+            Shown(first.attributes[i], one.level(key) or 0, first.hierarchies[i].top, theirs[key])
             for key, i in quasi.items()
-            if key in one.columns
+            if key in theirs and one.is_quasi(key)
         ]
-        shared = [(name, one.as_they_are[name.lower()]) for name in columns if name.lower() in one.as_they_are]
+        shared = [
+            (name, theirs[name.lower()])
+            for name in columns
+            if name.lower() in theirs and not one.is_quasi(name.lower())
+        ]
         query = marked(rows, columns, shown, shared, one.relation, bit)
     run.engine.execute(create_table(target, query))
     run.engine.execute(drop_table(rows))
     if one.manifest.released_rows and not run.engine.rows(marks(target, i + 1))[0][i + 1]:
-        raise SourceError(
-            f"release.after: no row of {one.publication.path} is found in the source: is it a release of this table?"
-        )
+        raise SourceError(f"release.after: no row of {one.path} is found in the source: is it a release of this table?")
     return target
 
 

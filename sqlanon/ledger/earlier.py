@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
 from sqlanon.release.attached import attached, read_claims
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.side_by_side import Subject
 from sqlanon.release.verify import verify_file
 
 EARLIER_FILE = "sqlanon_earlier_file"
@@ -20,51 +18,16 @@ EARLIER_FILE = "sqlanon_earlier_file"
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """An earlier release that stands where the ledger says, as it was published.
+class Earlier(Subject):
+    """An earlier release that stands where the ledger says, as it was published; its rows while it is open.
 
     Attributes
     ----------
-    publication, manifest:
-        What the ledger says of it, and what it says of itself.
-    relation:
-        Its rows, while it is open.
+    publication:
+        What the ledger says of it.
     """
 
     publication: Publication
-    manifest: Manifest
-    relation: exp.Table
-
-    @property
-    def levels(self) -> Mapping[str, int | None]:
-        """By quasi-identifier, in lower case, its level; None where it is shown at several."""
-        return {name.lower(): level for name, level in self.manifest.generalization.items()}
-
-    @property
-    def columns(self) -> Mapping[str, str]:
-        """The columns of the quasi-identifiers that make its classes, by their names in lower case."""
-        return {name.lower(): name for name in self.manifest.quasi}
-
-    @property
-    def as_they_are(self) -> Mapping[str, str]:
-        """The columns that it shows as the source has them, by their names in lower case."""
-        return {one.name.lower(): one.name for one in self.manifest.columns if one.role != "quasi"}
-
-    @property
-    def attributes(self) -> Mapping[str, str]:
-        """The names that its policy gives the quasi-identifiers, by these in lower case."""
-        return {name.lower(): name for name in self.manifest.generalization}
-
-    @property
-    def is_masked(self) -> bool:
-        """Whether rows may be in it with every quasi-identifier at its top."""
-        return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
-
-    @property
-    def k(self) -> int | None:
-        """The k that it promises."""
-        k = self.manifest.policy.get("privacy", {}).get("k")
-        return k if isinstance(k, int) else None
 
 
 @contextmanager
@@ -98,4 +61,4 @@ def opened(engine: DuckDBEngine, publication: Publication, verified: bool = Fals
     if failures:
         raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(failures)}")
     with attached(engine, path, manifest, f"{EARLIER_FILE}_{publication.run_id[:12]}") as relation:
-        yield Earlier(publication, manifest, relation)
+        yield Earlier(path, manifest, relation, publication)

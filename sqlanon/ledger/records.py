@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,8 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger.trees import forget_trees, keep_trees
 from sqlanon.policy import Policy
 from sqlanon.queries.names import col, is_null, named, select, table, text
 from sqlanon.release.verify import Verification
@@ -142,8 +145,15 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
 
 
-def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Query | None = None) -> None:
-    """Write a publication to the ledger, and that what was in its place before is gone.
+@contextmanager
+def recording(
+    engine: DuckDBEngine,
+    path: Path,
+    row: dict[str, Any],
+    keys: exp.Query | None = None,
+    hierarchies: Sequence[Hierarchy] = (),
+) -> Iterator[None]:
+    """Write a publication to the ledger, and that what was in its place before is gone: if all goes well meanwhile.
 
     Parameters
     ----------
@@ -153,6 +163,8 @@ def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Quer
         Of the table ``releases``.
     keys:
         The hashes of the keys that are in the release: ``key_hash``, made with `secret_of`.
+    hierarchies:
+        Those that its labels are made by.
     """
     with catalog.open_catalog(engine, path):
         _replace(engine, row["path"], row["published_at"])
@@ -163,11 +175,14 @@ def record(engine: DuckDBEngine, path: Path, row: dict[str, Any], keys: exp.Quer
             engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=known)))  # published twice
             of_run = select([named(text(row["run_id"]), "run_id"), col("key_hash")], exp.Subquery(this=keys))
             engine.execute(exp.Insert(this=target, expression=of_run))
+        keep_trees(engine, row["run_id"], hierarchies)
         _forget_keys(engine)
+        yield
 
 
-def record_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime) -> None:
-    """Write that another release has taken a place, and nothing of that one.
+@contextmanager
+def recording_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime) -> Iterator[None]:
+    """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile.
 
     Parameters
     ----------
@@ -178,7 +193,9 @@ def record_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime)
     """
     with catalog.open_catalog(engine, path):
         _replace(engine, str(place), at)
+        forget_trees(engine)
         _forget_keys(engine)
+        yield
 
 
 def _replace(engine: DuckDBEngine, place: str, at: datetime) -> None:

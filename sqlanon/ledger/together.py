@@ -1,7 +1,7 @@
 """A new release beside earlier ones: whether it breaks one of them.
 
 What is asked is what an attacker would ask of the files: the complementary release and the temporal attack, for
-combinations that fewer rows have than each of the two promises.
+combinations that fewer rows have than the smaller k of the two.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
-from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import LEAST, Publication
+from sqlanon.ledger.records import LEAST, Publication, publications
+from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
 from sqlanon.queries.attacks.linked import ROWS, titled
 from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import col, create_table, read_parquet, select, star, subquery, table, text, total
+from sqlanon.queries.names import col, named, read_parquet, select, subquery, table, text, total
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.side_by_side import Link, Subject, Trees, link, strange_columns
+from sqlanon.release.side_by_side import Link, Subject, Tree, Trees, link, strange_columns
 from sqlanon.workspace import Run
 
 _BY_FORCE = "publish by force (--force), which the ledger records"
@@ -48,6 +49,8 @@ class Together:
         Where the new one goes.
     force:
         Whether what breaks them is told and let through.
+    replaced:
+        The release whose place it takes, if the ledger has one.
     open:
         By run, those that are open already: a file can be attached once.
     breaks:
@@ -61,6 +64,7 @@ class Together:
     earlier: Sequence[Publication]
     target: Path
     force: bool = False
+    replaced: Publication | None = None
     open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -75,6 +79,17 @@ class Together:
         """
         found = [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
         self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
+        return found
+
+    def told(self, digest: str) -> list[str]:
+        """What the holder should know of a release with this digest, now that it is out."""
+        found = list(self.warnings)
+        if self.replaced is not None and self.replaced.digest != digest:
+            found.append(
+                f"it takes the place of the release of {self.replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
+                "against it: who has a copy can compare the two (sqlanon attack); [release] after, and extend, keep "
+                "them safe together"
+            )
         return found
 
     def _check(self, publication: Publication, new: Subject) -> Check:
@@ -108,22 +123,22 @@ class Together:
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
         """By attack that finds somebody: what it finds, and the query that shows it. Or why it cannot be told."""
-        first = Subject(one.publication.path, one.manifest, one.relation)
-        linked = link(first, new, self._trees(first, new, shown=False))
+        trees, shown_trees = self._trees(one, new)
+        linked = link(one, new, trees)
         if linked.missing:
             return f"the catalog does not have the hierarchies of {', '.join(linked.missing)} any more"
         swapped = [part.swapped for part in linked.attributes]
-        for subject, attributes in ((first, linked.attributes), (new, swapped)):
+        for subject, attributes in ((one, linked.attributes), (new, swapped)):
             if strange := strange_columns(self.run.engine, subject, attributes):
                 return f"{subject.path.name} shows sets, medians or other values of {', '.join(strange)}"
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
-        shown_first, shown_new = (replace(s, relation=r) for s, r in zip((first, new), names, strict=True))
-        shown = link(shown_first, shown_new, self._trees(first, new, shown=True))
+        shown = link(replace(one, relation=names[0]), replace(new, relation=names[1]), shown_trees)
         return list(self._attacks(one, linked, shown))
 
     def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
-        asked = [k for k in (self.prepared.policy.privacy.k, one.k) if k is not None]
-        k, shared = min(asked, default=LEAST), linked.shared
+        asked = [k for k in (self.prepared.policy.privacy.k, one.promised) if k is not None]
+        # A release does not tell persons apart. Of so many rows, k persons have one at least.
+        k, shared = (min(asked, default=LEAST) - 1) * self._rows_of_a_person() + 1, linked.shared
         if shared:
             query = complementary_victims(linked.first, linked.second, shared, linked.attributes, k)
             combinations, count = self.run.engine.rows(query)[0]
@@ -143,6 +158,14 @@ class Together:
                 told = f"{rows:,} rows {what} are fewer than {k} in each of {classes:,} classes (temporal attack)"
                 yield told, self._told(one, query, as_shown.titles)
 
+    def _rows_of_a_person(self) -> int:
+        """The most that one has."""
+        person = self.prepared.columns.person
+        if person is None:
+            return 1
+        rows = select([named(exp.Count(this=exp.Star()), ROWS)], self.prepared.source.relation.copy(), [col(person)])
+        return int(self.run.engine.rows(select([exp.Max(this=col(ROWS))], subquery(rows, "p")))[0][0] or 1)
+
     def _told(self, one: Earlier, query: exp.Select, titles: Sequence[str]) -> str:
         """A query over the files by names of their own, with the statements that open them."""
         assert self.prepared.policy.catalog is not None
@@ -154,51 +177,48 @@ class Together:
         ]
         return "\n".join([*opening, titled(query, titles).sql(self.run.engine.dialect, pretty=True) + ";"])
 
-    def _trees(self, first: Subject, new: Subject, shown: bool) -> Trees:
-        """The hierarchies of both: those of the new release; of the other ones' the catalog has them.
-
-        ``shown``: by the names that they have in the catalog.
-        """
-        hierarchies: dict[str, Hierarchy] = {}
-        rules = {}
-        for hierarchy in self.prepared.hierarchies[: len(self.prepared.policy.generalized)]:
-            key = hierarchy.attribute.lower()
-            name = catalog.hierarchy_name(self.prepared.policy.fingerprint(), hierarchy.attribute)
-            hierarchies[key] = replace(hierarchy, table=_stored(name)) if shown else hierarchy
-            rules[key] = new.rule(key)
-        for attribute in first.manifest.generalization:
-            key = attribute.lower()
-            if key in hierarchies or new.column(key) is None or first.column(key) is None:
+    def _trees(self, one: Earlier, new: Subject) -> tuple[Trees, Trees]:
+        """The hierarchies of both, each as it was when its release was made; and by the names that the catalog has for
+        them."""
+        policy, run = self.prepared.policy, self.run
+        known = trees_of(run, policy, one.publication.run_id)
+        trees, shown, rules, different = dict[str, Tree](), dict[str, Tree](), dict[str, Any](), set[str]()
+        for now in self.prepared.own_hierarchies:
+            key = now.attribute.lower()
+            then, names = known.pop(key, None), [catalog.hierarchy_name(policy.fingerprint(), now.attribute)]
+            if then is None:
+                trees[key] = now
+            elif is_same_tree(run.engine, then, now):
+                trees[key] = tree_of_both(run, then, now)
+                names.append(stored_name(one.publication.run_id, now.attribute))
+            else:
+                different.add(key)
                 continue
-            name = catalog.hierarchy_name(first.manifest.policy_hash, attribute)
-            target = self.run.work(f"of_{name}")
-            height = self._copied(name, target)
-            if height is not None:
-                hierarchies[key] = Hierarchy(attribute, _stored(name) if shown else target, height, 0, None)
-                rules[key] = first.rule(key)
-        return Trees(hierarchies, rules)
+            shown[key], rules[key] = _Shown(_stored(names, now.height), now.height), new.rule(key)
+        for key, then in known.items():  # the new one shows it as it is, or not at all
+            trees[key], rules[key] = then, one.rule(key)
+            name = stored_name(one.publication.run_id, then.attribute)
+            shown[key] = _Shown(_stored([name], then.height), then.height)
+        return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
 
-    def _copied(self, name: str, target: exp.Table) -> int | None:
-        """Copy a hierarchy of an earlier run from the catalog: its height; None where it is gone."""
-        engine, catalog_section = self.run.engine, self.prepared.policy.catalog
-        assert catalog_section is not None
-        with catalog.open_catalog(engine, catalog_section.database):
-            if not catalog.has_table(engine, name):
-                return None
-            copy = create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED)))
-            copy.set("replace", True)  # it was held against this run's releases before: another file, or the same again
-            engine.execute(copy)
-        return len(engine.columns(target)) - 1
+
+@dataclass(frozen=True)
+class _Shown:
+    """A hierarchy by its names in the catalog."""
+
+    table: exp.Expr
+    height: int
+
+
+def _stored(names: Sequence[str], height: int) -> exp.Expr:
+    tables = [table(name, catalog.SCHEMA, _CATALOG) for name in names]
+    return tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height), "both")
 
 
 def _swapped(linked: Link) -> Link:
     """The same, of the releases in the other order."""
     attributes = tuple(one.swapped for one in linked.attributes)
     return replace(linked, first=linked.second, second=linked.first, attributes=attributes)
-
-
-def _stored(name: str) -> exp.Table:
-    return table(name, catalog.SCHEMA, _CATALOG)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -210,21 +230,57 @@ def _file(path: Path, manifest: Manifest, alias: str) -> exp.Table:
     return read_parquet([str(path)]) if _is_parquet(path) else table(manifest.table_name, "main", alias)
 
 
-def standing(known: Sequence[Publication], prepared: Prepared, source: str, path: str) -> list[Publication]:
-    """The releases that a new one is held against: of the same source, or named; but not the one that it replaces.
+def released_row(
+    run_id: str, target: Path, manifest: Manifest, source: str, after: Sequence[str], together: Together | None
+) -> dict[str, Any]:
+    """A publication, as a row of the ledger.
 
     Parameters
     ----------
-    known:
-        The ledger.
-    prepared:
-        What is to be released.
-    source, path:
-        What it is a release of, and where it goes.
+    run_id, target, manifest:
+        Of what run, where, and what.
+    source:
+        Of what, as `Run.identity` says.
+    after:
+        The runs that it is based on.
+    together:
+        What it was held against.
     """
-    return [
-        one
-        for one in known
-        if (one.source == source or one.run_id in prepared.after)
-        and (str(one.path) != path or one.run_id in prepared.after)
-    ]
+    return {
+        "run_id": run_id,
+        "published_at": manifest.published_at,
+        "path": str(target),
+        "table_name": manifest.table_name,
+        "released_rows": manifest.released_rows,
+        "digest": manifest.digest,
+        "source": source,
+        "policy_hash": manifest.policy_hash,
+        "epsilon": manifest.epsilon,
+        "after": list(after),
+        "breaks": together.breaks if together else [],
+    }
+
+
+def held_against(
+    run: Run, prepared: Prepared, target: Path, force: bool, opened: Mapping[str, Earlier] | None = None
+) -> Together | None:
+    """What a new release is held against: the releases that stand of the same source, and those that it is based on;
+    not the one that it replaces. None where there is no ledger.
+
+    Parameters
+    ----------
+    run, prepared:
+        Of what, and what is known of it.
+    target, force:
+        As of `Together`.
+    opened:
+        By run, the releases that are open already.
+    """
+    policy = prepared.policy
+    if policy.catalog is None:
+        return None
+    known = publications(run.engine, policy.catalog.database)
+    of_source = [one for one in known if one.source == run.identity or one.run_id in prepared.after]
+    earlier = [one for one in of_source if one.path != target or one.run_id in prepared.after]
+    replaced = next((one for one in of_source if one.path == target and one.run_id not in prepared.after), None)
+    return Together(run, prepared, earlier, target, force, replaced, opened or {})

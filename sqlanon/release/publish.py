@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -71,6 +71,9 @@ class Content:
     audit:
         Checks with the source what a release alone cannot show; it is given the released rows. None
         where there is nothing of the kind.
+    recording:
+        What is written elsewhere of the release: for good once it is in its place, and not at all if it does not get
+        there.
     """
 
     query: exp.Select
@@ -83,6 +86,7 @@ class Content:
     manifest: Callable[[int, int, int, str], Manifest]
     repeating: Collection[str] = ()
     audit: Callable[[exp.Table], Sequence[Check]] | None = None
+    recording: Callable[[Manifest], AbstractContextManager[None]] = lambda manifest: nullcontext()
 
 
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
@@ -120,7 +124,8 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
             failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
             if failures:
                 raise AuditError(failures)
-            _swap_in(verification.path, path, directory)
+            with content.recording(verification.manifest):
+                _swap_in(verification.path, path, directory)
     except OSError as error:
         raise ReleaseError(f"{path} cannot be written: {error.strerror or error}") from error
     return replace(verification, path=path)

@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.hierarchies import Hierarchy
-from sqlanon.queries.attacks.linked import Linked, strange_labels
+from sqlanon.queries.attacks.linked import Linked, known_labels, strange_labels
 from sqlanon.queries.names import cast, col, named, select, subquery
 from sqlanon.release.manifest import Manifest
 
@@ -44,9 +43,15 @@ class Subject:
         return [column.name for column in self.manifest.columns if column.role == "sensitive"]
 
     @property
+    def promised(self) -> int | None:
+        """The k that it promises."""
+        k = self.manifest.policy.get("privacy", {}).get("k")
+        return k if isinstance(k, int) else None
+
+    @property
     def k(self) -> int:
         """The k that it promises; where it promises none, the rows of its smallest class."""
-        return int(self.manifest.policy["privacy"].get("k") or self.manifest.smallest_class)
+        return self.promised or self.manifest.smallest_class
 
     @property
     def columns(self) -> dict[str, str]:
@@ -97,14 +102,39 @@ class Subject:
         return None if attribute is None or not self.is_quasi(name) else attribute.get("hierarchy")
 
 
+class Tree(Protocol):
+    """A hierarchy: one row per ground value, ``level_0`` to the top."""
+
+    @property
+    def table(self) -> exp.Expr:
+        """Its rows."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Its top level."""
+        ...
+
+
 @dataclass(frozen=True)
 class Trees:
-    """The hierarchies of a policy, by attribute in lower case, and what a manifest would show of them."""
+    """The hierarchies that are known.
 
-    hierarchies: Mapping[str, Hierarchy]
+    Attributes
+    ----------
+    hierarchies:
+        By attribute in lower case.
+    rules:
+        What a manifest would show of them.
+    different:
+        The attributes, in lower case, whose labels are known to be of two hierarchies, whatever manifests show.
+    """
+
+    hierarchies: Mapping[str, Tree]
     rules: Mapping[str, Any]
+    different: frozenset[str] = frozenset()
 
-    def of(self, name: str, rule: Any) -> Hierarchy | None:
+    def of(self, name: str, rule: Any) -> Tree | None:
         """The hierarchy of a column whose manifest shows a rule."""
         return self.hierarchies.get(name) if name in self.rules and _same(self.rules[name], rule) else None
 
@@ -160,12 +190,13 @@ def link(first: Subject, second: Subject, trees: Trees) -> Link:
             attributes.append(Linked(own or other or name, own, other))
             continue
         rules = [one.rule(name) for one in (first, second) if one.is_quasi(name)]
-        if len(rules) == 2 and not _same(*rules):  # labels of two hierarchies: each stands for itself
+        # Labels of two hierarchies: each stands for itself.
+        if len(rules) == 2 and (name in trees.different or not _same(*rules)):
             attributes += [Linked(own, own, None), Linked(f"{other} (2)", None, other)]
             continue
         levels = first.level(name), second.level(name)
         tree = trees.of(name, rules[0])
-        if None not in levels and levels[0] == levels[1]:
+        if None not in levels and levels[0] == levels[1] and (tree is None or levels[0] == 0):
             attributes.append(Linked(own, own, other))
         elif tree is None:
             missing.append(own)
@@ -186,11 +217,19 @@ def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linke
     and values that these do not have."""
     found = []
     for one in attributes:
-        if one.first is None or one.hierarchy is None or len(one.first_levels) == 1:
+        if one.first is None or one.hierarchy is None:
             continue
-        query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
-        labels = dict(zip(query.named_selects, engine.rows(query)[0], strict=True))
-        if subject.shows_medians or labels["others"] or labels["ranges"] > MOST_RANGES:
+        if len(one.first_levels) == 1:
+            level = one.first_levels[0]
+            query = known_labels(subject.relation, one.first, one.hierarchy, level)
+            labels, known = engine.rows(query)[0]
+            # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
+            is_strange = 0 < level < one.height and labels > 0 and not known
+        else:
+            query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
+            ranges, others = engine.rows(query)[0]
+            is_strange = subject.shows_medians or others > 0 or ranges > MOST_RANGES
+        if is_strange:
             found.append(one.first)
     return found
 

@@ -223,6 +223,17 @@ def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: 
     return query.with_(ident(_nodes_name(0)), as_=nodes_in_order(hierarchy, range(height + 1)), copy=False)
 
 
+def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, level: int) -> exp.Select:
+    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at a level."""
+    label = cast(col(column, "r"), "VARCHAR")
+    labels = exp.Select(expressions=[named(label, "label")], distinct=exp.Distinct()).from_(aliased(release, "r"))
+    nodes = exp.Select(expressions=[named(_label(level), "node")], distinct=exp.Distinct()).from_(hierarchy.copy())
+    counts: list[exp.Expr] = [exp.Count(this=col("label", "l")), exp.Count(this=col("node", "n"))]
+    query = select(counts, subquery(labels, "l"))
+    on = exp.EQ(this=col("label", "l"), expression=col("node", "n"))
+    return query.join(subquery(nodes, "n"), on=on, join_type="left", copy=False)
+
+
 def _pairs(hierarchy: exp.Expr, i: int, a: int, b: int, present: dict[str, exp.Select]) -> exp.Select:
     """The labels of two levels that go together, as far as the releases have them."""
     output = [named(_label(a), "one"), named(_label(b), "two")]
