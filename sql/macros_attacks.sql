@@ -190,3 +190,85 @@ CREATE OR REPLACE MACRO sqlanon.unsorted_matching(rel, other, "on") AS TABLE (
             )
         ) / (SELECT nullif(fsum(n * m), 0) FROM "sqlanon places") AS chance
 );
+
+-- Complementary release (Sweeney 2002), of two releases with the same labels: the combinations of qi that the join on
+-- equal labels and on equal values of the columns `shared` tells for fewer than k rows; and rows, how many: of each
+-- shared value as many as the lesser of both has.
+CREATE OR REPLACE MACRO sqlanon.complementary_classes(rel, other, qi, shared, k := 5) AS TABLE (
+    WITH "sqlanon met" AS (
+        SELECT class, least(sum(n), sum(m))::BIGINT AS rows
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))),
+                struct_pack(*COLUMNS(list_concat(shared, []::VARCHAR[]))),
+                count(*),
+                0
+            FROM query_table(rel)
+            GROUP BY ALL
+            UNION ALL
+            SELECT
+                struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))),
+                struct_pack(*COLUMNS(list_concat(shared, []::VARCHAR[]))),
+                0,
+                count(*)
+            FROM query_table(other)
+            GROUP BY ALL
+        ) AS u(class, value, n, m)
+        GROUP BY class, value
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string(qi, chr(10)), '(?im)^rows$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE rows
+        END AS rows
+    FROM (
+        SELECT class, sum(rows)::BIGINT AS rows
+        FROM "sqlanon met"
+        WHERE rows > 0
+        GROUP BY class
+    )
+    WHERE rows < k
+);
+
+-- Temporal attack (the same), of an earlier release, rel, and a later one, other, with the same labels: the classes, by
+-- the columns `on`, in which some rows, but fewer than k, came (added) or went (removed). With `shared`, columns that
+-- both show as they are, also rows count whose values there are others now.
+CREATE OR REPLACE MACRO sqlanon.temporal_classes(rel, other, "on", k := 5, shared := NULL) AS TABLE (
+    WITH "sqlanon counted" AS (
+        SELECT class, sum(n)::BIGINT AS n, sum(m)::BIGINT AS m
+        FROM (
+            SELECT
+                struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))),
+                struct_pack(*COLUMNS(coalesce(shared, list_concat("on", []::VARCHAR[])))),
+                count(*),
+                0
+            FROM query_table(rel)
+            GROUP BY ALL
+            UNION ALL
+            SELECT
+                struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))),
+                struct_pack(*COLUMNS(coalesce(shared, list_concat("on", []::VARCHAR[])))),
+                0,
+                count(*)
+            FROM query_table(other)
+            GROUP BY ALL
+        ) AS u(class, value, n, m)
+        GROUP BY class, value
+    )
+    SELECT
+        unnest(class),
+        CASE
+            WHEN regexp_matches(array_to_string("on", chr(10)), '(?im)^(added|removed)$')
+            THEN error('a quasi-identifier has the name of a figure: rename it in a view')
+            ELSE added
+        END AS added,
+        removed
+    FROM (
+        SELECT class, sum(greatest(m - n, 0))::BIGINT AS added, sum(greatest(n - m, 0))::BIGINT AS removed
+        FROM "sqlanon counted"
+        GROUP BY class
+    )
+    WHERE added BETWEEN 1 AND k - 1 OR removed BETWEEN 1 AND k - 1
+);

@@ -29,6 +29,56 @@ CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2)
     FROM "sqlanon sizes"
 );
 
+-- The journalist's risk (El Emam 2013): 1 / the rows of the population that a class matches. The greatest; the average
+-- (the greater one of the matched classes by all that they match, and the mean over the rows of rel); the rows that have
+-- the greatest, and those above a threshold; the expected re-identifications of who tries all rows (the marketer's risk
+-- times the rows). Who matches nobody has the risk 0: classes_of_nobody, rows_of_nobody.
+CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold := 0.2) AS TABLE (
+    WITH "sqlanon matched" AS (
+        SELECT theirs, count(*) AS n, sum(own)::BIGINT AS own
+        FROM (
+            SELECT sum(own)::BIGINT AS own, sum(theirs)::BIGINT AS theirs
+            FROM (
+                SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))), count(*), 0
+                FROM query_table(rel)
+                GROUP BY ALL
+                UNION ALL
+                SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))), 0, count(*)
+                FROM query_table(population)
+                GROUP BY ALL
+            ) AS u(class, own, theirs)
+            GROUP BY class
+        )
+        WHERE own > 0
+        GROUP BY theirs
+    ),
+    "sqlanon figures" AS (
+        SELECT
+            (SELECT min(theirs) FROM "sqlanon matched" WHERE theirs > 0) AS least,
+            (SELECT nullif(fsum(own), 0) FROM "sqlanon matched") AS whole,
+            (
+                SELECT coalesce(sum(found / theirs ORDER BY theirs), 0)
+                FROM (SELECT theirs, fsum(own) AS found FROM "sqlanon matched" WHERE theirs > 0 GROUP BY theirs)
+            ) AS expected
+    )
+    SELECT
+        coalesce(1 / nullif(fsum(theirs) FILTER (theirs = (SELECT least FROM "sqlanon figures")), 0), 0) AS highest,
+        coalesce(
+            greatest(
+                sum(n) FILTER (theirs > 0) / nullif(fsum(n * theirs), 0),
+                (SELECT expected / whole FROM "sqlanon figures")
+            ),
+            0
+        ) AS average,
+        coalesce(sum(own) FILTER (theirs = (SELECT least FROM "sqlanon figures")), 0)::BIGINT AS rows_at_highest,
+        coalesce(sum(own) FILTER (theirs > 0 AND 1 > threshold * theirs), 0)::BIGINT AS rows_above,
+        (SELECT expected FROM "sqlanon figures") AS expected,
+        coalesce(sum(n) FILTER (theirs = 0), 0)::BIGINT AS classes_of_nobody,
+        coalesce(sum(own) FILTER (theirs = 0), 0)::BIGINT AS rows_of_nobody,
+        coalesce(sum(own), 0)::BIGINT AS rows
+    FROM "sqlanon matched"
+);
+
 -- The histogram: how many classes have so many rows, and how many rows these are.
 CREATE OR REPLACE MACRO sqlanon.class_sizes(rel, qi) AS TABLE (
     SELECT "sqlanon class size" AS class_size, count(*) AS classes, count(*) * "sqlanon class size" AS rows

@@ -77,11 +77,13 @@ class Looking:
     def row_risks(self, policy: Policy) -> duckdb.DuckDBPyRelation:
         """The rows of the source with their risks, as a lazy relation: it is worked out when it is read.
 
+        Where the policy gives the size of the population, the source's rows (or persons) are counted now.
+
         Returns
         -------
         relation
             The source's columns, and ``class_size`` (rows), ``prosecutor`` (1 / rows, or persons), with weights or a
-            sampling fraction ``individual``, and with households ``household_risk``.
+            population's size (or the sampling fraction) ``individual``, and with households ``household_risk``.
 
         Raises
         ------
@@ -91,7 +93,8 @@ class Looking:
         from sqlanon.risk import row_risks  # noqa: PLC0415
 
         run = self._space.run(policy, read=False)  # its views stay: the relation names them
-        return run.engine.relation(row_risks(run, policy))
+        with readable():
+            return run.engine.relation(row_risks(run, policy))
 
     def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
         """How many rows are unique at each level of the hierarchies of two quasi-identifiers, the others at level 0.
@@ -122,25 +125,27 @@ class Looking:
         uniques_matrix(run, policy, first, second, shown)
         return "\n\n".join(f"{statement};" for statement in shown)
 
-    def suda(self, policy: Policy, size: int | None = None, fraction: float = 0.01) -> Suda:
+    def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:
         """Which rows of the policy's source are alone with few of their quasi-identifiers: special uniques.
 
         Parameters
         ----------
         policy:
-            What is asked; only its source and its quasi-identifiers count here.
+            What is asked; only its source, its quasi-identifiers and what it says of the population count here.
         size:
             The greatest number of attributes of a minimal sample unique; by default all of them. The work grows with
             the sets of attributes of up to that size.
         fraction:
-            The sampling fraction, for DIS.
+            The sampling fraction, for DIS; by default the policy's (``[risk]``, else that of
+            ``privacy.population_uniqueness``: ``sampling_fraction``, or the rows by ``population``), and where it has
+            none 0.01, as in sdcMicro.
 
         Raises
         ------
         PolicyError
             The size or the fraction is none, or there are too many sets of up to that size.
         SourceError
-            The source cannot be read, or does not fit the policy.
+            The source cannot be read, does not fit the policy, or has more than the population.
         """
         from sqlanon.suda import find_special_uniques, refuse_settings  # noqa: PLC0415
 
@@ -149,7 +154,7 @@ class Looking:
         with readable():
             return find_special_uniques(run, policy, size, fraction)
 
-    def suda_sql(self, policy: Policy, size: int | None = None, fraction: float = 0.01) -> str:
+    def suda_sql(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> str:
         """The statements behind `suda`, each with a semicolon; they are not run.
 
         Raises

@@ -57,7 +57,8 @@ def print_suda(found: Suda) -> None:
     typer.echo(f"by the fewest that are enough: {smallest}")
     score, ihsn = found.scores, found.ihsn_scores
     typer.echo(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
-    of = f"at a sampling fraction of {found.fraction:g}"
+    by = {"call": "as given", "policy": "by the policy", "default": "by default: the policy has none"}
+    of = f"at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})"
     typer.echo(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
     table = Table("quasi-identifier", "contributes to the scores")
     table.columns[1].justify = "right"
@@ -159,6 +160,8 @@ def print_attacks(attacks: Attacks, with_sql: bool) -> None:
         figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
         table.add_row(name, f"{one.worst.victims:,}", f"{one.worst.share:.2%}", Text(figures))
     print_table(table)
+    for path, decoys in attacks.decoys.items():
+        typer.echo(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
     if not with_sql and any(one.victims for one in attacks.values()):
         typer.echo("who they are: --sql prints the statements that show them")
     for one in attacks.values():

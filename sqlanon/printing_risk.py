@@ -20,10 +20,9 @@ MOST_LEAKING = 10
 def print_attackers(found: Risk) -> None:
     """What each attacker may hope for, and how large classes are."""
     prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
-    if prosecutor is None or journalist is None or marketer is None or found.class_sizes is None:
-        return
     for threshold, rows in prosecutor.rows_above.items():
-        typer.echo(f"{rows:,} rows have a prosecutor's risk of more than {threshold}")
+        of_all = 100 * prosecutor.share_above[threshold]
+        typer.echo(f"{rows:,} rows have a prosecutor's risk of more than {threshold}: {of_all:.3g} % of all")
     by = {"table": "by the population table", "estimate": "estimated from the size of the population", None: ""}
     if journalist.population is not None:
         told = f"highest {journalist.highest:.4g}, on average {journalist.average:.4g}"

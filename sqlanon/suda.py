@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from sqlanon.columns import match_columns
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.packing import Packed, pack, refuse_too_many, subsets_of_size
 from sqlanon.policy import Policy
+from sqlanon.population import people, sampling_fraction
 from sqlanon.queries import suda as sq
 from sqlanon.queries.packed import BITS
 from sqlanon.steps import Steps
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
 FRACTION = 0.01
-"""The sampling fraction that DIS takes where none is given: sdcMicro's."""
+"""The sampling fraction that DIS takes where neither the call nor the policy has one: sdcMicro's."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Suda:
     fraction, dis:
         The sampling fraction, and DIS: the chance that a match with a unique row is right, over the whole table
         (None where no row is alone).
+    fraction_by:
+        Where the fraction comes from: the ``call``, the ``policy``, or the ``default`` of 0.01.
     scores:
         In the convention of Elliot et al.: an MSU of k attributes adds Π_{i = k}^{size} (attributes − i) to its row.
     ihsn_scores:
@@ -85,6 +88,7 @@ class Suda:
     msus_by_size: Mapping[int, int]
     rows_by_smallest: Mapping[int, int]
     fraction: float
+    fraction_by: Literal["call", "policy", "default"]
     dis: float | None
     scores: Scores
     ihsn_scores: Scores
@@ -153,7 +157,7 @@ class _Relations:
         return self.run.engine.relation(query)
 
 
-def refuse_settings(policy: Policy, size: int | None, fraction: float) -> None:
+def refuse_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
     """Refuse a size or a fraction that is none.
 
     Raises
@@ -164,7 +168,7 @@ def refuse_settings(policy: Policy, size: int | None, fraction: float) -> None:
     problems = []
     if size is not None and size < 1:
         problems.append(Problem("suda size", f"must be at least 1, and {size} is not"))
-    if not 0 < fraction <= 1:
+    if fraction is not None and not 0 < fraction <= 1:
         problems.append(Problem("suda fraction", f"must be more than 0 and at most 1, and {fraction:g} is not"))
     if not 1 <= len(policy.quasi) < BITS:
         problems.append(Problem("attributes", f"SUDA takes 1 to {BITS - 1} quasi-identifiers, not {len(policy.quasi)}"))
@@ -173,18 +177,18 @@ def refuse_settings(policy: Policy, size: int | None, fraction: float) -> None:
     refuse_too_many(len(policy.quasi), size or len(policy.quasi), "suda size")
 
 
-def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float) -> Suda:
+def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float | None) -> Suda:
     """All MSUs of up to a size, and the scores.
 
     Raises
     ------
     SourceError
-        The source does not fit the policy.
+        The source does not fit the policy, or has more than the population.
     """
     return _Search(run, policy, size, fraction, Steps(run.engine)).suda()
 
 
-def suda_statements(run: Run, policy: Policy, size: int | None, fraction: float) -> str:
+def suda_statements(run: Run, policy: Policy, size: int | None, fraction: float | None) -> str:
     """The statements behind `find_special_uniques`, in their order; no row is read.
 
     What one of them needs of the answers before it is shown with an example: attributes of three values.
@@ -197,9 +201,10 @@ def suda_statements(run: Run, policy: Policy, size: int | None, fraction: float)
 class _Search:
     """One search. Makes tables in the work schema of the run."""
 
-    def __init__(self, run: Run, policy: Policy, size: int | None, fraction: float, steps: Steps) -> None:
-        self.run, self.steps, self.fraction = run, steps, fraction
-        matched = match_columns(policy, run.source).by_attribute
+    def __init__(self, run: Run, policy: Policy, size: int | None, fraction: float | None, steps: Steps) -> None:
+        self.run, self.policy, self.steps, self.given = run, policy, steps, fraction
+        columns = match_columns(policy, run.source)
+        matched, self.person = columns.by_attribute, columns.person
         self.names = policy.quasi
         self.columns = [matched[name] for name in self.names]
         self.size = min(size or len(self.names), len(self.names))
@@ -219,7 +224,8 @@ class _Search:
         by_size = {size: n for size, n, _ in sorted(self.steps.ask(sq.by_size(msus), []))}
         by_smallest = dict(sorted(self.steps.ask(sq.by_smallest(scored), [])))
         uniques, rows = table["uniques"], table["rows"]
-        dis = dis_of(uniques, table["in_pairs"], self.fraction)
+        fraction, fraction_by = self._fraction(rows)
+        dis = dis_of(uniques, table["in_pairs"], fraction)
         spread = tuple(
             uniques * (1 - dis) / dis / found[f"adjustment_{i}"] if dis and found[f"adjustment_{i}"] else 0.0
             for i in range(len(self.weights))
@@ -246,12 +252,24 @@ class _Search:
             msus=sum(by_size.values()),
             msus_by_size=by_size,
             rows_by_smallest=by_smallest,
-            fraction=self.fraction,
+            fraction=fraction,
+            fraction_by=fraction_by,
             dis=dis,
             scores=scores(0),
             ihsn_scores=scores(1),
             _relations=relations,
         )
+
+    def _fraction(self, rows: int) -> tuple[float, Literal["call", "policy", "default"]]:
+        """The sampling fraction: of persons, where the policy counts persons."""
+        if self.given is not None:
+            return self.given, "call"
+
+        def count() -> int:
+            return rows if self.person is None else people(self.steps, self.run.source.relation, self.person)
+
+        told = sampling_fraction(self.policy, count)
+        return (FRACTION, "default") if told is None else (told, "policy")
 
     def _msus(self, packed: Packed) -> exp.Table:
         """The MSUs, the smallest first."""

@@ -223,6 +223,7 @@ def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, po
             sqlanon.attack(target, given)
 
 
+@pytest.mark.slow
 def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, "three.parquet", policy_of(folder, "three.parquet", {"zip": 4, 'my "age"': 1}))
     found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])
@@ -234,6 +235,7 @@ def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
     assert sqlanon.attack(path)["homogeneity"].victims is not None
 
 
+@pytest.mark.slow
 def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
     """They do not tell of which values a class is: it says so, instead of finding nothing."""
     search = {"strategy": "mondrian", "summary": "median"}
@@ -246,6 +248,7 @@ def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
         assert [one.releases[0] for one in found[name].findings] == [str(folder / "one.duckdb")]
 
 
+@pytest.mark.slow
 def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
     """Every voter fits the class that he is in, and so at least k rows."""
     path = publish(folder, "ranges", policy_of(folder, "ranges", {}, search={"strategy": "mondrian"}))
@@ -261,6 +264,7 @@ def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
     assert found["temporal"].victims == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["subtree"])
 def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, strategy, policy_of(folder, strategy, {}, search={"strategy": strategy}))
@@ -269,6 +273,7 @@ def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon
     assert found["temporal"].victims == 0
 
 
+@pytest.mark.slow
 def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> None:
     masking = policy_of(
         folder, "masked", {"zip": 0, 'my "age"': 2}, privacy={"k": 22}, search={"suppression_limit": 0.95},

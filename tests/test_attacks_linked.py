@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -32,6 +33,9 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
     for row in rows:
         connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
     return target
+
+
+quick = settings(max_examples=4, deadline=None)
 
 
 @st.composite
@@ -125,7 +129,7 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
     return connection.execute(query.sql("duckdb")).fetchall()
 
 
-@settings(max_examples=25, deadline=None)
+@quick
 @given(releases())
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -136,7 +140,7 @@ def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) 
         assert rows_of(connection, cr.complementary_victims(*given_)) == [oracle.complementary_victims(**case)]
 
 
-@settings(max_examples=25, deadline=None)
+@quick
 @given(releases())
 def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -288,8 +292,11 @@ def in_common(one: str, two: str) -> str | None:
     return f"{one} & {two}" if of[one] & of[two] else None
 
 
-@settings(max_examples=25, deadline=None)
-@given(*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2, st.integers(1, 3))
+RANGED = (*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2, st.integers(1, 3))
+
+
+@quick
+@given(*RANGED)
 def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], second: list[Row], k: int) -> None:
     rows: Counter[str] = Counter()
     for (one, x), n in Counter(first).items():
@@ -314,7 +321,7 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
 # --- composition, positions, linking
 
 
-@settings(max_examples=25, deadline=None)
+@quick
 @given(releases(shared=1))
 def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -326,7 +333,7 @@ def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
         assert victims == [(len(found), oracle.composition_victims(*arguments))]
 
 
-@settings(max_examples=25, deadline=None)
+@quick
 @given(releases())
 def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -338,7 +345,7 @@ def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
         assert found_chance == (None if chance is None else pytest.approx(chance))
 
 
-@settings(max_examples=25, deadline=None)
+@quick
 @given(releases(shared=0, only_shared=True))
 def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -426,3 +433,19 @@ def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
         then, now = (make(connection, name, ["v"], rows) for name, rows in {"a": [(None,)], "b": [("0",)]}.items())
         value = Linked("v", "v", "v", (0,), (0, 1), tree, 1)
         assert rows_of(connection, temporal(then, now, [], [value], 2)) == [("0", 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("test", "cases"),
+    [
+        (test_complementary_release_is_what_plain_python_finds, [releases()]),
+        (test_temporal_is_what_plain_python_finds, [releases()]),
+        (test_ranges_meet_what_they_have_values_in_common_with, RANGED),
+        (test_composition_is_what_plain_python_finds, [releases(shared=1)]),
+        (test_positions_are_what_plain_python_finds, [releases()]),
+        (test_linking_is_what_plain_python_finds, [releases(shared=0, only_shared=True)]),
+    ],
+)
+def test_many_more_tables(test: Any, cases: Sequence[st.SearchStrategy[Any]]) -> None:
+    settings(quick, max_examples=100)(given(*cases)(test.hypothesis.inner_test))()

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from sqlanon.catalog import init_database
 from sqlanon.queries.attacks import disclosure
+from sqlanon.queries.attacks.complementary import complementary_release
 from sqlanon.queries.attacks.composition import composition
 from sqlanon.queries.attacks.linked import Linked
 from sqlanon.queries.attacks.linking import linkage
 from sqlanon.queries.attacks.positions import places
+from sqlanon.queries.attacks.temporal import temporal
 from sqlanon.queries.names import table
 from sqlanon.resources import sql_text
 
@@ -96,6 +98,14 @@ def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any],
         )
         == expected
     )
+    found = called(db, f"complementary_classes('r', 'o', {LIST}, ['VALUE_OF'], 3)")
+    assert as_text(found, [0, 1, 2]) == built(complementary_release(one, two, ["value_of"], attributes, 3))
+    for shared, call in (([], ""), (["value_of"], ", shared := ['Value_Of']")):
+        found = called(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
+        came, went = ([row for row in found if 0 < row[i] < 3] for i in (2, 3))
+        assert as_text(came, [0, 1, 2]) == built(temporal(one, two, shared, attributes, 3))
+        assert as_text(went, [0, 1, 3]) == built(temporal(two, one, shared, attributes, 3))
+        assert len({*came, *went}) == len(found)
     found = called(db, f"unsorted_matching('r', 'o', {LIST})")
     assert found == db.execute(places(one, two, [], attributes).sql("duckdb")).fetchall()
 
@@ -109,6 +119,10 @@ def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any],
         "linkage('r', 'o', {})",
         "composition_classes('r', 'o', {}, 'value_of')",
         "unsorted_matching('r', 'o', {})",
+        "complementary_classes('r', 'o', {}, ['value_of'])",
+        "complementary_classes('r', 'o', ['class'], {})",
+        "temporal_classes('r', 'o', {})",
+        "temporal_classes('r', 'o', {}, shared := ['value_of'])",
     ],
 )
 @pytest.mark.parametrize("names", ["['nope']", "['class', 'nope']", "['cl.*']", "[]", "NULL"])
@@ -119,12 +133,15 @@ def test_a_name_that_is_not_there_is_an_error(call: str, names: str, db: Connect
 
 
 def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> None:
-    db.execute("CREATE OR REPLACE TABLE figures AS SELECT 1 AS value, 2 AS class_size, 3 AS rows, 4 AS s")
+    db.execute("CREATE OR REPLACE TABLE figures AS SELECT 1 AS value, 2 AS class_size, 3 AS rows, 4 AS s, 5 AS added")
+    db.execute("CREATE OR REPLACE TABLE more AS FROM figures UNION ALL FROM figures")
     for call in (
         "homogeneous_classes('figures', ['VALUE'], 's')",
         "background_knowledge_classes('figures', ['class_size'], 's')",
         "skewness_classes('figures', ['value'], 's')",
         "composition_classes('figures', 'figures', ['rows'], 's')",
+        "complementary_classes('figures', 'figures', ['Rows'], ['s'])",
+        "temporal_classes('figures', 'more', ['ADDED'])",
     ):
         with pytest.raises(duckdb.Error, match="rename it"):
             called(db, call)
@@ -133,6 +150,8 @@ def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> No
 def test_no_table_has_no_victims(db: Connection) -> None:
     fill(db, r=[], o=[])
     assert called(db, "homogeneous_classes('r', ['class'], 'value_of')") == []
+    assert called(db, "complementary_classes('r', 'o', ['class'], ['value_of'])") == []
+    assert called(db, "temporal_classes('r', 'o', ['class'])") == []
     assert called(db, "linkage('r', 'o', ['class'])") == [(0, 0, 0, 0, 0, 0)]
     assert called(db, "unsorted_matching('r', 'o', ['class'])") == [(0, 0, None)]
 

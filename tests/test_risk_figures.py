@@ -257,7 +257,8 @@ def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) 
     journalist = risk.journalist.to_dict()
     assert journalist == {
         "highest": 0.25, "average": 2 / 9, "rows_at_highest": 2, "share_at_highest": 0.5,
-        "rows_above": {"0.2": 2, "0.5": 0}, "population": "table", "classes_of_nobody": 1, "rows_of_nobody": 1,
+        "rows_above": {"0.2": 2, "0.5": 0}, "share_above": {"0.2": 0.5, "0.5": 0.0}, "population": "table",
+        "classes_of_nobody": 1, "rows_of_nobody": 1,
     }  # fmt: skip
     assert (risk.marketer.average, risk.marketer.expected, risk.marketer.population) == (0.7 / 4, 0.7, "table")
 

@@ -16,19 +16,22 @@ from sqlanon.release.side_by_side import Subject
 
 def _of_each(
     attacker: Attacker,
-    build: Callable[[Subject, str], exp.Select],
-    figures: Callable[[Subject, str, exp.Select], Mapping[str, Any]] = lambda one, name, query: {},
+    build: Callable[[Subject, str], exp.Select | None],
+    figures: Callable[[Subject, str], Mapping[str, Any]] = lambda one, name: {},
+    needed: str = "needs a sensitive attribute: the release has none",
 ) -> Found:
-    """An attack on each sensitive attribute of each release."""
+    """An attack on each sensitive attribute of each release, but those that have no query; else what is needed."""
     findings = []
     for one in attacker.subjects:
         for name in one.sensitive:
             query = build(one, name)
-            more = {"attribute": name, **figures(one, name, query)}
+            if query is None:
+                continue
+            more = {"attribute": name, **figures(one, name)}
             sql = attacker.shown.text(titled(query, one.manifest.quasi))
             rows = one.manifest.released_rows
             findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql, more))
-    return findings, [] if findings else ["needs a sensitive attribute: the release has none"]
+    return findings, [] if findings else [needed]
 
 
 def homogeneity(attacker: Attacker) -> Found:
@@ -42,13 +45,13 @@ def background_knowledge(attacker: Attacker) -> Found:
     def build(one: Subject, name: str) -> exp.Select:
         return disclosure.background_knowledge(one.relation, one.manifest.quasi, name, attacker.known)
 
-    return _of_each(attacker, build, lambda one, name, query: {"known": attacker.known})
+    return _of_each(attacker, build, lambda one, name: {"known": attacker.known})
 
 
 def skewness(attacker: Attacker) -> Found:
     """Values that classes make much more likely."""
 
-    def figures(one: Subject, name: str, query: exp.Select) -> Mapping[str, Any]:
+    def figures(one: Subject, name: str) -> Mapping[str, Any]:
         greatest = disclosure.greatest_skew(one.relation, one.manifest.quasi, name)
         greatest.set("expressions", [greatest.expressions[0].as_("greatest_ratio")])
         thresholds = {"ratio": disclosure.RATIO, "likely": disclosure.LIKELY}
@@ -59,17 +62,11 @@ def skewness(attacker: Attacker) -> Found:
 
 def similarity(attacker: Attacker) -> Found:
     """Classes whose values are of one kind, by the hierarchy that the policy gives."""
-    known = attacker.trees.hierarchies
-    if not any(name.lower() in known for one in attacker.subjects for name in one.sensitive):
-        return [], ["needs a policy with a hierarchy of a sensitive attribute"]
-    findings = []
-    for one in attacker.subjects:
-        for name in one.sensitive:
-            tree = known.get(name.lower())
-            if tree is None:
-                continue
-            query = disclosure.similarity(one.relation, one.manifest.quasi, name, tree.table, tree.height)
-            sql = attacker.shown.text(titled(query, one.manifest.quasi))
-            rows = one.manifest.released_rows
-            findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql, {"attribute": name}))
-    return findings, []
+
+    def build(one: Subject, name: str) -> exp.Select | None:
+        tree = attacker.trees.hierarchies.get(name.lower())
+        if tree is None:
+            return None
+        return disclosure.similarity(one.relation, one.manifest.quasi, name, tree.table, tree.height)
+
+    return _of_each(attacker, build, needed="needs a policy with a hierarchy of a sensitive attribute")

@@ -14,7 +14,7 @@ from sqlanon.attacks.report import Finding
 from sqlanon.attacks.shown import Shown
 from sqlanon.engines.base import Engine
 from sqlanon.queries.attacks.linked import ROWS, Linked
-from sqlanon.queries.names import col, number, select, subquery, total
+from sqlanon.queries.names import col, named, or_zero, select, subquery, total
 from sqlanon.release.side_by_side import NO_TREES, Link, Subject, Trees, link, strange_columns
 
 Found: TypeAlias = "tuple[list[Finding], list[str]]"
@@ -49,6 +49,11 @@ class Attacker:
         """The hierarchies that are known."""
         return self.private.trees if self.private is not None else NO_TREES
 
+    @property
+    def decoys(self) -> dict[str, int]:
+        """How many of the released rows are rows of nobody, by the file of each release that has such."""
+        return {str(one.path): one.manifest.decoys for one in self.subjects if one.manifest.decoys}
+
     def figures(self, query: exp.Query) -> dict[str, Any]:
         """The one row of a query, by name; zeros where nothing is run."""
         names = query.named_selects
@@ -57,8 +62,8 @@ class Attacker:
 
     def victims(self, query: exp.Select) -> int:
         """The rows of all victims that a query finds."""
-        rows = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
-        return int(self.figures(select([rows.as_("victims")], subquery(query.copy(), "v")))["victims"])
+        rows = select([named(or_zero(total(col(ROWS))), "victims")], subquery(query.copy(), "v"))
+        return int(self.figures(rows)["victims"])
 
     def pairs(self) -> Iterator[tuple[Subject, Subject, Link]]:
         """All pairs of releases, the earlier first."""

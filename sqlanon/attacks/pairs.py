@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.report import Finding
@@ -13,15 +11,14 @@ from sqlanon.queries.attacks import complementary as cr
 from sqlanon.queries.attacks import composition as cp
 from sqlanon.queries.attacks import positions
 from sqlanon.queries.attacks import temporal as tp
-from sqlanon.queries.attacks.linked import ROWS, Linked, titled
-from sqlanon.queries.names import col, select, subquery
+from sqlanon.queries.attacks.linked import Linked, titled
 from sqlanon.release.side_by_side import Link, Subject, Trees
 from sqlanon.sources import Source
 
 _TWO = "needs two releases of one table"
 
 
-def _of_pairs(attacker: Attacker, find: Callable[[Subject, Subject, Link], Finding | str | None]) -> Found:
+def _of_pairs(attacker: Attacker, find: Callable[[Subject, Subject, Link], list[Finding]]) -> Found:
     """An attack on all pairs of releases."""
     if len(attacker.subjects) < 2:
         return [], [_TWO]
@@ -36,11 +33,10 @@ def _of_pairs(attacker: Attacker, find: Callable[[Subject, Subject, Link], Findi
             continue
         swapped = [one.swapped for one in linked.attributes]
         reason = why_strange(attacker, first, linked.attributes) or why_strange(attacker, second, swapped)
-        found = reason or find(first, second, linked)
-        if isinstance(found, str):
-            reasons.append(found)
-        elif found is not None:
-            findings.append(found)
+        if reason:
+            reasons.append(reason)
+        else:
+            findings += find(first, second, linked)
     return findings, reasons
 
 
@@ -52,12 +48,12 @@ def _finding(first: Subject, second: Subject, victims: int, sql: str, figures: M
 def complementary_release(attacker: Attacker) -> Found:
     """Combinations of few rows that two releases tell together."""
 
-    def find(first: Subject, second: Subject, linked: Link) -> Finding:
+    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
         k = min(first.k, second.k)
         arguments = linked.first, linked.second, linked.shared, linked.attributes, k
         figures = attacker.figures(cr.complementary_victims(*arguments))
         sql = attacker.shown.text(titled(cr.complementary_release(*arguments), linked.titles))
-        return _finding(first, second, figures["victims"], sql, {"combinations": figures["combinations"], "k": k})
+        return [_finding(first, second, figures["victims"], sql, {"combinations": figures["combinations"], "k": k})]
 
     return _of_pairs(attacker, find)
 
@@ -65,27 +61,16 @@ def complementary_release(attacker: Attacker) -> Found:
 def temporal(attacker: Attacker) -> Found:
     """Few rows of a class that came, or went, between two releases."""
 
-    def find(first: Subject, second: Subject, linked: Link) -> Finding:
+    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
         k = min(first.k, second.k)
         swapped = [one.swapped for one in linked.attributes]
         added = tp.temporal(linked.first, linked.second, linked.shared, linked.attributes, k)
         removed = tp.temporal(linked.second, linked.first, linked.shared, swapped, k)
         counts = {"added": attacker.victims(added), "removed": attacker.victims(removed)}
-        titles = [[one.name for one in side if one.second is not None] for side in (linked.attributes, swapped)]
-        queries = [_renumbered(query, side) for query, side in ((added, linked.attributes), (removed, swapped))]
-        sql = attacker.shown.text(*(titled(query, names) for query, names in zip(queries, titles, strict=True)))
-        return _finding(first, second, sum(counts.values()), sql, {**counts, "k": k})
+        sql = attacker.shown.text(*(titled(query, linked.titles) for query in (added, removed)))
+        return [_finding(first, second, sum(counts.values()), sql, {**counts, "k": k})]
 
     return _of_pairs(attacker, find)
-
-
-def _renumbered(query: exp.Select, attributes: Sequence[Linked]) -> exp.Select:
-    """The labels of the attributes that a release has, numbered from 0."""
-    here = [i for i, one in enumerate(attributes) if one.second is not None]
-    if here == list(range(len(here))):
-        return query
-    columns: list[exp.Expr] = [col(f"v{i}").as_(f"v{place}", quoted=True) for place, i in enumerate(here)]
-    return select([*columns, col(ROWS)], subquery(query, "t"))
 
 
 def composition(attacker: Attacker) -> Found:
@@ -95,7 +80,7 @@ def composition(attacker: Attacker) -> Found:
     if len(attacker.subjects) >= 2 and not names:
         return [], ["needs a sensitive attribute that the releases have in common"]
 
-    def find(first: Subject, second: Subject, linked: Link) -> Finding:
+    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
         found = []
         for name in names:
             column = first.column(name) or name
@@ -104,7 +89,7 @@ def composition(attacker: Attacker) -> Found:
             sql = attacker.shown.text(titled(cp.composition(*arguments), linked.titles))
             more = {"attribute": column, "pairs": figures["pairs"]}
             found.append(_finding(first, second, figures["victims"], sql, more))
-        return max(found, key=lambda one: one.victims)
+        return found
 
     return _of_pairs(attacker, find)
 
@@ -112,8 +97,8 @@ def composition(attacker: Attacker) -> Found:
 def unsorted_matching(attacker: Attacker) -> Found:
     """Rows in the same places of two releases, or of a release and its source."""
 
-    def find(first: Subject, second: Subject, linked: Link) -> Finding:
-        return _by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))
+    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
+        return [_by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))]
 
     private = attacker.private
     if private is None and len(attacker.subjects) < 2:

@@ -13,7 +13,7 @@ from sqlanon.columns import Columns, match_columns
 from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
 from sqlanon.hierarchies.labels import longest_query
-from sqlanon.policy import MaskRule, Policy, SourceSection
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.queries.coding import value_counts
 from sqlanon.queries.names import (
     anonymous,
@@ -79,7 +79,7 @@ def read_private(policy: Policy, run: Run, outside: str | None, shown: Shown) ->
     """
     columns = match_columns(policy, run.source)
     steps = Steps(run.engine)
-    _show_source(policy.source, run, run.source, SOURCE, shown, policy)
+    _show_source(policy.source, run.source, SOURCE, shown, policy)
     theirs = None if outside is None else _bind_outside(policy, run, outside, shown)
     known = {} if theirs is None else {name.lower(): name for name in theirs.columns}
     built: dict[str, Hierarchy] = {}
@@ -159,13 +159,11 @@ def _bind_outside(policy: Policy, run: Run, outside: str, shown: Shown) -> Sourc
         raise SourceError(
             f"--outside {outside}: it has no column of a quasi-identifier: {', '.join(policy.generalized)}"
         )
-    _show_source(section, run, found, OUTSIDE, shown, policy)
+    _show_source(section, found, OUTSIDE, shown, policy)
     return found
 
 
 def _as_text(policy: Policy) -> frozenset[str]:
-    from sqlanon.policy import FileRule  # noqa: PLC0415
-
     return frozenset(
         name.lower()
         for name, attribute in policy.attributes.items()
@@ -173,7 +171,7 @@ def _as_text(policy: Policy) -> frozenset[str]:
     )
 
 
-def _show_source(section: SourceSection, run: Run, source: Source, name: str, shown: Shown, policy: Policy) -> None:
+def _show_source(section: SourceSection, source: Source, name: str, shown: Shown, policy: Policy) -> None:
     """How people get at the source's rows, or at the outside table's."""
     view = table(name)
     statements: list[str] = []
@@ -205,8 +203,6 @@ def _show_source(section: SourceSection, run: Run, source: Source, name: str, sh
 
 
 def _named_table(name: str | None) -> exp.Expr:
-    from sqlanon.policy import table_parts  # noqa: PLC0415
-
     *place, own = table_parts(name or "")
     return table(own, *reversed(place))
 

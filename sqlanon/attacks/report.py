@@ -21,6 +21,9 @@ class Finding:
         Shows the victims: statements for any DuckDB client. They are run by nobody but who asks.
     figures:
         More of the attack's own: the sensitive ``attribute``, and counts.
+    decoys:
+        How many of the released rows (of two releases: of both) are rows of nobody. No reader can tell which: they are
+        counted among the victims, and in every class, as all rows are.
     """
 
     releases: tuple[str, ...]
@@ -28,6 +31,7 @@ class Finding:
     rows: int
     sql: str
     figures: Mapping[str, Any] = field(default_factory=dict)
+    decoys: int = 0
 
     @property
     def share(self) -> float:
@@ -37,7 +41,7 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         own = {"releases": list(self.releases), "victims": self.victims, "share": self.share}
-        return own | dict(self.figures) | {"sql": self.sql}
+        return own | dict(self.figures) | {"decoys": self.decoys, "sql": self.sql}
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,16 @@ class Attacks(Mapping[str, Attack]):
     Attributes
     ----------
     attacks:
-        Each of them, in the order of `NAMES`.
+        Each of them, in the order of `run.NAMES`.
+    decoys:
+        Of the releases that have some, how many of the rows are rows of nobody: by the file.
     """
 
     attacks: tuple[Attack, ...]
+    decoys: Mapping[str, int] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Attack:
-        return next(one for one in self.attacks if one.name == name) if name in set(self) else _missing(name)
+        return {one.name: one for one in self.attacks}[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter([one.name for one in self.attacks])
@@ -111,23 +118,3 @@ class Attacks(Mapping[str, Attack]):
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {one.name: one.to_dict() for one in self.attacks}
-
-
-def _missing(name: str) -> Attack:
-    raise KeyError(name)
-
-
-NAMES = (
-    "homogeneity",
-    "background_knowledge",
-    "skewness",
-    "similarity",
-    "unsorted_matching",
-    "complementary_release",
-    "temporal",
-    "composition",
-    "minimality",
-    "downcoding",
-    "linking",
-)
-"""The attacks there are."""

@@ -25,6 +25,7 @@ from sqlanon.queries.names import (
     least,
     named,
     number,
+    or_zero,
     select,
     star,
     subquery,
@@ -131,17 +132,13 @@ def vulnerable(classes: exp.Table, k: int) -> exp.Select:
     return select(
         [
             named(where(exp.Count(this=exp.Star()), short), "classes"),
-            named(_or_zero(total(col(SIZE), short.copy())), "real_rows"),
+            named(or_zero(total(col(SIZE), short.copy())), "real_rows"),
             named(where(exp.Min(this=col(SIZE)), short.copy()), "smallest"),
-            named(_or_zero(total(missing, short.copy())), "decoys"),
+            named(or_zero(total(missing, short.copy())), "decoys"),
             named(where(exp.Min(this=col(SIZE)), col(KEPT)), "smallest_kept"),
         ],
         classes.copy(),
     )
-
-
-def _or_zero(value: exp.Expr) -> exp.Expr:
-    return exp.Coalesce(this=value, expressions=[number(0)])
 
 
 def donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -> exp.Query:

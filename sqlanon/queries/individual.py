@@ -25,6 +25,7 @@ from sqlanon.queries.names import (
     is_there,
     named,
     number,
+    or_zero,
     same,
     select,
     subquery,
@@ -138,14 +139,14 @@ def individual_figures(classes: exp.Expr, thresholds: Sequence[float]) -> exp.Se
     """One row: ``highest``, ``expected``, ``count``, ``population``, and ``above_i``, the rows above threshold i."""
     people = cast(col(CLASS_COUNT), "DOUBLE")
     output: list[exp.Expr] = [
-        named(_or_zero(exp.Max(this=col(RISK))), "highest"),
+        named(or_zero(exp.Max(this=col(RISK))), "highest"),
         named(exact_total(exp.Mul(this=people, expression=col(RISK))), "expected"),
-        named(_or_zero(total(col(CLASS_COUNT))), "count"),
-        named(_or_zero(double_total(col(CLASS_WEIGHT))), "population"),
+        named(or_zero(total(col(CLASS_COUNT))), "count"),
+        named(or_zero(double_total(col(CLASS_WEIGHT))), "population"),
     ]
     for i, threshold in enumerate(thresholds):
         above = exp.GT(this=col(RISK), expression=cast(number(threshold), "DOUBLE"))
-        output.append(named(_or_zero(total(col(CLASS_SIZE), above)), f"above_{i}"))
+        output.append(named(or_zero(total(col(CLASS_SIZE), above)), f"above_{i}"))
     return select(output, classes)
 
 
@@ -174,16 +175,12 @@ def household_figures(people: exp.Query) -> exp.Select:
     alone = select([named(number(1), ROWS), col(RISK), named(number(0), "known")], subquery(people.copy(), "m"))
     alone = alone.where(is_null(col(HOUSEHOLD)), copy=False)
     output: list[exp.Expr] = [
-        named(_or_zero(total(col("known"))), "households"),
-        named(_or_zero(exp.Max(this=col(RISK))), "highest"),
+        named(or_zero(total(col("known"))), "households"),
+        named(or_zero(exp.Max(this=col(RISK))), "highest"),
         named(exact_total(exp.Mul(this=cast(col(ROWS), "DOUBLE"), expression=col(RISK))), "expected"),
-        named(_or_zero(total(col(ROWS))), "count"),
+        named(or_zero(total(col(ROWS))), "count"),
     ]
     return select(output, subquery(union_all(together, alone), "h"))
-
-
-def _or_zero(figure: exp.Expr) -> exp.Expr:
-    return exp.Coalesce(this=figure, expressions=[number(0)])
 
 
 def row_risks(

@@ -123,6 +123,11 @@ def double_total(expression: exp.Expr) -> exp.Cast:
     return cast(exp.Sum(this=expression), "DOUBLE")
 
 
+def or_zero(figure: exp.Expr) -> exp.Coalesce:
+    """A figure; 0 where it is NULL, such as that of no rows."""
+    return exp.Coalesce(this=figure, expressions=[number(0)])
+
+
 def anonymous(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     """A call of an engine's function, as it is."""
     return exp.Anonymous(this=name, expressions=list(arguments))

@@ -15,10 +15,11 @@ from sqlglot import exp
 
 from sqlanon.columns import Columns, match_columns, population_columns
 from sqlanon.counting import domain_of, refuse_lost_values
-from sqlanon.errors import HierarchyError, Problem, SourceError
+from sqlanon.errors import HierarchyError, Problem
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy, RiskSection
+from sqlanon.population import population_size, sampling_fraction
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
 from sqlanon.privacy.base import Distribution
 from sqlanon.queries import coding as cd
@@ -30,9 +31,9 @@ from sqlanon.queries.names import star, subquery
 from sqlanon.queries.uncoded import distribution, frequency
 from sqlanon.risk import queries as rq
 from sqlanon.risk.found import Risk
-from sqlanon.risk.journalist import PopulationSizes, journalist_by_estimate, journalist_by_table
+from sqlanon.risk.journalist import JournalistRisk, PopulationSizes, journalist_by_estimate, journalist_by_table
 from sqlanon.risk.leakage import ranked
-from sqlanon.risk.marketer import marketer_by_estimate, marketer_by_table
+from sqlanon.risk.marketer import MarketerRisk, marketer_by_estimate, marketer_by_table
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.of_rows import risk_of_rows
 from sqlanon.risk.population import population_risk
@@ -96,7 +97,9 @@ class _Assessment:
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
         sizes = self._sizes()
         counted = sizes.rows if persons is None else persons
-        risk = Risk(
+        population, share = population_size(self.policy, counted), sampling_fraction(self.policy, lambda: counted)
+        journalist, marketer = self._by_population(sizes, space, share)
+        return Risk(
             rows=as_it_stands["rows"],
             classes=as_it_stands["classes"],
             smallest_class=as_it_stands["smallest_class"],
@@ -116,11 +119,15 @@ class _Assessment:
             counts="persons" if self.persons else "rows",
             class_sizes=sizes,
             prosecutor=prosecutor_risk(sizes, self.asked.threshold),
+            journalist=journalist,
+            marketer=marketer,
+            population=None if population is None else population_risk(sizes.sizes, counted, population),
             leakage=ranked(self._set_figures(sizes.rows), self.names, sizes.rows),
+            **{
+                "expected_reidentifications": marketer.expected,
+                **risk_of_rows(self.run, self.steps, self.columns, self.asked, share),
+            },
         )
-        risk = self._by_attacker(risk, sizes, space, counted)
-        share = None if risk.population is None else risk.population.sampling_fraction
-        return replace(risk, **risk_of_rows(self.run, self.steps, self.columns, self.asked, share))
 
     @cached_property
     def sets(self) -> AttributeSets:
@@ -143,39 +150,16 @@ class _Assessment:
             )
         return ClassSizes.of(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
 
-    def _population_size(self, counted: int) -> float | None:
-        """The rows, or persons, of the population, as the policy tells; None where it does not."""
-        if self.asked.population is not None:
-            return self.asked.population
-        fraction = self.asked.sampling_fraction
-        limit = self.policy.privacy.population_uniqueness
-        if fraction is None and limit is not None:
-            return limit.population if limit.population is not None else counted / (limit.sampling_fraction or 1.0)
-        return None if fraction is None else counted / fraction
-
-    def _by_attacker(self, risk: Risk, sizes: ClassSizes, space: ClassSpace, counted: int) -> Risk:
-        """The journalist's and the marketer's risk, and population uniqueness."""
-        thresholds, population = self.asked.threshold, self._population_size(counted)
-        if population is not None and population < counted:
-            raise SourceError(
-                f"risk.population: is {population:g}, and the source alone has {counted}: say how many the whole "
-                "population has"
-            )
-        share = counted / population if population else None
-        journalist = journalist_by_estimate(sizes, share, thresholds)
-        marketer = marketer_by_estimate(sizes, share)
-        if self.population is not None:
-            bare = replace(space, requirements=Requirements(), sensitive={})
-            matched = PopulationSizes.from_rows(self.steps.ask(rq.population_sizes(bare), []))
-            journalist, marketer = journalist_by_table(matched, thresholds), marketer_by_table(matched)
-        estimates = None if population is None else population_risk(sizes.sizes, counted, population)
-        return replace(
-            risk,
-            journalist=journalist,
-            marketer=marketer,
-            population=estimates,
-            expected_reidentifications=marketer.expected,
-        )
+    def _by_population(
+        self, sizes: ClassSizes, space: ClassSpace, share: float | None
+    ) -> tuple[JournalistRisk, MarketerRisk]:
+        """The journalist's and the marketer's risk."""
+        thresholds = self.asked.threshold
+        if self.population is None:
+            return journalist_by_estimate(sizes, share, thresholds), marketer_by_estimate(sizes, share)
+        bare = replace(space, requirements=Requirements(), sensitive={})
+        matched = PopulationSizes.from_rows(self.steps.ask(rq.population_sizes(bare), []))
+        return journalist_by_table(matched, thresholds), marketer_by_table(matched)
 
     @cached_property
     def population(self) -> exp.Subquery | None:

@@ -20,7 +20,7 @@ Table = tuple[Columns, Sequence[Sequence[Any]]]
 """The columns of a table of figures by name, with their types, and its rows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Risk:
     """The risk of a table, and what the policy's requirements say of it.
 
@@ -59,7 +59,8 @@ class Risk:
         How many an attacker who tries all rows is expected to make: by the weights, where there are any, else the
         marketer's.
     leakage:
-        Of all sets of up to three quasi-identifiers, the most leaking first.
+        Of all sets of quasi-identifiers of up to the size that was asked for (by default three), the most leaking
+        first.
     """
 
     rows: int
@@ -75,14 +76,14 @@ class Risk:
     requirements: tuple[RequirementRisk, ...] = ()
     noise: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
     counts: Literal["rows", "persons"] = "rows"
-    prosecutor: ProsecutorRisk | None = None
-    journalist: JournalistRisk | None = None
-    marketer: MarketerRisk | None = None
+    prosecutor: ProsecutorRisk
+    journalist: JournalistRisk
+    marketer: MarketerRisk
     population: PopulationRisk | None = None
-    class_sizes: ClassSizes | None = None
+    class_sizes: ClassSizes
     individual: IndividualRisk | None = None
     household: HouseholdRisk | None = None
-    expected_reidentifications: float | None = None
+    expected_reidentifications: float
     leakage: tuple[Leakage, ...] = ()
     _relate: Callable[[Table], Any] | None = field(default=None, repr=False, compare=False)
 
@@ -105,14 +106,13 @@ class Risk:
     def tables(self) -> dict[str, Table]:
         """All figures as tables: ``figures`` (name, value), ``class_sizes``, ``leakage``, ``requirements``."""
         figures = [(name, float(value)) for name, value in _flat(self.to_dict()) if isinstance(value, (int, float))]
-        sizes = self.class_sizes.by_size if self.class_sizes else ()
         leaks = [(list(one.attributes), one.gain, one.normalized, one.classes, one.uniques) for one in self.leakage]
         asked = [
             (one.requirement, one.holds, one.classes, one.rows, one.figure, one.limit) for one in self.requirements
         ]
         return {
             "figures": ({"figure": "VARCHAR", "value": "DOUBLE"}, figures),
-            "class_sizes": ({"class_size": "BIGINT", "classes": "BIGINT", "rows": "BIGINT"}, sizes),
+            "class_sizes": ({"class_size": "BIGINT", "classes": "BIGINT", "rows": "BIGINT"}, self.class_sizes.by_size),
             "leakage": (
                 {"attributes": "VARCHAR[]", "gain": "DOUBLE", "normalized": "DOUBLE", "classes": "BIGINT",
                  "uniques": "BIGINT"},

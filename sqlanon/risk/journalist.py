@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlanon.risk.individual import individual_risk
-from sqlanon.risk.prosecutor import prosecutor_risk, threshold_text
+from sqlanon.risk.prosecutor import prosecutor_risk, shares, threshold_text
 from sqlanon.risk.sizes import ClassSizes
 
 
@@ -33,7 +33,7 @@ class JournalistRisk:
 
     Attributes
     ----------
-    highest, average, rows_at_highest, share_at_highest, rows_above:
+    highest, average, rows_at_highest, share_at_highest, rows_above, share_above:
         As of `prosecutor.ProsecutorRisk`, by the population's classes.
     population:
         ``table``: counted in one; ``estimate``: estimated from its size; None: the prosecutor's risk stands in.
@@ -46,13 +46,14 @@ class JournalistRisk:
     rows_at_highest: int
     share_at_highest: float
     rows_above: Mapping[str, int]
+    share_above: Mapping[str, float]
     population: Literal["table", "estimate"] | None
     classes_of_nobody: int | None = None
     rows_of_nobody: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: what matches nobody where there is a table."""
-        found = {**vars(self), "rows_above": dict(self.rows_above)}
+        found = {**vars(self), "rows_above": dict(self.rows_above), "share_above": dict(self.share_above)}
         if self.classes_of_nobody is None:
             del found["classes_of_nobody"], found["rows_of_nobody"]
         return found
@@ -107,13 +108,15 @@ def journalist_by_table(sizes: PopulationSizes, thresholds: Sequence[float]) -> 
     least = found[0][0] if found else 0
     at_highest = found[0][3] if found else 0
     from_population = sum(n for _, n, _, _ in found) / sum(size * n for size, n, _, _ in found) if found else 0.0
+    above = {threshold_text(t): sum(rows for size, _, _, rows in found if 1 / size > t) for t in thresholds}
     nobody = [one for one in sizes.by_population if one[0] == 0]
     return JournalistRisk(
         highest=1 / least if least else 0.0,
         average=max(from_population, sizes.expected / sizes.count) if sizes.count else 0.0,
         rows_at_highest=at_highest,
         share_at_highest=at_highest / sizes.rows if sizes.rows else 0.0,
-        rows_above={threshold_text(t): sum(rows for size, _, _, rows in found if 1 / size > t) for t in thresholds},
+        rows_above=above,
+        share_above=shares(above, sizes.rows),
         population="table",
         classes_of_nobody=sum(n for _, n, _, _ in nobody),
         rows_of_nobody=sum(rows for *_, rows in nobody),
@@ -132,11 +135,13 @@ def journalist_by_estimate(sizes: ClassSizes, share: float | None, thresholds: S
     risks = {size: individual_risk(size, share) for size, _, _ in sizes.by_size}
     highest = max(risks.values(), default=0.0)
     at_highest = sizes.rows_where(lambda size: risks[size] == highest)
+    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: risks[size] > t) for t in thresholds}  # type: ignore[misc]
     return JournalistRisk(
         highest=highest,
         average=sizes.mean(risks.__getitem__),
         rows_at_highest=at_highest,
         share_at_highest=at_highest / sizes.rows if sizes.rows else 0.0,
-        rows_above={threshold_text(t): sizes.rows_where(lambda size, t=t: risks[size] > t) for t in thresholds},  # type: ignore[misc]
+        rows_above=above,
+        share_above=shares(above, sizes.rows),
         population="estimate",
     )

@@ -71,7 +71,7 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
     SourceError, HierarchyError
         The source does not fit the policy, or a hierarchy of the two is no tree over its values.
     """
-    _refuse(policy, first, second)
+    first, second = _chosen(policy, first, second)
     steps, work, columns = Steps(run.engine, shown), run.work, match_columns(policy, run.source)
     others = [name for name in (*policy.generalized, *policy.noisy) if name not in (first, second)]
     quasi = [columns.by_attribute[name] for name in (*others, first, second)]
@@ -91,17 +91,20 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
     return UniquesMatrix((first, second), total, matrix)
 
 
-def _refuse(policy: Policy, first: str, second: str) -> None:
+def _chosen(policy: Policy, first: str, second: str) -> tuple[str, str]:
+    """The two attributes as the policy spells them, whatever the case."""
+    there = {name.lower(): name for name in policy.generalized}
     named = ", ".join(policy.generalized)
     problems = [
-        Problem("matrix", f"{name!r} is no quasi-identifier with a hierarchy: choose two of {named}")
-        for name in (first, second)
-        if name not in policy.generalized
+        Problem("--matrix", f"{name!r} is no quasi-identifier with a hierarchy: choose two of {named}")
+        for name in dict.fromkeys((first, second))
+        if name.lower() not in there
     ]
-    if first == second:
-        problems.append(Problem("matrix", "needs two attributes, and both are the same"))
+    if first.lower() == second.lower():
+        problems.append(Problem("--matrix", f"needs two attributes, and both are {first!r}"))
     if problems:
         raise PolicyError(problems)
+    return there[first.lower()], there[second.lower()]
 
 
 def _coded(steps: Steps, run: Run, policy: Policy, name: str, place: int, problems: list[Problem]) -> Coded | None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlanon.errors import SourceError
 from sqlanon.privacy.estimators import dankar_choice, pitman, snb, zayatz
 
 
@@ -56,22 +55,12 @@ def population_risk(sizes: Mapping[int, int], counted: int, population: float) -
         The rows or persons of the table. (Persons in several classes count in each: then there is no estimate where
         the classes have more than the population.)
     population:
-        The rows or persons of the population.
-
-    Raises
-    ------
-    SourceError
-        The population is smaller than the table.
+        The rows or persons of the population: no fewer.
 
     >>> found = population_risk({1: 40, 2: 20, 5: 4}, counted=100, population=1000)
     >>> round(found.zayatz, 4), found.chosen
     (0.1794, 'pitman')
     """
-    if population < counted:
-        raise SourceError(
-            f"risk.population: is {population:g}, and the source alone has {counted}: say how many the whole "
-            "population has"
-        )
     estimates: dict[str, float | None] = dict.fromkeys(("zayatz", "pitman", "snb", "dankar"))
     chosen = None
     if sum(size * classes for size, classes in sizes.items()) <= population:

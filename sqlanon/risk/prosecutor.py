@@ -25,6 +25,8 @@ class ProsecutorRisk:
         The rows that have the highest risk, and their share.
     rows_above:
         By threshold, as text: the rows with a greater risk.
+    share_above:
+        Their share of all rows, 0 to 1.
     """
 
     highest: float
@@ -32,6 +34,7 @@ class ProsecutorRisk:
     rows_at_highest: int
     share_at_highest: float
     rows_above: Mapping[str, int]
+    share_above: Mapping[str, float]
 
 
 def threshold_text(threshold: float) -> str:
@@ -43,18 +46,32 @@ def threshold_text(threshold: float) -> str:
     return str(int(threshold)) if threshold == int(threshold) else repr(threshold)
 
 
+def shares(rows_above: Mapping[str, int], rows: int) -> dict[str, float]:
+    """The shares that numbers of rows are of all rows; 0 of none.
+
+    >>> shares({"0.2": 3}, 12)
+    {'0.2': 0.25}
+    """
+    return {threshold: n / rows if rows else 0.0 for threshold, n in rows_above.items()}
+
+
 def prosecutor_risk(sizes: ClassSizes, thresholds: Sequence[float]) -> ProsecutorRisk:
     """The prosecutor's risk from the sizes of the classes.
 
-    >>> prosecutor_risk(ClassSizes.of({1: 2, 4: 2}), [0.2, 0.25])
-    ProsecutorRisk(highest=1.0, average=0.4, rows_at_highest=2, share_at_highest=0.2, rows_above={'0.2': 10, '0.25': 2})
+    >>> found = prosecutor_risk(ClassSizes.of({1: 2, 4: 2}), [0.2, 0.25])
+    >>> found.highest, found.average, found.rows_at_highest, found.share_at_highest
+    (1.0, 0.4, 2, 0.2)
+    >>> found.rows_above, found.share_above
+    ({'0.2': 10, '0.25': 2}, {'0.2': 1.0, '0.25': 0.2})
     """
     least = sizes.smallest
     at_highest = sizes.rows_where(lambda size: size == least)
+    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: 1 / size > t) for t in thresholds}  # type: ignore[misc]
     return ProsecutorRisk(
         highest=1 / least if least else 0.0,
         average=sizes.classes / sizes.count if sizes.count else 0.0,
         rows_at_highest=at_highest,
         share_at_highest=at_highest / sizes.rows if sizes.rows else 0.0,
-        rows_above={threshold_text(t): sizes.rows_where(lambda size, t=t: 1 / size > t) for t in thresholds},  # type: ignore[misc]
+        rows_above=above,
+        share_above=shares(above, sizes.rows),
     )

@@ -27,6 +27,7 @@ from sqlanon.queries.names import (
     col,
     named,
     number,
+    or_zero,
     same,
     select,
     subquery,
@@ -89,25 +90,25 @@ def figures(space: ClassSpace) -> exp.Select:
     judged = select([exp.Star(), *broken], subquery(_classes(space), "c"))
 
     def least(column: str) -> exp.Expr:
-        return _or_zero(where(exp.Min(this=col(column)), own.copy()))
+        return or_zero(where(exp.Min(this=col(column)), own.copy()))
 
     def of_one(column: str) -> exp.Expr:
         one = exp.EQ(this=col(column), expression=number(1))
         return where(exp.Count(this=exp.Star()), all_of([own.copy(), one]))
 
     output: list[exp.Expr] = [
-        named(_or_zero(total(col(CLASS_SIZE))), "rows"),
+        named(or_zero(total(col(CLASS_SIZE))), "rows"),
         named(where(exp.Count(this=exp.Star()), own.copy()), "classes"),
         named(least(CLASS_SIZE), "smallest_class"),
         named(of_one(CLASS_SIZE), "uniques"),
-        named(_or_zero(total(col(CLASS_COUNT))), "count"),
+        named(or_zero(total(col(CLASS_COUNT))), "count"),
         named(least(CLASS_COUNT), "smallest_count"),
         named(of_one(CLASS_COUNT), "singles"),
     ]
     for i in range(len(requirements)):
         flag = col(f"breaks_{i}")
         output.append(named(where(exp.Count(this=exp.Star()), flag), f"classes_{i}"))
-        output.append(named(_or_zero(total(col(CLASS_SIZE), flag.copy())), f"rows_{i}"))
+        output.append(named(or_zero(total(col(CLASS_SIZE), flag.copy())), f"rows_{i}"))
     if space.population:
         there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
         absent = all_of([there, exp.Not(this=exp.Paren(this=own.copy()))])
@@ -131,16 +132,16 @@ def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) 
     broken = [named(exp.Not(this=_or_false(one.condition())), f"breaks_{i}") for i, one in enumerate(requirements)]
     judged = select([exp.Star(), *broken], subquery(by_size, "c"))
     rows = exp.Mul(this=col(CLASSES), expression=col(CLASS_SIZE))
-    ones = _or_zero(total(col(CLASSES), exp.EQ(this=col(CLASS_SIZE), expression=number(1))))
-    least = _or_zero(exp.Min(this=col(CLASS_SIZE)))
+    ones = or_zero(total(col(CLASSES), exp.EQ(this=col(CLASS_SIZE), expression=number(1))))
+    least = or_zero(exp.Min(this=col(CLASS_SIZE)))
     found = {
-        "rows": _or_zero(total(rows)), "classes": _or_zero(total(col(CLASSES))), "smallest_class": least,
-        "uniques": ones, "count": _or_zero(total(rows.copy())), "smallest_count": least.copy(), "singles": ones.copy(),
+        "rows": or_zero(total(rows)), "classes": or_zero(total(col(CLASSES))), "smallest_class": least,
+        "uniques": ones, "count": or_zero(total(rows.copy())), "smallest_count": least.copy(), "singles": ones.copy(),
     }  # fmt: skip
     for i in range(len(requirements)):
         flag = col(f"breaks_{i}")
-        found[f"classes_{i}"] = _or_zero(total(col(CLASSES), flag))
-        found[f"rows_{i}"] = _or_zero(total(rows.copy(), flag.copy()))
+        found[f"classes_{i}"] = or_zero(total(col(CLASSES), flag))
+        found[f"rows_{i}"] = or_zero(total(rows.copy(), flag.copy()))
     return select([named(value, name) for name, value in found.items()], subquery(judged, "j"))
 
 
@@ -158,17 +159,8 @@ def population_sizes(space: ClassSpace) -> exp.Select:
     return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
 
 
-def population_count(population: exp.Expr) -> exp.Select:
-    """One number: the rows of a population, or the persons of each of its combinations."""
-    return select([_or_zero(total(col(POPULATION)))], population.copy())
-
-
 def _classes(space: ClassSpace) -> exp.Select:
     return classes(space, (0,) * len(space.heights))
-
-
-def _or_zero(figure: exp.Expr) -> exp.Expr:
-    return exp.Coalesce(this=figure, expressions=[number(0)])
 
 
 def _or_false(condition: exp.Expr) -> exp.Expr:

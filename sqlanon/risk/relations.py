@@ -5,25 +5,31 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlanon.columns import match_columns
-from sqlanon.policy import Policy, RiskSection
+from sqlanon.policy import Policy
+from sqlanon.population import people, sampling_fraction
 from sqlanon.queries import individual as iv
+from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
 
 def row_risks(run: Run, policy: Policy) -> exp.Select:
-    """The rows of the source with their risks; none is read here.
+    """The rows of the source with their risks; none is read here. (But they are counted, where the policy tells the
+    size of the population, and the share of it is what counts.)
 
     Raises
     ------
     SourceError
-        The source does not fit the policy.
+        The source does not fit the policy, or has more than the population.
     """
-    columns, asked = match_columns(policy, run.source), policy.risk or RiskSection()
+    columns, source = match_columns(policy, run.source), run.source.relation
+    share = None
+    if columns.weights is None:
+        share = sampling_fraction(policy, lambda: people(Steps(run.engine), source, columns.person))
     return iv.row_risks(
-        run.source.relation,
+        source,
         (*columns.generalized, *columns.noisy),
         columns.weights,
         columns.household,
         columns.person,
-        asked.sampling_fraction if columns.weights is None else None,
+        share,
     )

@@ -1,0 +1,179 @@
+"""The verbs: attacks on releases, which are opened beside what a policy gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.attacks.attacker import Attacker
+from sqlanon.attacks.private import read_private
+from sqlanon.attacks.report import Attacks
+from sqlanon.attacks.run import NAMES, make
+from sqlanon.attacks.shown import Shown
+from sqlanon.engines.limits import Limits
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.policy import Policy
+from sqlanon.queries.names import anonymous, ident, table, text
+from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
+from sqlanon.release.side_by_side import Subject
+from sqlanon.sources import readable
+from sqlanon.workspace import Workspace
+
+Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+def attack(
+    releases: Releases,
+    policy: Policy | None = None,
+    outside: str | os.PathLike[str] | None = None,
+    only: Sequence[str] | None = None,
+    known: int = 1,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+) -> Attacks:
+    """Attack releases as the literature knows how, and count the victims.
+
+    Parameters
+    ----------
+    releases:
+        One release file, or several releases of one table.
+    policy:
+        Gives the hierarchies, and the source: needed where releases are at different levels of an attribute, for a
+        table from outside, and for what looks at the source.
+    outside:
+        A table that names people: a Parquet or CSV file, or a table of the database that the policy's source is in. Its
+        columns have the quasi-identifiers' names, and values as they are.
+    only:
+        The names of the attacks to make; by default all of `NAMES`.
+    known:
+        How many sensitive values an adversary with background knowledge can rule out.
+    memory_limit, threads:
+        As of `sqlanon.connect`.
+
+    Returns
+    -------
+    By name, each attack's victims, their share of the released rows, and the SQL that shows them; or why it was
+    skipped.
+
+    Raises
+    ------
+    ReleaseError
+        A file is not there, or is no release.
+    PolicyError
+        An attack has no such name, or ``known`` is less than 0.
+    SourceError, HierarchyError
+        The source or the outside table cannot be read, or does not fit the policy.
+
+    Examples
+    --------
+    >>> import tempfile, duckdb, sqlanon
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 2 AS ward, 'flu' AS diagnosis FROM range(8) AS t(i)")
+    >>> with tempfile.TemporaryDirectory() as folder, sqlanon.connect(connection) as db:
+    ...     result = db.anonymize(Policy(
+    ...         source={"table": "people"},
+    ...         attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}, "diagnosis": {"role": "sensitive"}},
+    ...         privacy={"k": 4},
+    ...         release={"table": "people"},
+    ...     ))
+    ...     release = result.publish(f"{folder}/release.duckdb")
+    ...     found = attack(release.path, only=["homogeneity", "temporal"])
+    >>> found["homogeneity"].victims, found["homogeneity"].share
+    (8, 1.0)
+    >>> found["temporal"].skipped
+    'needs two releases of one table'
+    """
+    names = _names(only, known)
+    with _attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, readable():
+        return Attacks(tuple(make(name, attacker) for name in names), attacker.decoys)
+
+
+def attack_sql(
+    releases: Releases,
+    policy: Policy | None = None,
+    outside: str | os.PathLike[str] | None = None,
+    only: Sequence[str] | None = None,
+    known: int = 1,
+) -> str:
+    """The statements that show the victims of `attack`, for any DuckDB client; no attack is run.
+
+    Parameters and errors are those of `attack`. Hierarchies are built, if there is a policy.
+    """
+    names = _names(only, known)
+    with _attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker, readable():
+        made = [make(name, attacker) for name in names]
+    return "\n\n".join(
+        "\n".join(
+            [f"-- {one.name}", *(finding.sql for finding in one.findings), *([f"-- {one.skipped}"] * bool(one.skipped))]
+        )
+        for one in made
+    )
+
+
+def _names(only: Sequence[str] | None, known: int) -> list[str]:
+    names = list(NAMES if only is None else only)
+    problems = [
+        Problem("--only", f"there is no attack {name!r}; there is {', '.join(NAMES)}")
+        for name in names
+        if name not in NAMES
+    ]
+    if known < 0:
+        problems.append(Problem("--known", f"must be 0 or more, not {known}"))
+    if problems:
+        raise PolicyError(problems)
+    return [name for name in NAMES if name in names]
+
+
+@contextmanager
+def _attacker(
+    releases: Releases,
+    policy: Policy | None,
+    outside: str | os.PathLike[str] | None,
+    known: int,
+    limits: Limits,
+    counts: bool = True,
+) -> Iterator[Attacker]:
+    """Open the releases beside each other, and what the policy gives."""
+    given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
+    paths = list(dict.fromkeys(Path(one).absolute() for one in given))
+    if not paths:
+        raise PolicyError([Problem("releases", "give at least one")])
+    if outside is not None and policy is None:
+        raise PolicyError([Problem("--outside", "needs a policy, which has the hierarchies: --policy POLICY.toml")])
+    claims = [read_claims(path, limits) for path in paths]
+    shown = Shown()
+    with ExitStack() as stack:
+        space = Workspace(None, limits)
+        stack.callback(space.close)
+        run = None if policy is None else stack.enter_context(space.run(policy))
+        engine = space.engine if run is None else run.engine
+        subjects = []
+        for i, (path, manifest) in enumerate(zip(paths, claims, strict=True), start=1):
+            alias = f"release_{i}"
+            relation = attach_release(engine, path, manifest, alias)
+            stack.callback(detach_release, engine, path, alias)
+            subjects.append(Subject(path, manifest, relation))
+            _show_release(shown, subjects[-1], alias)
+        if policy is None or run is None:
+            if not any(path.suffix.lower() == ".parquet" for path in paths):
+                shut(engine)
+            yield Attacker(engine, subjects, shown, None, known, counts)
+            return
+        with readable():
+            private = read_private(policy, run, None if outside is None else os.fspath(outside), shown)
+        yield Attacker(engine, subjects, shown, private, known, counts)
+
+
+def _show_release(shown: Shown, subject: Subject, alias: str) -> None:
+    path = text(str(subject.path))
+    if subject.path.suffix.lower() == ".parquet":
+        shown.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)
+        return
+    shown.need(alias, [f"ATTACH {path.sql('duckdb')} AS {ident(alias).sql('duckdb')} (READ_ONLY);"])
+    shown.name(subject.relation, table(subject.manifest.table_name, "main", alias), alias)

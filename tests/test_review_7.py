@@ -1,0 +1,343 @@
+"""What a review of risk, attacks and decoys found: each of them stays mended."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.attacks.report import Attacks
+from sqlanon.cli import main
+from sqlanon.errors import PolicyError, SourceError
+from sqlanon.printing import print_attacks, print_suda
+from sqlanon.printing_risk import print_attackers
+from sqlanon.resources import macros, sql_text
+from sqlanon.risk import Risk
+
+QUASI = {"ward": "suppress"}
+
+
+@pytest.fixture
+def people() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Two wards of 6 people and one of 1; everybody of a ward has the same job, and one of two illnesses."""
+    with duckdb.connect() as connection:
+        connection.execute("""
+            CREATE TABLE t AS
+            SELECT i // 6 AS ward, ['nurse', 'clerk', 'cook'][1 + i // 6] AS job, ['flu', 'gout'][1 + i % 2] AS ill
+            FROM range(13) AS t(i)
+        """)
+        connection.execute("CREATE TABLE none AS FROM t LIMIT 0")
+        yield connection
+
+
+def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
+    with sqlanon.connect(db) as own:
+        return own.anonymize(make_policy(**policy)).publish(path).path
+
+
+# --- attacks ----------------------------------------------------------------------------------------
+
+
+def test_attacks_tell_how_many_rows_are_decoys(
+    people: duckdb.DuckDBPyConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """k counts them, and so do the victims: who reads these has to know."""
+    attributes = {
+        "ward": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
+        "job": "sensitive",
+        "ill": "sensitive",
+    }
+    asked = {"attributes": attributes, "k": 3, "search": {"suppression_limit": 0.5}}
+    with_decoys = publish(people, tmp_path / "with.duckdb", **asked, release={"decoys": True, "table": "t"})
+    without = publish(people, tmp_path / "without.duckdb", **asked, release={"table": "t"})
+
+    found = sqlanon.attack(with_decoys, only=["homogeneity"])
+    assert [one.decoys for one in found["homogeneity"].findings] == [2, 2]
+    assert found["homogeneity"].to_dict()["decoys"] == 2
+    assert found.decoys == {str(with_decoys): 2}
+    print_attacks(found, with_sql=False)
+    told = f"2 of the rows of {with_decoys} are decoys, rows of nobody: k, classes and victims count them"
+    assert told in capsys.readouterr().out.splitlines()
+
+    (pair,) = sqlanon.attack([without, with_decoys], only=["complementary_release"])["complementary_release"].findings
+    assert pair.decoys == 2
+    alone = sqlanon.attack(without, only=["homogeneity"])
+    assert (alone["homogeneity"].to_dict()["decoys"], alone.decoys) == (0, {})
+    print_attacks(alone, with_sql=False)
+    assert "decoys" not in capsys.readouterr().out
+
+
+def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    asked = {"attributes": {**QUASI, "job": "sensitive", "ill": "sensitive"}, "k": 3}
+    limits = {"search": {"suppression_limit": 0.5}, "release": {"table": "t"}}
+    paths = [publish(people, tmp_path / f"{name}.duckdb", **asked, **limits) for name in ("one", "two")]
+    found = sqlanon.attack(paths, only=["composition"])["composition"]
+    assert {one.figures["attribute"]: one.victims for one in found.findings} == {"job": 12, "ill": 0}
+    assert found.victims == 12
+    assert len(found.to_dict()["findings"]) == 2
+
+
+def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
+    people: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """Also where one of the releases lacks an attribute that comes before others."""
+    without = {"ward": "insensitive", "job": "suppress", "ill": "insensitive"}
+    first = publish(people, tmp_path / "one.duckdb", attributes=without | {"ward": "identifying"}, k=1)
+    people.execute("INSERT INTO t VALUES (0, 'nurse', 'flu')")
+    second = publish(people, tmp_path / "two.duckdb", attributes=without | {"ward": "suppress"}, k=1)
+    found = sqlanon.attack([first, second], only=["temporal"])["temporal"]
+    with duckdb.connect() as client:
+        shown = [client.execute(one.query) for one in client.extract_statements(found.sql or "")][-1].description
+    assert [column[0] for column in shown or []] == ["rows", "job"]
+
+
+def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: Path) -> None:
+    """Two releases whose manifests show one rule, made by other trees: with the policy, they are not compared."""
+    trees = {"one": {"x": ["a", "b"], "y": ["c", "d"]}, "two": {"p": ["a", "c"], "q": ["b", "d"]}}
+    asked: dict[str, sqlanon.Policy] = {}
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT ['a', 'b', 'c', 'd'][1 + i % 4] AS v, i // 4 AS cost FROM range(8) AS t(i)"
+        )
+        with sqlanon.connect(connection) as db:
+            for name, categories in trees.items():
+                spec = {"role": "quasi", "hierarchy": {"categories": categories}, "min_level": 1, "max_level": 1}
+                asked[name] = make_policy({"v": spec, "cost": "insensitive"}, release={"table": "t"})
+                db.anonymize(asked[name]).publish(tmp_path / f"{name}.duckdb")
+        connection.execute(f"COPY t TO '{tmp_path / 'source.parquet'}'")
+    both, only = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"], ["temporal"]
+    assert sqlanon.attack(both, only=only)["temporal"].skipped is None  # taken for labels of one tree: docs/attacks.md
+    source = {"source": {"files": tmp_path / "source.parquet"}}
+    policy = sqlanon.Policy(**(asked["one"].model_dump(exclude_none=True) | source))
+    with_policy = sqlanon.attack(both, policy, only=only)["temporal"]
+    assert "needs labels that are in the hierarchies" in (with_policy.skipped or "")
+
+
+def test_attacks_are_found_by_name() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        Attacks(())["nothing"]
+
+
+# --- risk -------------------------------------------------------------------------------------------
+
+SEVERAL = """
+    CREATE TABLE several AS
+    SELECT i % 4 AS "my ""q", i // 3 AS home, if(i = 7, NULL, i // 2) AS person, 1.0 + i % 3 AS weight
+    FROM range(11) AS t(i) WHERE i <> 3
+"""
+HIDDEN = {'my "q': "suppress"}
+
+
+def several(risk: dict[str, Any] | None = None, person: bool = False, privacy: dict[str, Any] | None = None) -> Any:
+    source = {"table": "several", "undeclared": "drop"} | ({"person": "person"} if person else {})
+    tree: dict[str, Any] = {"source": source, "privacy": privacy or {"k": 1}} | ({"risk": risk} if risk else {})
+    attributes = {name: {"role": "quasi", "hierarchy": rule} for name, rule in HIDDEN.items()}
+    return sqlanon.Policy(attributes=attributes, **tree)
+
+
+@pytest.mark.parametrize("person", [False, True])
+@pytest.mark.parametrize(
+    ("told", "privacy"),
+    [
+        ({"weights": "weight"}, None),
+        ({"weights": "weight", "population": 500}, None),
+        ({"population": 40}, None),
+        ({"sampling_fraction": 0.3}, None),
+        ({}, None),
+        ({}, {"population_uniqueness": {"limit": 1, "population": 77}}),
+        ({}, {"population_uniqueness": {"limit": 1, "sampling_fraction": 0.2}}),
+        ({"population": 40}, {"population_uniqueness": {"limit": 1, "sampling_fraction": 0.2}}),
+    ],
+)
+def test_the_risks_of_rows_are_those_of_the_table(
+    told: dict[str, Any], privacy: dict[str, Any] | None, person: bool, people: duckdb.DuckDBPyConnection
+) -> None:
+    """One share of the population for both, wherever the policy tells it."""
+    people.execute(SEVERAL)
+    asked = several({"household": "home", **told}, person, privacy)
+    with sqlanon.connect(people) as db:
+        risk, rows = db.risk(asked), db.row_risks(asked)
+        names = [name for name in ("household_risk", "individual") if name in rows.columns]
+        highest = dict(zip(names, rows.aggregate(", ".join(f"max({one})" for one in names)).fetchall()[0], strict=True))
+    assert risk.household is not None
+    assert highest["household_risk"] == pytest.approx(risk.household.highest, rel=1e-12)
+    if "weights" in told:
+        assert risk.individual is not None
+        assert highest["individual"] == pytest.approx(risk.individual.highest, rel=1e-12)
+    elif told or privacy:
+        assert highest["individual"] == pytest.approx(risk.journalist.highest, rel=1e-9)
+    else:
+        assert "individual" not in highest
+
+
+def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.DuckDBPyConnection) -> None:
+    people.execute(SEVERAL)
+    with sqlanon.connect(people) as db:
+        for asked in (
+            several({"population": 9}),
+            several(privacy={"population_uniqueness": {"limit": 1, "population": 9}}),
+        ):
+            for ask in (db.risk, db.row_risks, db.suda):
+                with pytest.raises(SourceError, match=r"population: is 9, and the source alone has 10"):
+                    ask(asked)
+        assert db.row_risks(several({"population": 9}, person=True)).fetchall()
+        assert db.row_risks(several({"population": 9, "weights": "weight"})).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("told", "privacy", "person", "fraction", "by"),
+    [
+        ({"sampling_fraction": 0.25}, None, False, 0.25, "policy"),
+        ({"population": 40}, None, False, 0.25, "policy"),
+        ({"population": 40}, None, True, 7 / 40, "policy"),  # persons 0 to 5, and nobody
+        ({}, {"population_uniqueness": {"limit": 1, "population": 100}}, False, 0.1, "policy"),
+        ({}, None, False, 0.01, "default"),
+    ],
+)
+def test_special_uniques_know_the_share_of_the_population(
+    told: dict[str, Any],
+    privacy: dict[str, Any] | None,
+    person: bool,
+    fraction: float,
+    by: str,
+    people: duckdb.DuckDBPyConnection,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    people.execute(SEVERAL.replace("i % 4 AS", "i % 7 AS"))
+    asked = several(told, person, privacy)
+    with sqlanon.connect(people) as db:
+        found, given, same = db.suda(asked), db.suda(asked, fraction=0.5), db.suda(asked, fraction=fraction)
+        assert "CREATE TABLE" in db.suda_sql(asked)
+    assert (found.fraction, found.fraction_by) == (pytest.approx(fraction), by)
+    assert (given.fraction, given.fraction_by) == (0.5, "call")
+    assert found.dis is not None
+    assert given.dis is not None
+    assert found.dis == pytest.approx(same.dis) != given.dis
+    assert found.to_dict()["fraction_by"] == by
+    print_suda(found)
+    words = {"policy": "(by the policy)", "default": "(by default: the policy has none)"}
+    assert f"at a sampling fraction of {fraction:g} {words[by]}" in capsys.readouterr().out
+
+
+def test_special_uniques_on_the_command_line_know_it_too(
+    people: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    people.execute(SEVERAL)
+    people.execute(f"COPY several TO '{tmp_path / 'several.parquet'}'")
+    (tmp_path / "policy.toml").write_text(
+        "[source]\nfiles = 'several.parquet'\nundeclared = 'drop'\n"
+        "[attributes]\n'my \"q' = { role = 'quasi', hierarchy = 'suppress' }\n"
+        "[privacy]\nk = 2\n[risk]\npopulation = 20\n"
+    )
+    monkeypatch.setattr("sys.argv", ["sqlanon", "risk", str(tmp_path / "policy.toml"), "--suda", "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["suda"]["fraction"], found["suda"]["fraction_by"]) == (0.5, "policy")
+
+
+def test_the_shares_of_rows_above_a_threshold(
+    people: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Classes of 6, 6 and 1 rows, in a population of twice as many."""
+    asked = make_policy({**QUASI, "job": "insensitive", "ill": "insensitive"}, risk={"threshold": [0.1, 0.5]})
+    with sqlanon.connect(people) as db:
+        risk = db.risk(asked)
+        of_nobody = db.risk(asked.model_copy(update={"source": asked.source.model_copy(update={"table": "none"})}))
+    assert risk.prosecutor.rows_above == {"0.1": 13, "0.5": 1}
+    assert risk.prosecutor.share_above == {"0.1": 1.0, "0.5": 1 / 13} == risk.journalist.share_above
+    assert risk.to_dict()["prosecutor"]["share_above"] == {"0.1": 1.0, "0.5": 1 / 13}
+    assert risk.to_dict()["journalist"]["share_above"] == {"0.1": 1.0, "0.5": 1 / 13}
+    assert of_nobody.prosecutor.share_above == {"0.1": 0.0, "0.5": 0.0} == of_nobody.journalist.share_above
+    print_attackers(risk)
+    assert "1 rows have a prosecutor's risk of more than 0.5: 7.69 % of all" in capsys.readouterr().out
+    assert {"prosecutor", "journalist", "marketer", "class_sizes"} <= {
+        one.name for one in fields(Risk) if one.default is MISSING and one.default_factory is MISSING
+    }
+
+
+def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyConnection) -> None:
+    asked = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
+    with sqlanon.connect(people) as db:
+        found = db.uniques_matrix(asked, "ward", "JOB")
+        assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
+        for first, second, told in (
+            ("ill", "job", "--matrix: 'ill' is no quasi-identifier with a hierarchy: choose two of Ward, job"),
+            ("ward", "WARD", "--matrix: needs two attributes, and both are 'ward'"),
+        ):
+            with pytest.raises(PolicyError, match=re.escape(told)):
+                db.uniques_matrix(asked, first, second)
+
+
+# --- macros -----------------------------------------------------------------------------------------
+
+CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, "b"]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(own=st.lists(CELLS, max_size=8), theirs=st.lists(CELLS, max_size=12), threshold=st.sampled_from([0, 0.2, 0.5]))
+def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, threshold: float) -> None:
+    asked = sqlanon.Policy(
+        source={"table": "own"},
+        population={"table": "theirs"},
+        attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in ("theirs", 'my "n')},
+        privacy={"k": 1},
+        risk={"threshold": threshold},
+    )
+    with duckdb.connect() as connection:
+        connection.execute(sql_text("macros_risk.sql"))
+        for name, rows in {"own": own, "theirs": theirs}.items():
+            connection.execute(f'CREATE TABLE {name} (theirs INTEGER, "my ""n" VARCHAR)')  # a name of the macro's own
+            for row in rows:
+                connection.execute(f"INSERT INTO {name} VALUES (?, ?)", list(row))
+        with sqlanon.connect(connection) as db:
+            risk = db.risk(asked)
+        call = f"sqlanon.journalist_risk('own', ['THEIRS', 'my \"n'], 'theirs', threshold := {threshold})"
+        found = connection.execute(f"FROM {call}")
+        shown = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
+    one = risk.journalist
+    assert shown == {
+        "highest": pytest.approx(one.highest),
+        "average": pytest.approx(one.average),
+        "rows_at_highest": one.rows_at_highest,
+        "rows_above": one.rows_above[f"{threshold:g}"],
+        "expected": pytest.approx(risk.marketer.expected),
+        "classes_of_nobody": one.classes_of_nobody,
+        "rows_of_nobody": one.rows_of_nobody,
+        "rows": len(own),
+    }
+
+
+@pytest.mark.parametrize("names", ["['nope']", "['ward', 'nope']", "['w.*']", "[]", "NULL"])
+def test_a_name_that_is_not_there_is_an_error(names: str, people: duckdb.DuckDBPyConnection) -> None:
+    people.execute(sql_text("macros_risk.sql"))
+    with pytest.raises(duckdb.Error):
+        people.execute(f"FROM sqlanon.journalist_risk('t', {names}, 't')")
+
+
+def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Path) -> None:
+    """`verify` compares them so: what is read is what was written, in any DuckDB."""
+    query = "SELECT function_name, macro_definition FROM duckdb_functions() WHERE schema_name = 'sqlanon' AND "
+    with duckdb.connect() as connection:
+        connection.execute(macros())
+        connection.execute(f"ATTACH '{tmp_path / 'release.duckdb'}' AS release (STORAGE_VERSION 'v1.0.0'); USE release")
+        connection.execute(macros())
+        connection.execute(f"USE memory; DETACH release; ATTACH '{tmp_path / 'release.duckdb'}' AS release (READ_ONLY)")
+        own, read = (
+            set(connection.execute(f"{query} database_name = ?", [name]).fetchall()) for name in ("memory", "release")
+        )
+    assert {"temporal_classes", "complementary_classes", "journalist_risk"} <= {name for name, _ in own}
+    assert own == read
