@@ -341,3 +341,24 @@ def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Pa
         )
     assert {"temporal_classes", "complementary_classes", "journalist_risk"} <= {name for name, _ in own}
     assert own == read
+
+
+def test_a_stranger_does_not_turn_linking_off(tmp_path: Path) -> None:
+    """One person of 101 in the outside table would write all ages with three digits."""
+    with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 20 + i AS age, 'd' || i % 3 AS illness FROM range(70) AS r(i)")
+        connection.execute("CREATE TABLE voters AS SELECT age, 'p' || age AS name FROM t UNION ALL SELECT 101, 'p101'")
+    policy = sqlanon.Policy(
+        source={"database": tmp_path / "s.duckdb", "table": "t"},
+        attributes={
+            "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}, "min_level": 1, "max_level": 1},
+            "illness": {"role": "sensitive"},
+        },
+        privacy={"average_risk": 1},
+        release={"database": tmp_path / "a.duckdb", "table": "t"},
+    )
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+    found = sqlanon.attack(tmp_path / "a.duckdb", policy=policy, outside="voters", only=["linking"])["linking"]
+    assert found.worst is not None
+    assert (found.worst.figures["matched"], found.worst.figures["none"]) == (70, 1)

@@ -13,6 +13,7 @@ from sqlanon.columns import Columns, match_columns
 from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
 from sqlanon.hierarchies.labels import longest_query
+from sqlanon.ledger import is_same_tree
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.queries.coding import value_counts
 from sqlanon.queries.names import (
@@ -93,19 +94,27 @@ def read_private(policy: Policy, run: Run, outside: str | None, shown: Shown) ->
         number_ = len(built)
         values = steps.make(run.work(f"attack_values_{number_}"), own)
         longest = _longest(run, attribute.hierarchy, values)
-        both: exp.Query = own
-        if theirs is not None and name.lower() in known and attribute.role == "quasi":
-            more = _outside_values(theirs.relation, known[name.lower()], type_, longest, values)
-            both = union_all(star(values), more)
-            values = steps.make(run.work(f"attack_both_{number_}"), both)
         target = run.work(f"attack_hierarchy_{number_}")
         hierarchy, found = build_hierarchy(
             run.engine, name, attribute.hierarchy, values, type_, target, on_unknown="suppress"
         )
         problems += found
+        outside_column = known.get(name.lower()) if attribute.role == "quasi" else None
+        if hierarchy is not None and theirs is not None and outside_column is not None:
+            more = _outside_values(theirs.relation, outside_column, type_, longest, values)
+            values = steps.make(run.work(f"attack_both_{number_}"), union_all(star(values), more))
+            target = run.work(f"attack_hierarchy_of_both_{number_}")
+            wider, _ = build_hierarchy(
+                run.engine, name, attribute.hierarchy, values, type_, target, on_unknown="suppress"
+            )
+            # Who is not in the table may have a value that changes how all labels are written (the digits of 101 in
+            # 020-029). Then theirs have no labels, and match nothing.
+            if wider is not None and is_same_tree(run.engine, hierarchy, wider):
+                hierarchy = wider
+            else:
+                target, outside_column = hierarchy.table, None
         if hierarchy is not None:
             built[name.lower()] = hierarchy
-            outside_column = known.get(name.lower()) if attribute.role == "quasi" else None
             _show_hierarchy(name, policy, run, (column, outside_column, type_), longest, target, shown)
     if problems:
         raise HierarchyError(problems)

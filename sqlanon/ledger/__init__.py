@@ -4,7 +4,7 @@ from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_state
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, publication_of, publications, recording, recording_replaced, secret_of
 from sqlanon.ledger.together import Together, held_against, released_row
-from sqlanon.ledger.trees import tree_of_both, trees_of
+from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
     "Earlier",
@@ -13,6 +13,7 @@ __all__ = [
     "based_on_earlier",
     "beside_earlier",
     "held_against",
+    "is_same_tree",
     "marking_statements",
     "opened",
     "publication_of",

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sqlanon.policy.values import Flaws, Name, Section, Whole, as_list, as_real, one_or_more
 
-_Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), as_real]
+_Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]
 _Threshold = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), as_real]
 
 
@@ -39,7 +39,7 @@ class RiskSection(Section):
         default=None, description="the rows (or persons) of the population that the source is a sample of"
     )
     sampling_fraction: _Fraction | None = Field(
-        default=None, description="in place of population: the source's share of it, more than 0 and at most 1"
+        default=None, description="in place of population: the source's share of it, at most 1"
     )
     weights: Name | None = Field(default=None, description="the column of sampling weights")
     household: Name | None = Field(default=None, description="the column that tells households apart")
