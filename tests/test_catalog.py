@@ -30,6 +30,7 @@ MACROS = {
     *("average_risk", "k_map", "delta_presence", "presence_classes", "l_diversity", "l_diversity_classes"),
     *("reidentification_risk", "class_sizes", "leakage", "distinction", "linkage", "homogeneous_classes"),
     *("background_knowledge_classes", "skewness_classes", "composition_classes", "unsorted_matching"),
+    *("journalist_risk", "complementary_classes", "temporal_classes"),
     *("alpha", "delta_disclosure", "beta_likeness", "disclosure_classes", "t_closeness", "t_closeness_classes"),
 }
 POLICY = """
