@@ -100,8 +100,8 @@ def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     engine.execute(statement, [value for row in rows for value in row.values()])
 
 
-def has_releases(engine: DuckDBEngine, path: Path, source: str) -> bool:
-    """Whether another catalog has releases of a source that stand; not, if it cannot be read now."""
+def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
+    """Whether another catalog has releases of a source that stand, but in one place; not, if it cannot be read now."""
     try:
         engine.attach(path, BESIDE, read_only=True)
     except duckdb.Error:
@@ -109,7 +109,9 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str) -> bool:
     try:
         releases = table("releases", SCHEMA, BESIDE)
         of_source = exp.EQ(this=col("source"), expression=text(source))
-        query = select([exp.Count(this=exp.Star())], releases).where(of_source, is_null(col("replaced_at")), copy=False)
+        elsewhere = exp.NEQ(this=col("path"), expression=text(str(but)))
+        query = select([exp.Count(this=exp.Star())], releases)
+        query = query.where(of_source, elsewhere, is_null(col("replaced_at")), copy=False)
         return bool(engine.rows(query)[0][0])
     except duckdb.Error:  # of a version that had no ledger, or no catalog at all
         return False

@@ -28,6 +28,7 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
         connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(ROWS, st.integers(0, 2), st.integers(0, 3))
 def test_classes_are_those_of_plain_python(rows: list[Row], quasi: int, known: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 import oracle_attacks as oracle
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Row
@@ -26,6 +27,7 @@ def found(connection: duckdb.DuckDBPyConnection, query: Any) -> dict[Row, Row]:
     return answer
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:

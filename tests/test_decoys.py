@@ -436,6 +436,7 @@ def test_without_a_catalog_there_is_a_warning(little: Path) -> None:
         assert any("there is no catalog" in warning for warning in db.anonymize(asked).warnings)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_so(
     little: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,6 +90,7 @@ def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert printed.getvalue().strip() == "True"
 
 
+@pytest.mark.slow
 def test_the_command_of_risk(hospital: Path) -> None:
     (command,) = blocks("sh", RISK)
     done = sqlanon(*shlex.split(command)[1:], cwd=hospital)

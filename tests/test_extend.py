@@ -84,6 +84,7 @@ def test_too_few_wait_until_there_are_enough(hospital: Path) -> None:
     assert (found.added_rows, found.waiting_rows) == (3, 0)
 
 
+@pytest.mark.slow
 def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> None:
     insert(hospital, *((100 + i, 95, "f", "99999", "new") for i in range(3)))
     found, _ = extend(hospital)
@@ -91,6 +92,7 @@ def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> 
     assert sum(row[-1] == "new" for row in released(hospital).elements()) == 3
 
 
+@pytest.mark.slow
 def test_released_rows_keep_their_values_whatever_becomes_of_the_source(hospital: Path) -> None:
     before = released(hospital)
     with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
@@ -102,6 +104,7 @@ def test_released_rows_keep_their_values_whatever_becomes_of_the_source(hospital
     assert sum((released(hospital) - before).values()) == 3
 
 
+@pytest.mark.slow
 def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
@@ -117,6 +120,7 @@ def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     assert (found.added_rows, found.waiting_rows) == (4, 0)
 
 
+@pytest.mark.slow
 def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> None:
     """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
     for step in range(4):
@@ -135,6 +139,7 @@ def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> N
         assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
 
 
+@pytest.mark.slow
 def test_another_release_is_not_broken(hospital: Path) -> None:
     """A second release that has some of the rows already: those that it does not have would be few."""
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(4)))
@@ -147,6 +152,7 @@ def test_another_release_is_not_broken(hospital: Path) -> None:
     assert sum(released(hospital).values()) == 60
 
 
+@pytest.mark.slow
 def test_the_ledger_says_what_was_extended(hospital: Path) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
     extend(hospital)
@@ -157,6 +163,7 @@ def test_the_ledger_says_what_was_extended(hospital: Path) -> None:
     assert rows == [("extend", False, True, 63), ("optimal", True, False, 60)]
 
 
+@pytest.mark.slow
 def test_verify_with_the_policy(hospital: Path) -> None:
     insert(
         hospital,
@@ -171,6 +178,7 @@ def test_verify_with_the_policy(hospital: Path) -> None:
     assert found.verified, found.failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -195,6 +203,7 @@ def test_keys_must_tell_rows_apart(hospital: Path) -> None:
         db.extend(policy(hospital))
 
 
+@pytest.mark.slow
 def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="another policy"):
         db.extend(policy(hospital, privacy={"k": 4}))

@@ -136,6 +136,7 @@ def test_the_statements_run(tmp_path: Path) -> None:
             db.distinction("elsewhere")
 
 
+@pytest.mark.slow
 def test_too_many_sets_are_refused() -> None:
     names = [f"x{i}" for i in range(40)]
     with table_of([], names) as connection, sqlanon.connect(connection) as db:
@@ -307,6 +308,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_names(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         columns = ", ".join(f"i % {2 + j} AS {quoted(name)}" for j, name in enumerate(HOSTILE))

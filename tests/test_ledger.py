@@ -82,6 +82,7 @@ def test_two_releases_that_tell_more_together_are_refused(hospital: Path) -> Non
     assert not (hospital / "two.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_a_coarser_release_is_let_through(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE, search={"suppression_limit": 0.5}))
     publish(policy(hospital, "two", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, release={"after": ["one"]}))
@@ -103,6 +104,7 @@ def test_by_force_it_is_published_and_the_ledger_says_so(hospital: Path) -> None
     ]
 
 
+@pytest.mark.slow
 def test_the_query_of_a_refusal_shows_the_rows(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
     with pytest.raises(AuditError) as refused:
@@ -135,6 +137,7 @@ def test_after_finds_the_best_that_is_safe(hospital: Path) -> None:
     assert levels == [(4,)]
 
 
+@pytest.mark.slow
 def test_same_policy_again_is_safe(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
     publish(policy(hospital, "one", FINE_RACE))
@@ -208,6 +211,7 @@ def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
     assert "ROW_NUMBER" in marks.sql[-1]
 
 
+@pytest.mark.slow
 def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
     asked = policy(hospital, "two", {}, release={"after": ["one"]})
@@ -289,6 +293,7 @@ def masked(place: Path, name: str, **more: Any) -> sqlanon.Policy:
     )
 
 
+@pytest.mark.slow
 def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
     """0213* becomes 0213**: under the same rule the same rows have other labels, and one more is among them."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -304,6 +309,7 @@ def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
             db.extend(masked(tmp_path, "one"))
 
 
+@pytest.mark.slow
 def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> None:
     """One who came has three rows, which is more than k rows and fewer than k persons."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -352,6 +358,7 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
     assert not any("together" in warning for warning in result.warnings)
 
 
+@pytest.mark.slow
 def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
     for statement in ("UPDATE patients SET problem = 'x'", "UPDATE sqlanon.manifest SET smallest_class = 1"):
@@ -363,6 +370,7 @@ def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(hospital
         (hospital / "one.duckdb").write_bytes(saved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(10,2)", "BIGINT", "VARCHAR"])
 def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -375,6 +383,7 @@ def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) ->
         publish(of_places(tmp_path, "two", {"G1": ["DE", "US"], "G2": ["FR", "CA"]}, 1))
 
 
+@pytest.mark.slow
 def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 cost FROM range(40) t(i)")

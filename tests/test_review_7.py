@@ -87,6 +87,7 @@ def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConn
     assert len(found.to_dict()["findings"]) == 2
 
 
+@pytest.mark.slow
 def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
     people: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
     assert [column[0] for column in shown or []] == ["rows", "job"]
 
 
+@pytest.mark.slow
 def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: Path) -> None:
     """Two releases whose manifests show one rule, made by other trees: with the policy, they are not compared."""
     trees = {"one": {"x": ["a", "b"], "y": ["c", "d"]}, "two": {"p": ["a", "c"], "q": ["b", "d"]}}
@@ -287,6 +289,7 @@ def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyCo
 CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, "b"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(own=st.lists(CELLS, max_size=8), theirs=st.lists(CELLS, max_size=12), threshold=st.sampled_from([0, 0.2, 0.5]))
 def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, threshold: float) -> None:

@@ -105,6 +105,7 @@ def test_figures_of_random_tables(
     check(found(live, policy(quasi, person)), rows, quasi, person)
 
 
+@pytest.mark.slow
 @FEW
 @given(rows=ROWS, quasi=st.integers(2, 4), copies=st.integers(1, 3), small=st.sampled_from([0, 2, 5]))
 def test_the_ways_of_large_tables_give_the_same(
@@ -118,6 +119,7 @@ def test_the_ways_of_large_tables_give_the_same(
         check(found(live, policy(quasi)), rows, quasi, person=False)
 
 
+@pytest.mark.slow
 def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 rows whose first two columns together are nearly unique; the rest has few values."""
     monkeypatch.setattr(sets, "SMALL", 10)

@@ -222,6 +222,7 @@ def test_dis() -> None:
 # --- more
 
 
+@pytest.mark.slow
 def test_keys_of_more_than_one_word() -> None:
     """Twenty-two attributes of ten values take more than 63 bits."""
     m = 22
@@ -279,6 +280,7 @@ def test_adult(data: Path) -> None:
     assert found.scores.highest == 5040
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     with table_of(GUIDE, "abcd") as connection:
         connection.execute(f"COPY t TO '{tmp_path / 'people.parquet'}'")

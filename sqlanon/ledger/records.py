@@ -101,13 +101,13 @@ def _read(engine: DuckDBEngine) -> list[Publication]:
     ]
 
 
-def publications_elsewhere(engine: DuckDBEngine, path: Path, source: str) -> list[Path]:
-    """The catalogs beside one that have releases of a source: nothing is held against these.
+def publications_elsewhere(engine: DuckDBEngine, path: Path, source: str, target: Path) -> list[Path]:
+    """The catalogs beside one that have releases of a source, but in one place: nothing is held against these.
 
     What cannot be read now, or is no catalog, is passed over.
     """
     beside = sorted(one for one in path.parent.glob("*.catalog.duckdb") if not same_file(one, path))
-    return [one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source)]
+    return [one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target)]
 
 
 def named_publications(known: Sequence[Publication], after: Sequence[str], source: str) -> list[Publication]:
@@ -195,7 +195,8 @@ def recording(
         There are others by now.
     """
     with catalog.open_catalog(engine, path):
-        if [one for one in _read(engine) if one.source == row["source"] and (one.run_id, one.path) not in known]:
+        of_source = [one for one in _read(engine) if one.source == row["source"] and str(one.path) != row["path"]]
+        if any((one.run_id, one.path) not in known for one in of_source):
             raise ReleaseError("another release of this source was published meanwhile: try again")
         _replace(engine, row["path"], row["published_at"])
         catalog.insert(engine, "releases", row)

@@ -296,6 +296,6 @@ def held_against(
     of_source = [one for one in known if one.source == run.identity or one.run_id in prepared.after]
     earlier = [one for one in of_source if one.path != target or one.run_id in prepared.after]
     replaced = next((one for one in of_source if one.path == target and one.run_id not in prepared.after), None)
-    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity)
+    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target)
     of_now = frozenset((one.run_id, one.path) for one in of_source)
     return Together(run, prepared, earlier, target, force, replaced, of_now, elsewhere, opened or {})
