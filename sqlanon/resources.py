@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-MORE_MACROS = (
-    "macros_persons.sql",
-    "macros_privacy.sql",
-    "macros_closeness.sql",
-    "macros_risk.sql",
-    "macros_finding.sql",
-    "macros_attacks.sql",
-)
-"""The files of the macro library beside the first one."""
+PLAIN = ("macros.sql",)
+CHECKS = (*PLAIN, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql")
+LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql")
+"""The files of the macro library: what every release is checked by; what all requirements are; and all of it."""
 
 
 def sql_file(name: str) -> Path:
@@ -31,13 +27,13 @@ def sql_text(name: str) -> str:
     return sql_file(name).read_text(encoding="utf-8")
 
 
-def macros(*, all_of_them: bool = True) -> str:
-    """The macro library, in one transaction: each macro for itself would be written to a file for itself.
+def macros(files: Sequence[str] = LIBRARY) -> str:
+    """The macro library, or a part of it, in one transaction: each macro for itself would be written to a file for
+    itself.
 
     Parameters
     ----------
-    all_of_them:
-        Whether requirements other than k-anonymity are to be checked with it.
+    files:
+        `PLAIN`, `CHECKS` or `LIBRARY`.
     """
-    more = MORE_MACROS if all_of_them else ()
-    return "\n".join(["BEGIN;", *(sql_text(name) for name in ("macros.sql", *more)), "COMMIT;"])
+    return "\n".join(["BEGIN;", *map(sql_text, files), "COMMIT;"])

@@ -28,7 +28,7 @@ from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_part
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release import publish
 from sqlanon.release.reader import VERIFIED
-from sqlanon.resources import macros
+from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
 from sqlanon.workdir import spill_directory
 
@@ -63,10 +63,10 @@ class Run:
         self.drop()
 
     def install_macros(self) -> str:
-        """Install the macro library in the work database; its name."""
+        """Install the macros that requirements are checked by in the work database; its name."""
         name = self.work("any").catalog
         with self.engine.using(name):
-            self.engine.script(macros())
+            self.engine.script(macros(CHECKS))
         return name
 
     def drop(self) -> None:

@@ -28,6 +28,8 @@ from score import label_leaves, score, set_leaves
 
 from sqlanon.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

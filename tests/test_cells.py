@@ -25,6 +25,8 @@ import sqlanon
 from sqlanon.local import LocalTask
 from sqlanon.local.cells import cells
 
+pytestmark = pytest.mark.slow
+
 Blanks = tuple[int, ...]
 
 module = importlib.import_module("sqlanon.local.cells")

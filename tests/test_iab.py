@@ -27,6 +27,8 @@ from sqlanon.local import local_task
 from sqlanon.local.iab import Balance, State
 from sqlanon.preparation import prepare
 
+pytestmark = pytest.mark.slow
+
 # --- The slow and obvious way
 
 Node = tuple[int, Value]  # a level, and the label there

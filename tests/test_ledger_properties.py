@@ -27,6 +27,8 @@ from strategies_ledger import KEY, Asked, LedgerCase, ledger_cases
 import sqlanon
 from sqlanon.errors import AuditError, InfeasibleError, SourceError
 
+pytestmark = pytest.mark.slow
+
 quick = settings(
     max_examples=2,
     deadline=None,

@@ -12,6 +12,8 @@ from test_ledger import FINE_RACE, FINE_ZIP, hospital, policy, publish
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["hospital"]
 
 

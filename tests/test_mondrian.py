@@ -27,6 +27,8 @@ import sqlanon
 from sqlanon.local import LOCAL, LocalOutcome, LocalTask
 from sqlanon.local.mondrian import mondrian
 
+pytestmark = pytest.mark.slow
+
 MONDRIAN = {"strategy": "mondrian"}
 
 Part = tuple[int, ...]

@@ -36,6 +36,8 @@ from strategies_noise import (
 
 import sqlanon
 
+pytestmark = pytest.mark.slow
+
 # Noise is drawn anew when a failing table is made smaller: that would take long, and end anywhere.
 quick = settings(
     deadline=None,

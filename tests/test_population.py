@@ -11,6 +11,8 @@ from conftest import make_policy, some
 
 import sqlanon
 
+pytestmark = pytest.mark.slow
+
 ATTRIBUTES = {"zip": "mask", "age": {"intervals": [10]}, "dx": "sensitive"}
 ROWS = [("02138", 31, "a"), ("02138", 34, "b"), ("02139", 45, "a"), ("02139", 47, "c"), ("02141", 52, "b")]
 PEOPLE = [*((zip_, age) for zip_, age, _ in ROWS), ("02138", 38), ("02139", 41), ("02199", 52), ("02141", 58)]

@@ -28,6 +28,8 @@ from strategies_privacy import KINDS, PrivacyCase
 
 import sqlanon
 
+pytestmark = pytest.mark.slow
+
 quick = settings(
     max_examples=5,
     deadline=None,

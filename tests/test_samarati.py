@@ -35,6 +35,8 @@ from sqlanon.full_domain import data_of as data_of_engine
 from sqlanon.search import STRATEGIES, Outcome, Search
 from sqlanon.search.data import Data
 
+pytestmark = pytest.mark.slow
+
 # a1 and a2 are siblings, as are d1 and d2; all else meets at the top.
 SIBLINGS = Case(
     rows=[("a1", "b1"), ("a2", "b1"), ("c1", "d1"), ("c1", "d2")],

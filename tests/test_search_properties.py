@@ -25,6 +25,8 @@ from strategies import Case
 
 import sqlanon
 
+pytestmark = pytest.mark.slow
+
 quick = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, max_examples=400, print_blob=True)
 

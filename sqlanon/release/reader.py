@@ -16,7 +16,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.queries.names import col, create_view, literal_path, read_parquet, select, star, table, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
-from sqlanon.resources import macros
+from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
 
 KEY = "sqlanon"
@@ -63,7 +63,7 @@ def open_release(path: Path, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
-        engine.script(macros(all_of_them=False))
+        engine.script(macros(PLAIN))
         is_parquet = path.suffix.lower() == ".parquet"
         try:
             manifest = _open_parquet(engine, path) if is_parquet else _open_database(engine, path)

@@ -30,7 +30,7 @@ from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_coun
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
-from sqlanon.resources import macros, sql_text
+from sqlanon.resources import CHECKS, macros, sql_text
 from sqlanon.version import __version__
 
 
@@ -155,7 +155,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
         return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
     if (not fresh or release.is_parquet) and not section.requirements.keys() <= {"k", "k_anonymity"}:
-        release.engine.script(macros())
+        release.engine.script(macros(CHECKS))
     return requirement_checks(section, audited)
 
 
