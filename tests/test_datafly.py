@@ -22,6 +22,8 @@ import sqlanon
 from sqlanon.full_domain import data_of as data_of_engine
 from sqlanon.search import STRATEGIES, Outcome, Search
 
+pytestmark = pytest.mark.slow
+
 
 def plain_datafly(limited_case: Limited) -> Levels | None:
     """The algorithm over the rows themselves: one step up for the attribute with the most distinct values."""

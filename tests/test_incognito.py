@@ -18,6 +18,8 @@ from test_search_properties import quick
 import sqlanon
 from sqlanon.search import STRATEGIES
 
+pytestmark = pytest.mark.slow
+
 # LeFevre, DeWitt, Ramakrishnan 2005: the Patients table of figure 1, with birth date, sex and zip code.
 PATIENTS = Case(
     rows=[

@@ -28,6 +28,8 @@ from sqlanon.quality import MEASURES
 from sqlanon.queries.names import table
 from sqlanon.sources import Place, bind_source
 
+pytestmark = pytest.mark.slow
+
 Entry = dict[str, Any]
 Levels = tuple[int, ...]
 

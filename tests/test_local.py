@@ -22,6 +22,8 @@ import sqlanon
 from sqlanon.local import LocalOutcome, LocalTask
 from sqlanon.local.iterative import local
 
+pytestmark = pytest.mark.slow
+
 PATIENTS = [
     ("w", "22981", 1944, "Hepatitis"),
     ("w", "22362", 1945, "Gicht"),

@@ -24,6 +24,8 @@ from sqlanon.local.mu_argus import mu_argus
 from sqlanon.preparation import prepare
 from sqlanon.privacy.combinations import CLASSES, guaranteed_combinations
 
+pytestmark = pytest.mark.slow
+
 Placed = dict[int, Nodes]
 
 

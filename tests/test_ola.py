@@ -31,6 +31,8 @@ from sqlanon.queries.coding import Levels as OwnLevels
 from sqlanon.search import STRATEGIES, Lattice, Outcome, Search
 from sqlanon.search.ola import _at_height
 
+pytestmark = pytest.mark.slow
+
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
 
 

@@ -24,6 +24,8 @@ import sqlanon
 from sqlanon.local import LOCAL, LocalOutcome, LocalTask
 from sqlanon.policy import Policy
 
+pytestmark = pytest.mark.slow
+
 MEASURES = ("loss", "precision", "discernibility", "average_class_size", "distinct", "suppression")
 
 

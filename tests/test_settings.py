@@ -26,6 +26,8 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
 from sqlanon.workdir import SPILL_PREFIX, spill_directory
 
+pytestmark = pytest.mark.slow
+
 ROWS = 400_000
 LITTLE = "50MB"
 """Less than the copy of the big file and a release of it take together."""

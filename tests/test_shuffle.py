@@ -15,6 +15,8 @@ from conftest import make_policy, some
 
 import sqlanon
 
+pytestmark = pytest.mark.slow
+
 ROWS = 300_000
 """Three row groups of a DuckDB file, the last one not full."""
 

@@ -24,6 +24,8 @@ from sqlanon.local import LocalOutcome, LocalTask
 from sqlanon.local.similar import grouped
 from sqlanon.queries.local import groups as gr
 
+pytestmark = pytest.mark.slow
+
 
 def as_ancestors(task: LocalTask) -> LocalOutcome:
     """The groups as what they are compared by: lowest common ancestors."""

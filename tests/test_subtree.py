@@ -20,6 +20,8 @@ from test_search_properties import arrow_table, quick, thorough
 import sqlanon
 from sqlanon.local.subtree import subtree
 
+pytestmark = pytest.mark.slow
+
 Cut = list[dict[int, int]]
 
 
