@@ -6,8 +6,9 @@ rows; whether two break one another is asked of these files alone, with the atta
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -151,14 +152,19 @@ class Based(oracle_privacy.Release):
         )
 
 
-def asked_of_parts(source: Source, privacy: Mapping[str, Any], files: Sequence[File]) -> dict[str, Any]:
-    """What parts of classes are asked: the least k of all; whole classes are asked the policy's own, where it is more.
+def promised(privacy: Mapping[str, Any], quasi: Iterable[str]) -> int:
+    """The rows that a class has at least: k, a shield's over all quasi-identifiers, and l."""
+    shields = [one["k"] for one in privacy.get("k_anonymity", ()) if set(quasi) <= set(one["quasi"])]
+    diverse = [math.ceil(one["l"]) for one in privacy.get("l_diversity", ())]
+    return max([privacy.get("k") or LEAST, *shields, *diverse])
 
-    Where the policy has none, parts have those of the earlier releases.
+
+def asked_of_parts(source: Source, privacy: Mapping[str, Any], files: Sequence[File]) -> dict[str, Any]:
+    """What parts of classes are asked: beside each earlier release the smaller promise of the two, so the greatest of
+    these; whole classes are asked the policy's own k, where it is more.
     """
-    promised = [file.k for file in files if file.k is not None]
-    k = privacy.get("k")
-    least = min([*([k] if k is not None else []), *promised], default=LEAST)
+    k, own = privacy.get("k"), promised(privacy, source.quasi)
+    least = max(min(own, file.k or LEAST) for file in files)
     asked = {**privacy, "k": least}
     if k is not None and least < k:
         asked["k_anonymity"] = [*privacy.get("k_anonymity", ()), {"quasi": [*source.quasi], "k": k}]

@@ -98,7 +98,7 @@ class World:
     def file(self, path: Path, asked: Asked, levels: Mapping[str, int]) -> File:
         """What somebody who has the file has."""
         rows = read(path)
-        return File(rows, levels, [*asked.shown, *asked.sensitive], asked.privacy.get("k"))
+        return File(rows, levels, [*asked.shown, *asked.sensitive], oracle_ledger.promised(asked.privacy, asked.levels))
 
 
 def read(path: Path) -> list[Record]:
@@ -246,7 +246,9 @@ def check_published(here: World, policy: sqlanon.Policy, result: Any, expected: 
     trees, grew = case.source.quasi, only_grew(case)
 
     def broken(rows: list[Record]) -> list[oracle_ledger.Broken]:
-        new = File(rows, dict(result.generalization), [*asked.sensitive], asked.privacy.get("k"))
+        new = File(
+            rows, dict(result.generalization), [*asked.sensitive], oracle_ledger.promised(asked.privacy, asked.levels)
+        )
         return [oracle_ledger.broken(first, new, trees) for first in here.files]
 
     release = result.publish()
