@@ -12,13 +12,7 @@ from sqlglot import exp
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
 from sqlanon.full_domain import measure_of
-from sqlanon.ledger import (
-    beside_earlier,
-    opened,
-    publications,
-    refuse_keys,
-    trees_of,
-)
+from sqlanon.ledger import beside_earlier, opened, publications, refuse_keys, trees_of
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures

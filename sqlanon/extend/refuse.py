@@ -8,10 +8,7 @@ from pathlib import Path
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger import (
-    Publication,
-    publications,
-)
+from sqlanon.ledger import Publication, publications
 from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared

@@ -16,7 +16,7 @@ from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.trees import forget_trees, keep_trees
+from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, same_file
 from sqlanon.queries.names import col, is_null, named, select, table, text
 from sqlanon.release.verify import Verification
@@ -239,11 +239,8 @@ def _replace(engine: DuckDBEngine, place: str, at: datetime) -> None:
 
 def _forget_keys(engine: DuckDBEngine) -> None:
     """Of releases whose place another has taken, keys are needed no more."""
-    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
-    standing = select([col("run_id")], releases).where(is_null(col("replaced_at")), copy=False)
-    gone = exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=standing)))
     keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-    engine.execute(exp.Delete(this=keys, where=exp.Where(this=gone)))
+    engine.execute(exp.Delete(this=keys, where=exp.Where(this=is_gone())))
 
 
 def secret_of(engine: DuckDBEngine, path: Path) -> str:

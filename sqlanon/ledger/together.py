@@ -58,7 +58,7 @@ class Together:
     open:
         By run, those that are open already: a file can be attached once.
     breaks:
-        The paths of those that it breaks, once it was held against them.
+        The paths of those that it breaks, or may break, once it was held against them.
     warnings:
         What was let through: what it breaks by force, and what could not be looked at.
     """
@@ -115,7 +115,10 @@ class Together:
             found = str(error)
         if isinstance(found, str):
             # What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken.
-            if self.force or not publication.path.exists():
+            there = publication.path.exists()
+            if there:
+                self.breaks.append(str(publication.path))
+            if self.force or not there:
                 return Check(name, None, f"not looked at: {found}")
             return Check(name, False, f"it cannot be looked at, so that it may be broken: {found}; {_BY_FORCE}")
         if not found:

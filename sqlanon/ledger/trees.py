@@ -38,13 +38,17 @@ def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarch
 
 def forget_trees(engine: DuckDBEngine) -> None:
     """Drop the hierarchies of releases whose places others have taken."""
-    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
-    standing = select([col("run_id")], releases).where(is_null(col("replaced_at")), copy=False)
-    gone = exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=standing)))
-    known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
+    gone, known = is_gone(), table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
     for (name,) in engine.rows(select([col("table_name")], known).where(gone, copy=False)):
         engine.execute(drop_table(table(name, catalog.SCHEMA, catalog.ATTACHED)))
     engine.execute(exp.Delete(this=known.copy(), where=exp.Where(this=gone.copy())))
+
+
+def is_gone() -> exp.Expr:
+    """Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
+    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
+    standing = select([col("run_id")], releases).where(is_null(col("replaced_at")), copy=False)
+    return exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=standing)))
 
 
 def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
