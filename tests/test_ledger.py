@@ -367,6 +367,10 @@ def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(hospital
             connection.execute(statement)
         with pytest.raises(AuditError, match="cannot be looked at"):
             publish(policy(hospital, "two", FINE_ZIP))
+        publish(policy(hospital, "two", FINE_ZIP), force=True)
+        with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+            query = "SELECT breaks FROM sqlanon.ledger WHERE path LIKE '%two.duckdb' AND replaced_at IS NULL"
+            assert connection.execute(query).fetchall() == [([str(hospital / "one.duckdb")],)]
         (hospital / "one.duckdb").write_bytes(saved)
 
 
