@@ -333,7 +333,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
 
 
 def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_published(tmp_path: Path) -> None:
-    """One person has seven rows: parts of two persons may have fewer than twice as many. One person alone is no part."""
+    """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 cost FROM range(9) t(i)")
 
