@@ -770,10 +770,11 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
     """The audit counts again in the file: a fault anywhere before it does not get out."""
     target = tmp_path / "r.duckdb"
     old = publish(source, target)
-    detach = publishing.DuckDBEngine.detach
+    detach, written = publishing.DuckDBEngine.detach, list[str]()
 
     def tampering(engine: Any, alias: str) -> None:
-        if alias == publishing.STAGED:
+        if alias == publishing.STAGED and not written:
+            written.append(alias)
             engine.connection.execute(statement)
         detach(engine, alias)
 
