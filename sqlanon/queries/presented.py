@@ -85,7 +85,6 @@ def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
     return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
 
 
-
 def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
     """How many classes there are of each size: ``class_size``, ``classes``, ``rows``."""
     size = named(exp.Count(this=exp.Star()), "class_size")
