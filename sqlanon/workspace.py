@@ -26,8 +26,8 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
-from sqlanon.release import publish
 from sqlanon.release.reader import VERIFIED
+from sqlanon.release.staging import STAGED
 from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
 from sqlanon.workdir import spill_directory
@@ -252,7 +252,7 @@ class Workspace:
     def _free_alias(self, stem: str) -> str:
         """The file's own name, which views in it may use, unless it is taken."""
         names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
-        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, publish.STAGED, VERIFIED}
+        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | ours
         number, alias = 1, stem
         while alias.lower() in taken:

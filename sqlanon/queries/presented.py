@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
+from sqlanon.policy.names import TOLD
 from sqlanon.queries.names import (
     cast,
     col,
@@ -24,9 +25,6 @@ from sqlanon.queries.names import (
     text,
     total,
 )
-
-ABOUT = ("release_overview", "class_sizes", "suppression_by", "quality")
-"""The views that every release file has."""
 
 OVERVIEW_COLUMNS = {
     "position": "INTEGER",
@@ -77,7 +75,7 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
         _in_order("quality", QUALITY_COLUMNS),
     )
-    return [create_view(table(one, "main", catalog), query) for one, query in zip(ABOUT, queries, strict=True)]
+    return [create_view(table(one, "main", catalog), query) for one, query in zip(TOLD, queries, strict=True)]
 
 
 def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
@@ -98,15 +96,6 @@ def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
     ]
     query = select(columns, subquery(classes, "c"), [col("class_size")])
     return query.order_by(col("class_size"), copy=False)
-
-
-def labels_table(attribute: str) -> str:
-    """The table with the labels of a generalized attribute.
-
-    >>> labels_table("age")
-    'age_labels'
-    """
-    return f"{attribute}_labels"
 
 
 def labels(attribute: str, relation: exp.Expr, bounds: tuple[exp.Expr, exp.Expr] | None) -> exp.Query:

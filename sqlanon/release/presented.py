@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
+from sqlanon.policy.names import TOLD, labels_table
 from sqlanon.queries import presented as pr
 from sqlanon.queries.bounds import Kind, bounds
 from sqlanon.queries.names import cast, col, column_definitions, create_table, insert_row, table
@@ -39,8 +40,8 @@ def objects(manifests: Sequence[Manifest]) -> set[str]:
     newest = manifests[0]
     if newest.version is None:
         return {f"table main.{newest.table_name}"}
-    tables = [one.rows_table for one in manifests] + [pr.labels_table(name) for name in labelled(newest)]
-    views = (newest.table_name, *pr.ABOUT)
+    tables = [one.rows_table for one in manifests] + [labels_table(name) for name in labelled(newest)]
+    views = (newest.table_name, *TOLD)
     return {f"table main.{name}" for name in tables} | {f"view main.{name}" for name in views}
 
 
@@ -52,7 +53,7 @@ def refuse_name(manifest: Manifest) -> None:
     ReleaseError
         Says which.
     """
-    taken = {name.lower() for name in (*pr.ABOUT, *map(pr.labels_table, labelled(manifest)))}
+    taken = {name.lower() for name in (*TOLD, *map(labels_table, labelled(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release has a {manifest.table_name!r} of its own: give its table another name")
 
@@ -80,7 +81,7 @@ def present(
     newest = manifests[0]
     rows = table(newest.rows_table, "main", catalog)
     for name in labelled(newest):
-        target = table(pr.labels_table(name), "main", catalog)
+        target = table(labels_table(name), "main", catalog)
         engine.execute(create_table(target, labels_of(name, rows.copy(), ranges.get(name.lower()))))
     for name, columns, content in (
         ("attributes", pr.OVERVIEW_COLUMNS, overview(newest)),
@@ -155,7 +156,7 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
             yield pr.comment_on_column(relation, column.name, told)
     for name in labelled(newest):
         told = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
-        yield pr.comment("TABLE", table(pr.labels_table(name), "main", catalog), told)
+        yield pr.comment("TABLE", table(labels_table(name), "main", catalog), told)
 
 
 def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:

@@ -8,6 +8,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.policy.names import labels_table
 from sqlanon.queries import presented as pr
 from sqlanon.queries.bounds import Kind
 from sqlanon.queries.names import (
@@ -86,7 +87,7 @@ def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_write
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     again = table("labels_again", "main", "memory")
     for name in labelled(manifest):
-        found = table(pr.labels_table(name), "main", ATTACHED)
+        found = table(labels_table(name), "main", ATTACHED)
         kind = _KINDS.get(engine.columns(found).get(f"{name}_low", ""))
         engine.execute(create_table(again.copy(), labels_of(name, SUBJECT.copy(), kind)))
         same = engine.columns(found) == engine.columns(again)
@@ -95,7 +96,7 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             same = same and not engine.rows(select([exp.Count(this=exp.Star())], subquery(more, "m")))[0][0]
         engine.execute(drop_table(again.copy()))
         if not same:
-            yield f"{pr.labels_table(name)!r} has not the labels of the rows"
+            yield f"{labels_table(name)!r} has not the labels of the rows"
 
 
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:

@@ -23,7 +23,7 @@ from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
-from sqlanon.queries.names import create_view, star, table
+from sqlanon.queries.names import create_temporary_view, star, table
 from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
@@ -241,7 +241,7 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
     columns = _columns(manifest.columns, list(engine.columns(relation).items()))
     if not columns.passed:
         return Check(name, False, columns.message)
-    engine.execute(create_view(table(rows), star(relation)))
+    engine.execute(create_temporary_view(table(rows), star(relation)))
     smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
     found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.smallest_class)
