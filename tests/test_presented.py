@@ -342,6 +342,17 @@ def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, c
     assert "suppression by value" in failed(copy)
 
 
+def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published: sqlanon.Release) -> None:
+    asked = policy(folder)
+    assert fetch(copy, "FROM suppression_by")
+    with sqlanon.connect() as db:
+        assert db.verify(published.path, asked).verified
+        change(copy, "DELETE FROM sqlanon.suppression")
+        assert verify_file(copy).verified  # alone it cannot be told
+        failures = db.verify(copy, asked).failures
+    assert any("suppression by value" in failure for failure in failures)
+
+
 # Versions
 
 

@@ -33,6 +33,9 @@ from sqlanon.release.side_by_side import promised_k
 _KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
 """By the type of the bounds of a table of labels, what they are ranges of."""
 
+SUPPRESSION = "suppression by value"
+"""The check of what is told of suppressed rows."""
+
 _AGAIN = "made_again"
 """A database of the engine that checks a file: views as this version makes them."""
 
@@ -99,11 +102,16 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             yield f"{labels_table(name)!r} has not the labels of the rows"
 
 
+def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
+    """What an open release file tells of suppressed rows."""
+    found: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
+    return found
+
+
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether what is told of suppressed rows is of no fewer than k, and of the rows that are released."""
-    suppressed: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
-    wrong = list(_wrong_suppression(engine, manifest, suppressed))
-    return Check("suppression by value", not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
+    wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine)))
+    return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
 
 
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed) -> Iterator[str]:
