@@ -1,0 +1,272 @@
+"""The programs of the people who look: what docs/serving.md shows works with each, in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from environments import PINS, node_modules, python_of, run
+from test_readme import README, blocks
+
+from sqlanon import Policy, connect
+from sqlanon.demo.hospital import make_hospital
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
+COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
+LOCKED = {"enable_external_access": "false", "lock_configuration": "true"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the README's release, in both kinds of files; nothing private is in it."""
+    private, public = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("public")
+    make_hospital(private / "hospital.duckdb", rows=3000)
+    (private / "first.toml").write_text(blocks("toml", README)[0], encoding="utf-8")
+    with connect() as db:
+        result = db.anonymize(Policy.load(private / "first.toml"))
+        for name in ("first.duckdb", "first.parquet"):
+            assert result.publish(public / name).verify().verified
+    return public
+
+
+@pytest.fixture
+def public(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, which a test may replace files in."""
+    return Path(shutil.copytree(made, tmp_path / "public"))
+
+
+def program(tool: str, language: str = "python") -> str:
+    (found,) = blocks(language, SECTIONS[tool])
+    return found
+
+
+def shown(text: str, sign: str = "#") -> str:
+    """What a program of the page says that it prints: its last comment."""
+    return re.findall(rf"{sign} (.*)$", text, re.MULTILINE)[-1]
+
+
+def printed(python: str | Path, text: str, cwd: Path) -> str:
+    done = run([python, "-c", text], cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def check(python: str | Path, tool: str, cwd: Path) -> None:
+    assert printed(python, program(tool), cwd) == shown(program(tool)), tool
+
+
+# --- DuckDB itself, in the quick lane
+
+
+def test_duckdb(public: Path) -> None:
+    check(sys.executable, "DuckDB", public)
+
+
+def test_the_file_is_put_in_its_place(public: Path) -> None:
+    (script,) = blocks("sh", PAGE.partition("## What a reader")[0])
+    (public / "served").mkdir()
+    (public / "served" / "first.duckdb").write_text("the old one")
+    subprocess.run(["sh", "-e", "-c", script], cwd=public, check=True)
+    assert [one.name for one in (public / "served").iterdir()] == ["first.duckdb"]
+    assert (public / "served" / "first.duckdb").read_bytes() == (public / "first.duckdb").read_bytes()
+    assert (public / "served" / "first.duckdb").stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE more (i INTEGER)",
+        "INSERT INTO patients SELECT * FROM patients",
+        "FROM 'outside.csv'",
+        "FROM read_csv('outside.csv')",
+        "ATTACH 'outside.duckdb' AS outside (READ_ONLY)",
+        "COPY patients TO 'copied.csv'",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "RESET enable_external_access",
+    ],
+)
+def test_a_locked_reader_has_nothing_but_the_release(
+    statement: str, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (public / "outside.csv").write_text("name\nAlice\n")
+    duckdb.connect(public / "outside.duckdb").close()
+    monkeypatch.chdir(public)
+    before = sorted(one.name for one in public.iterdir())
+    with duckdb.connect("first.duckdb", read_only=True, config=LOCKED) as connection:
+        with pytest.raises(duckdb.Error):
+            connection.execute(statement)
+        assert connection.execute("SELECT count(*) > 0 FROM patients").fetchall() == [(True,)]
+    assert sorted(one.name for one in public.iterdir()) == before
+
+
+def other_process(how: str, cwd: Path) -> str:
+    """What a second process counts that opens the release, or the end of its error."""
+    text = f"import duckdb; print(*duckdb.connect('first.duckdb'{how}).execute('SELECT count(*) FROM patients').fetchone())"
+    done = run([sys.executable, "-c", text], cwd)
+    return done.stdout.strip() or done.stderr
+
+
+def test_who_blocks_whom(public: Path) -> None:
+    with duckdb.connect(public / "first.duckdb", read_only=True) as reader:
+        (rows,) = reader.execute("SELECT count(*) FROM patients").fetchall()[0]
+        assert other_process(", read_only=True", public) == str(rows)
+        assert "Could not set lock on file" in other_process("", public)
+    with duckdb.connect(public / "first.duckdb"):
+        assert "Could not set lock on file" in other_process(", read_only=True", public)
+
+
+def replace(public: Path) -> int:
+    """Put another release in the place of the first one, as `publish` does; its rows."""
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{public / 'new.duckdb'}' AS new (STORAGE_VERSION 'v1.0.0')")
+        connection.execute("CREATE TABLE new.patients AS SELECT 'f' AS sex FROM range(7)")
+    (public / "new.duckdb").replace(public / "first.duckdb")
+    return 7
+
+
+def test_a_reader_that_has_the_old_release_keeps_it(public: Path) -> None:
+    path, count = public / "first.duckdb", "SELECT count(*) FROM patients"
+    first = duckdb.connect(path, read_only=True)
+    old = first.execute(count).fetchall()
+    new = [(replace(public),)]
+    assert new != old
+    assert first.execute(count).fetchall() == old
+    second = duckdb.connect(path, read_only=True)  # of the same process: it is given what is open
+    assert second.execute(count).fetchall() == old
+    assert other_process(", read_only=True", public) == "7"
+    first.close()
+    assert second.execute(count).fetchall() == old
+    second.close()
+    with duckdb.connect(path, read_only=True) as third:
+        assert third.execute(count).fetchall() == new
+
+
+def test_an_attached_release_is_the_old_one_until_it_is_detached(public: Path) -> None:
+    attach, count = f"ATTACH %s '{public / 'first.duckdb'}' AS r (READ_ONLY)", "SELECT count(*) FROM r.patients"
+    with duckdb.connect() as connection:
+        connection.execute(attach % "")
+        old = connection.execute(count).fetchall()
+        new = [(replace(public),)]
+        connection.execute(attach % "OR REPLACE")
+        assert connection.execute(count).fetchall() == old
+        connection.execute("DETACH r")
+        connection.execute(attach % "")
+        assert connection.execute(count).fetchall() == new
+
+
+def test_the_page_names_the_versions_that_are_tested() -> None:
+    pins = "\n".join(file.read_text(encoding="utf-8") for file in PINS.iterdir())
+    for tool, version in (
+        ("duckdb==", "1.5.5"),
+        ("pandas==", "3.1"),
+        ("polars==", "2.1"),
+        ("pyarrow==", "26"),
+        ("SQLAlchemy==", "2.0.54"),
+        ("duckdb-engine==", "0.17"),
+        ("apache-superset==", "6.1"),
+        ('"@duckdb/node-api": "', "1.5.6"),
+    ):
+        assert f"{tool}{version}" in pins
+        assert version in PAGE
+
+
+# --- the others, in environments of their own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["DuckDB", "pandas, polars, Arrow", "SQLAlchemy", "Parquet"])
+def test_python_tools(tool: str, public: Path) -> None:
+    check(python_of("clients"), tool, public)
+
+
+@pytest.mark.slow
+def test_sqlalchemy_reflects(public: Path) -> None:
+    text = """
+import json, sqlalchemy
+engine = sqlalchemy.create_engine("duckdb:///first.duckdb", connect_args={"read_only": True})
+found = sqlalchemy.inspect(engine)
+metadata = sqlalchemy.MetaData()
+metadata.reflect(engine, views=True)
+print(json.dumps({
+    "relations": sorted({*found.get_table_names(schema="main"), *found.get_view_names(schema="main")}),
+    "reflected": [column.name for column in metadata.tables["patients"].columns],
+    "types": [str(column.type) for column in metadata.tables["patients"].columns],
+}))
+"""
+    found = json.loads(printed(python_of("clients"), text, public))
+    assert "patients" in found["relations"]
+    assert found["reflected"] == COLUMNS
+    assert found["types"] == ["VARCHAR"] * 5 + ["NUMERIC(9, 2)"]
+
+
+@pytest.mark.slow
+def test_sqlalchemy_picks_up_a_new_release(public: Path) -> None:
+    (public / "old.duckdb").write_bytes((public / "first.duckdb").read_bytes())
+    replace(public)
+    (public / "first.duckdb").rename(public / "new.duckdb")
+    (public / "old.duckdb").rename(public / "first.duckdb")
+    text = """
+import os, sqlalchemy
+from sqlalchemy.pool import NullPool
+def count(engine):
+    with engine.connect() as connection:
+        return connection.execute(sqlalchemy.text("SELECT count(*) FROM patients")).scalar()
+engine = sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only")
+before = count(engine)
+os.replace("new.duckdb", "first.duckdb")
+kept = count(engine) == before
+engine.dispose()
+print(kept, count(engine))
+engine.dispose()
+os.replace("other.duckdb", "first.duckdb")
+print(count(sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only", poolclass=NullPool)) == before)
+"""
+    shutil.copy(public / "first.duckdb", public / "other.duckdb")
+    assert printed(python_of("clients"), text, public).splitlines() == ["True 7", "True"]
+
+
+@pytest.mark.slow
+def test_duckdb_1(public: Path) -> None:
+    python = python_of("duckdb_1")
+    assert printed(python, "import duckdb; print(duckdb.__version__)", public) == "1.5.5"
+    check(python, "DuckDB", public)
+
+
+@pytest.mark.slow
+def test_the_command_line(public: Path) -> None:
+    command = program("DuckDB", "sh")
+    bin_ = python_of("duckdb_1").parent
+    done = run(["sh", "-c", f'PATH="{bin_}:$PATH"; {command}'], public)
+    assert (done.returncode, done.stdout.split()) == (0, ["sexes", "2"]), done.stderr
+    (public / "outside.csv").write_text("name\nAlice\n")
+    settings, _, _ = command.partition("first.duckdb")
+    for statement in ("FROM 'outside.csv'", "SET enable_external_access = true"):
+        done = run(["sh", "-c", f'PATH="{bin_}:$PATH"; {settings} first.duckdb -c "{statement}"'], public)
+        assert done.returncode != 0
+        assert "Alice" not in done.stdout
+
+
+@pytest.mark.slow
+def test_node(public: Path) -> None:
+    folder = node_modules()
+    text = program("node", "js")
+    (public / "node_modules").symlink_to(folder / "node_modules")
+    (public / "page.mjs").write_text(text, encoding="utf-8")
+    done = run(["node", "page.mjs"], public)
+    assert (done.returncode, done.stdout.strip()) == (0, shown(text, "//")), done.stderr
+    macro = "FROM sqlanon.k_anonymity('patients', ['zip', 'birth_date', 'sex', 'ethnicity'])"
+    (public / "macro.mjs").write_text(re.sub(r'"SELECT .*?"', json.dumps(macro), text), encoding="utf-8")
+    done = run(["node", "macro.mjs"], public)
+    assert done.returncode == 0, done.stderr
+    ((k, _, rows, uniques),) = json.loads(re.sub(r'"(\d+)"', r"\1", done.stdout))
+    with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM patients").fetchall() == [(rows,)]
+    assert (k >= 5, uniques) == (True, 0)

@@ -1,0 +1,220 @@
+"""A release in Apache Superset, in an environment of its own: a database, a dataset, a chart, and a picture of it.
+
+It takes minutes and a gigabyte, so it runs only when it is asked for::
+
+    SQLANON_SUPERSET=1 python -m pytest tests/test_superset.py
+
+The picture, as the browser shows the chart, is then in ``build/superset.png``. Everything is on loopback, and everybody
+there is the admin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from environments import ROOT, missing, python_of, run
+from test_clients import SECTIONS, made  # noqa: F401
+from test_readme import blocks
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.environ.get("SQLANON_SUPERSET"), reason="only with SQLANON_SUPERSET=1: it takes minutes"),
+]
+
+PICTURE = ROOT / "build" / "superset.png"
+CONFIG = """
+SECRET_KEY = "only for a test on this machine, and forgotten after it"
+SQLALCHEMY_DATABASE_URI = "sqlite:///{home}/superset.db"
+WTF_CSRF_ENABLED = False
+TALISMAN_ENABLED = False
+
+
+def FLASK_APP_MUTATOR(app):
+    @app.before_request
+    def everybody_is_the_admin():
+        from flask_login import current_user, login_user
+
+        if not current_user.is_authenticated:
+            login_user(app.appbuilder.sm.find_user("admin"))
+"""
+QUIET = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
+]  # fmt: skip
+
+
+class Client:
+    """What a browser would ask of Superset's REST interface."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+
+    def get(self, path: str) -> Any:
+        return self._ask(urllib.request.Request(self.address + path))
+
+    def post(self, path: str, content: Any) -> Any:
+        header = {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(self.address + path, json.dumps(content).encode(), header))
+
+    def _ask(self, request: urllib.request.Request) -> Any:
+        try:
+            with self._opener.open(request, timeout=120) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            pytest.fail(f"{request.full_url}: {error.code} {error.read().decode()[:500]}")
+
+
+@pytest.fixture(scope="module")
+def superset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A running Superset that knows nothing yet."""
+    home = tmp_path_factory.mktemp("superset")
+    (page,) = blocks("python", SECTIONS["Superset"])
+    (home / "superset_config.py").write_text(page + CONFIG.format(home=home), encoding="utf-8")
+    python = python_of("superset")
+    environment = {
+        "SUPERSET_HOME": str(home),
+        "SUPERSET_CONFIG_PATH": str(home / "superset_config.py"),
+        "FLASK_APP": "superset.app:create_app",
+    }
+    admin = [
+        "--username",
+        "admin",
+        "--firstname",
+        "A",
+        "--lastname",
+        "A",
+        "--email",
+        "a@example.org",
+        "--password",
+        "a",
+    ]
+    for command in (["db", "upgrade"], ["fab", "create-admin", *admin], ["init"]):
+        done = run([python.with_name("superset"), *command], home, **environment)
+        assert done.returncode == 0, done.stderr[-2000:]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (home / "log.txt").open("w") as log, serving(python, port, environment, home, log) as process:
+        client = Client(f"http://127.0.0.1:{port}")
+        for _ in range(120):
+            assert process.poll() is None, (home / "log.txt").read_text()[-2000:]
+            try:
+                urllib.request.urlopen(client.address + "/health", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(1)
+        yield client
+
+
+@contextmanager
+def serving(
+    python: Path, port: int, environment: dict[str, str], home: Path, log: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [python.with_name("superset"), "run", "--host", "127.0.0.1", "--port", str(port), "--with-threads"]
+    with subprocess.Popen(command, env={**os.environ, **environment}, cwd=home, stdout=log, stderr=log) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def database(superset: Client, made: Path) -> int:  # noqa: F811
+    """The release, as a database of Superset, by the URI of the page."""
+    (uri,) = blocks("text", SECTIONS["Superset"])
+    uri = uri.strip().replace("/data/first.duckdb", str(made / "first.duckdb"))
+    assert str(made) in uri
+    made_ = superset.post("/api/v1/database/", {"database_name": "release", "sqlalchemy_uri": uri})
+    return int(made_["id"])
+
+
+@pytest.fixture(scope="module")
+def dataset(superset: Client, database: int) -> int:
+    asked = {"database": database, "schema": "main", "table_name": "patients"}
+    return int(superset.post("/api/v1/dataset/", asked)["id"])
+
+
+def test_the_tables_are_found(superset: Client, database: int) -> None:
+    found = superset.get(f"/api/v1/database/{database}/tables/?q=(force:!t,schema_name:main)")
+    assert "patients" in {one["value"] for one in found["result"]}
+
+
+def test_the_dataset_has_the_columns(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811
+    columns = superset.get(f"/api/v1/dataset/{dataset}")["result"]["columns"]
+    with duckdb.connect(made / "first.duckdb", read_only=True) as connection:
+        names = connection.sql("FROM patients").columns
+    assert [column["column_name"] for column in columns] == names
+
+
+def test_the_chart_data_are_those_of_the_release(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811
+    query = {"columns": ["sex", "ethnicity"], "metrics": ["count"], "row_limit": 1000}
+    asked = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json"}
+    (answer,) = superset.post("/api/v1/chart/data", asked)["result"]
+    with duckdb.connect(made / "first.duckdb", read_only=True) as connection:
+        expected = connection.execute("SELECT sex, ethnicity, count(*) FROM patients GROUP BY ALL").fetchall()
+    assert sorted((row["sex"], row["ethnicity"], row["count"]) for row in answer["data"]) == sorted(expected)
+
+
+def test_a_person_may_not_look_further(superset: Client, database: int, tmp_path: Path) -> None:
+    (tmp_path / "outside.csv").write_text("name\nAlice\n")
+    for statement in (f"SELECT * FROM '{tmp_path / 'outside.csv'}'", "SELECT * FROM read_csv('/etc/passwd')"):
+        asked = {"database_id": database, "sql": statement, "schema": "main", "runAsync": False}
+        request = urllib.request.Request(
+            superset.address + "/api/v1/sqllab/execute/",
+            json.dumps(asked).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            superset._opener.open(request, timeout=60)
+        assert "Alice" not in refused.value.read().decode()
+
+
+def test_the_picture_of_a_chart(superset: Client, dataset: int, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        missing("chromium is not on this machine")
+    asked = {
+        "datasource": f"{dataset}__table",
+        "viz_type": "echarts_timeseries_bar",
+        "x_axis": "ethnicity",
+        "metrics": ["count"],
+        "groupby": ["sex"],
+        "row_limit": 1000,
+        "adhoc_filters": [],
+        "show_legend": True,
+    }
+    chart = superset.post(
+        "/api/v1/chart/",
+        {
+            "slice_name": "patients",
+            "viz_type": asked["viz_type"],
+            "datasource_id": dataset,
+            "datasource_type": "table",
+            "params": json.dumps(asked),
+        },
+    )
+    address = f"{superset.address}/explore/?slice_id={chart['id']}&standalone=1"
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.unlink(missing_ok=True)
+    browser = [chromium, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1200,700"]
+    waits = ["--virtual-time-budget=30000", "--timeout=60000"]
+    done = run([*browser, *waits, f"--screenshot={PICTURE}", address], tmp_path)
+    assert PICTURE.is_file(), done.stderr[-2000:]
+    page = run([*browser, *waits, "--dump-dom", address], tmp_path).stdout
+    assert re.search(r"<canvas|<svg[^>]*>.*?<path", page, re.DOTALL), "there is no chart on the page"
+    assert PICTURE.stat().st_size > 8000, "the picture is nearly empty"
