@@ -109,7 +109,8 @@ def test_a_locked_reader_has_nothing_but_the_release(
 
 def other_process(how: str, cwd: Path) -> str:
     """What a second process counts that opens the release, or the end of its error."""
-    text = f"import duckdb; print(*duckdb.connect('first.duckdb'{how}).execute('SELECT count(*) FROM patients').fetchone())"
+    opened = f"duckdb.connect('first.duckdb'{how})"
+    text = f"import duckdb; print(*{opened}.execute('SELECT count(*) FROM patients').fetchone())"
     done = run([sys.executable, "-c", text], cwd)
     return done.stdout.strip() or done.stderr
 
@@ -176,6 +177,17 @@ def test_the_page_names_the_versions_that_are_tested() -> None:
     ):
         assert f"{tool}{version}" in pins
         assert version in PAGE
+
+
+def test_the_readme_opens_a_release_as_the_page_does(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = README.partition("## Serving without")[2].partition("\n## ")[0]
+    (call,) = re.findall(r"`(duckdb\.connect\(.*?\))`", section)
+    monkeypatch.chdir(public)
+    with eval(call) as connection, pytest.raises(duckdb.InvalidInputException, match="locked"):
+        connection.execute("SET enable_external_access = true")
+    others = re.findall(r'duckdb:////\S+true|duckdb -readonly|-cmd ".*?"|\w+: ".*?"', section)
+    assert len(others) == 1 + 2 + 3
+    assert [one for one in others if one not in PAGE] == []
 
 
 # --- the others, in environments of their own
