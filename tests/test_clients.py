@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from conftest import make_policy
 from environments import PINS, node_modules, python_of, run
 from test_readme import README, blocks
 
@@ -219,6 +220,51 @@ print(json.dumps({
     assert found["types"] == ["VARCHAR"] * 5 + ["NUMERIC(9, 2)"]
 
 
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a release whose names and labels are no simple words."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with duckdb.connect() as source:
+        source.execute(f'CREATE TABLE {HOSTILE} ("a ""b\'" VARCHAR, "select" INTEGER, "<i>" VARCHAR)')
+        source.execute(f"INSERT INTO {HOSTILE} SELECT '<script>', NULL, 'it''s' FROM range(3)")
+        source.execute(f"INSERT INTO {HOSTILE} SELECT NULL, 7, '; --' FROM range(3)")
+        attributes = {"a \"b'": "suppress", "select": "suppress", "<i>": "insensitive"}
+        policy = make_policy(attributes, k=3, table=HOSTILE, release={"table": HOSTILE[1:-1].replace('""', '"')})
+        with connect(source) as db:
+            db.anonymize(policy).publish(folder / "first.duckdb")
+    return folder
+
+
+HOSTILE = '"pa""ti <b>; --"'
+ROWS = [["<script>", None, "it's"]] * 3 + [[None, 7, "; --"]] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clients", "duckdb_1"])
+def test_strange_names_and_values_come_through(name: str, hostile: Path) -> None:
+    text = f"""
+import duckdb, json
+with duckdb.connect("first.duckdb", read_only=True) as connection:
+    print(json.dumps(connection.execute({f"FROM {HOSTILE} ORDER BY 3 DESC"!r}).fetchall()))
+"""
+    assert json.loads(printed(python_of(name), text, hostile)) == ROWS
+
+
+@pytest.mark.slow
+def test_strange_names_and_values_come_through_sqlalchemy(hostile: Path) -> None:
+    text = """
+import json, sqlalchemy
+engine = sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only")
+metadata = sqlalchemy.MetaData()
+metadata.reflect(engine, views=True)
+table = metadata.tables['pa"ti <b>; --']
+with engine.connect() as connection:
+    rows = connection.execute(sqlalchemy.select(table).order_by(table.columns["<i>"].desc())).fetchall()
+print(json.dumps([list(table.columns.keys()), *map(list, rows)]))
+"""
+    assert json.loads(printed(python_of("clients"), text, hostile)) == [["a \"b'", "select", "<i>"], *ROWS]
+
+
 @pytest.mark.slow
 def test_sqlalchemy_picks_up_a_new_release(public: Path) -> None:
     (public / "old.duckdb").write_bytes((public / "first.duckdb").read_bytes())
@@ -282,3 +328,31 @@ def test_node(public: Path) -> None:
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM patients").fetchall() == [(rows,)]
     assert (k >= 5, uniques) == (True, 0)
+
+
+@pytest.mark.slow
+def test_node_picks_up_a_new_release(public: Path) -> None:
+    shutil.copy(public / "first.duckdb", public / "old.duckdb")
+    replace(public)
+    (public / "first.duckdb").rename(public / "new.duckdb")
+    (public / "old.duckdb").rename(public / "first.duckdb")
+    (public / "node_modules").symlink_to(node_modules() / "node_modules")
+    closed = re.findall(r"`(\w+\.closeSync\(\))`", PAGE)
+    assert len(closed) == 2
+    text = """
+import { renameSync } from "node:fs";
+import { DuckDBInstance } from "@duckdb/node-api";
+const open = () => DuckDBInstance.create("first.duckdb", { access_mode: "READ_ONLY" });
+const count = async (connection) =>
+  (await connection.runAndReadAll("SELECT count(*)::INTEGER FROM patients")).getRows()[0][0];
+let instance = await open(), connection = await instance.connect();
+const before = await count(connection);
+renameSync("new.duckdb", "first.duckdb");
+console.log((await count(connection)) === before);
+CLOSED;
+instance = await open(); connection = await instance.connect();
+console.log(await count(connection));
+"""
+    (public / "new.mjs").write_text(text.replace("CLOSED", "; ".join(closed)), encoding="utf-8")
+    done = run(["node", "new.mjs"], public)
+    assert (done.returncode, done.stdout.split()) == (0, ["true", "7"]), done.stderr

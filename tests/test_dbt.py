@@ -1,6 +1,6 @@
 """What docs/dbt.md shows: a release as a Python model of dbt-duckdb, and the tests that hold its table to k.
 
-The model itself runs in the quick lane, with a connection as dbt would give it. The whole project is built by dbt, in an
+The model itself runs in the quick lane, with a connection as dbt would give it. dbt builds the whole project in an
 environment of its own.
 """
 

@@ -17,6 +17,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from typing import Any
 import duckdb
 import pytest
 from environments import ROOT, missing, python_of, run
-from test_clients import SECTIONS, made  # noqa: F401
+from test_clients import SECTIONS, made, replace  # noqa: F401
 from test_readme import blocks
 
 pytestmark = [
@@ -65,18 +66,25 @@ class Client:
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
 
     def get(self, path: str) -> Any:
-        return self._ask(urllib.request.Request(self.address + path))
+        return self._successful(path, None)
 
     def post(self, path: str, content: Any) -> Any:
-        header = {"Content-Type": "application/json"}
-        return self._ask(urllib.request.Request(self.address + path, json.dumps(content).encode(), header))
+        return self._successful(path, content)
 
-    def _ask(self, request: urllib.request.Request) -> Any:
+    def ask(self, path: str, content: Any = None) -> tuple[int, str]:
+        """The status and the text of an answer."""
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
         try:
             with self._opener.open(request, timeout=120) as answer:
-                return json.loads(answer.read())
+                return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            pytest.fail(f"{request.full_url}: {error.code} {error.read().decode()[:500]}")
+            return error.code, error.read().decode()
+
+    def _successful(self, path: str, content: Any) -> Any:
+        status, answer = self.ask(path, content)
+        assert status in (200, 201), f"{path}: {status} {answer[:500]}"
+        return json.loads(answer)
 
 
 @pytest.fixture(scope="module")
@@ -172,16 +180,26 @@ def test_the_chart_data_are_those_of_the_release(superset: Client, dataset: int,
 
 def test_a_person_may_not_look_further(superset: Client, database: int, tmp_path: Path) -> None:
     (tmp_path / "outside.csv").write_text("name\nAlice\n")
-    for statement in (f"SELECT * FROM '{tmp_path / 'outside.csv'}'", "SELECT * FROM read_csv('/etc/passwd')"):
-        asked = {"database_id": database, "sql": statement, "schema": "main", "runAsync": False}
-        request = urllib.request.Request(
-            superset.address + "/api/v1/sqllab/execute/",
-            json.dumps(asked).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            superset._opener.open(request, timeout=60)
-        assert "Alice" not in refused.value.read().decode()
+    for statement, status in (
+        ("SELECT count(*) AS n FROM patients", 200),
+        (f"SELECT * FROM read_csv('{tmp_path / 'outside.csv'}')", 500),
+        (f"SELECT * FROM '{tmp_path / 'outside.csv'}'", 500),
+    ):
+        asked = {"database_id": database, "sql": statement, "runAsync": False}
+        found, answer = superset.ask("/api/v1/sqllab/execute/", asked)
+        assert found == status, answer
+        assert "Alice" not in answer
+
+
+def test_superset_picks_up_a_new_release(superset: Client, made: Path, tmp_path: Path) -> None:  # noqa: F811
+    shutil.copy(made / "first.duckdb", tmp_path / "first.duckdb")
+    uri = f"duckdb:///{tmp_path / 'first.duckdb'}?access_mode=read_only"
+    database = superset.post("/api/v1/database/", {"database_name": "another", "sqlalchemy_uri": uri})["id"]
+    asked = {"database_id": database, "sql": "SELECT count(*) AS n FROM patients", "runAsync": False}
+    (before,) = superset.post("/api/v1/sqllab/execute/", asked)["data"]
+    replace(tmp_path)
+    (after,) = superset.post("/api/v1/sqllab/execute/", asked)["data"]
+    assert before["n"] > after["n"] == 7
 
 
 def test_the_picture_of_a_chart(superset: Client, dataset: int, tmp_path: Path) -> None:
