@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -20,7 +21,18 @@ from sqlanon.demo.hospital import make_hospital
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
+VIEWS = ["class_sizes", "quality", "release_overview", "suppression_by"]
 COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
+CATALOG = """
+SELECT r.name, any_value(r.comment),
+    list(c.column_name ORDER BY c.column_index), list(c.comment ORDER BY c.column_index)
+FROM (
+    SELECT table_name AS name, comment FROM duckdb_tables() WHERE schema_name = 'main'
+    UNION ALL SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal
+) AS r JOIN duckdb_columns() AS c ON c.table_name = r.name AND c.schema_name = 'main'
+GROUP BY r.name ORDER BY r.name
+"""
+"""What is in a release for its readers: its relations with their comments, and their columns with theirs."""
 LOCKED = {"enable_external_access": "false", "lock_configuration": "true"}
 
 
@@ -63,11 +75,51 @@ def check(python: str | Path, tool: str, cwd: Path) -> None:
     assert printed(python, program(tool), cwd) == shown(program(tool)), tool
 
 
+def catalog_of(folder: Path) -> dict[str, tuple[str | None, list[tuple[str, str | None]]]]:
+    """By relation of a release, its comment and its columns with theirs, as the DuckDB of the tests reads them."""
+    with duckdb.connect(folder / "first.duckdb", read_only=True) as connection:
+        relations = connection.execute(CATALOG).fetchall()
+    return {name: (comment, list(zip(columns, texts, strict=True))) for name, comment, columns, texts in relations}
+
+
+def check_catalog(relations: list[Any], folder: Path) -> None:
+    """What another client sees of relations, columns and comments is what is there."""
+    seen = {name: (comment, list(zip(columns, texts, strict=True))) for name, comment, columns, texts in relations}
+    assert seen == catalog_of(folder)
+    assert set(seen) == {*VIEWS, "patients", "patients_v1", "birth_date_labels", "zip_labels"}
+    for name in ("patients", "patients_v1"):
+        comment, columns = seen[name]
+        assert comment
+        assert [column for column, _ in columns] == COLUMNS
+        assert all(text for _, text in columns)
+
+
+def check_views(rows: list[int], folder: Path) -> None:
+    """Another client finds as many rows in the views."""
+    with duckdb.connect(folder / "first.duckdb", read_only=True) as connection:
+        expected = [connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in VIEWS]
+    assert rows == expected
+    assert all(rows[:3])  # what was suppressed may be too little to tell
+
+
 # --- DuckDB itself, in the quick lane
 
 
 def test_duckdb(public: Path) -> None:
     check(sys.executable, "DuckDB", public)
+
+
+def test_what_a_tool_finds(public: Path) -> None:
+    (script,) = blocks("sql", PAGE)
+    queries = [one.strip() for one in re.sub(r"--.*", "", script).split(";") if one.strip()]
+    with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
+        found = [connection.sql(one) for one in queries]
+        assert [one.columns[0] for one in found] == [
+            "zip", "attribute", "class_size", "attribute", "figure", "birth_date_low"
+        ]  # fmt: skip
+        rows = connection.execute("SELECT count(*) FROM patients").fetchall()[0][0]
+        assert sum(count for _, count in found[-1].fetchall()) == rows
+        assert sum(count for *_, count in found[2].fetchall()) == rows
 
 
 def test_the_file_is_put_in_its_place(public: Path) -> None:
@@ -123,6 +175,16 @@ def test_who_blocks_whom(public: Path) -> None:
         assert "Could not set lock on file" in other_process("", public)
     with duckdb.connect(public / "first.duckdb"):
         assert "Could not set lock on file" in other_process(", read_only=True", public)
+
+
+def test_no_name_is_in_two_schemas(public: Path) -> None:
+    """SQLAlchemy's driver takes them for one table, with the columns of both."""
+    with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
+        names = connection.execute(
+            "SELECT lower(table_name) FROM information_schema.tables WHERE table_schema IN ('main', 'sqlanon')"
+        ).fetchall()
+    assert ("figures",) in names
+    assert len(set(names)) == len(names)
 
 
 def replace(public: Path) -> int:
@@ -201,7 +263,7 @@ def test_python_tools(tool: str, public: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sqlalchemy_reflects(public: Path) -> None:
+def test_sqlalchemy_reflects_tables_views_and_comments(public: Path) -> None:
     text = """
 import json, sqlalchemy
 engine = sqlalchemy.create_engine("duckdb:///first.duckdb", connect_args={"read_only": True})
@@ -209,15 +271,26 @@ found = sqlalchemy.inspect(engine)
 metadata = sqlalchemy.MetaData()
 metadata.reflect(engine, views=True)
 print(json.dumps({
-    "relations": sorted({*found.get_table_names(schema="main"), *found.get_view_names(schema="main")}),
-    "reflected": [column.name for column in metadata.tables["patients"].columns],
-    "types": [str(column.type) for column in metadata.tables["patients"].columns],
+    "tables": sorted(found.get_table_names(schema="main")),
+    "views": sorted(found.get_view_names(schema="main")),
+    "reflected": {
+        name: [relation.comment, *([column.name, str(column.type), column.comment] for column in relation.columns)]
+        for name, relation in metadata.tables.items()
+    },
 }))
 """
     found = json.loads(printed(python_of("clients"), text, public))
-    assert "patients" in found["relations"]
-    assert found["reflected"] == COLUMNS
-    assert found["types"] == ["VARCHAR"] * 5 + ["NUMERIC(9, 2)"]
+    assert found["tables"] == ["birth_date_labels", "patients_v1", "zip_labels"]
+    assert found["views"] == sorted([*VIEWS, "patients"])
+    for name, told in catalog_of(public).items():
+        comment, *columns = found["reflected"][name]
+        assert (comment, [(column, text) for column, _, text in columns]) == told, name
+    _, *columns = found["reflected"]["patients"]
+    assert [(column, type_) for column, type_, _ in columns] == [
+        *((name, "VARCHAR") for name in COLUMNS[:-1]),
+        ("cost", "NUMERIC(9, 2)"),
+    ]
+    assert all(text for *_, text in columns)
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +372,19 @@ def test_duckdb_1(public: Path) -> None:
 
 
 @pytest.mark.slow
+def test_duckdb_1_reads_views_and_comments(public: Path) -> None:
+    text = f"""
+import duckdb, json
+with duckdb.connect("first.duckdb", read_only=True) as connection:
+    print(json.dumps(connection.execute({CATALOG!r}).fetchall()))
+    print(json.dumps([connection.execute(f"SELECT count(*) FROM {{name}}").fetchone()[0] for name in {VIEWS!r}]))
+"""
+    relations, rows = map(json.loads, printed(python_of("duckdb_1"), text, public).splitlines())
+    check_catalog(relations, public)
+    check_views(rows, public)
+
+
+@pytest.mark.slow
 def test_the_command_line(public: Path) -> None:
     command = program("DuckDB", "sh")
     bin_ = python_of("duckdb_1").parent
@@ -320,14 +406,20 @@ def test_node(public: Path) -> None:
     (public / "page.mjs").write_text(text, encoding="utf-8")
     done = run(["node", "page.mjs"], public)
     assert (done.returncode, done.stdout.strip()) == (0, shown(text, "//")), done.stderr
+
+    def asked(query: str) -> Any:
+        (public / "query.mjs").write_text(re.sub(r'"SELECT .*?"', lambda _: json.dumps(query), text), encoding="utf-8")
+        done = run(["node", "query.mjs"], public)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
     macro = "FROM sqlanon.k_anonymity('patients', ['zip', 'birth_date', 'sex', 'ethnicity'])"
-    (public / "macro.mjs").write_text(re.sub(r'"SELECT .*?"', json.dumps(macro), text), encoding="utf-8")
-    done = run(["node", "macro.mjs"], public)
-    assert done.returncode == 0, done.stderr
-    ((k, _, rows, uniques),) = json.loads(re.sub(r'"(\d+)"', r"\1", done.stdout))
+    k, _, rows, uniques = map(int, asked(macro)[0])  # 64 bits are more than a number of JavaScript
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM patients").fetchall() == [(rows,)]
     assert (k >= 5, uniques) == (True, 0)
+    check_catalog(asked(CATALOG), public)
+    check_views([int(asked(f"SELECT count(*) FROM {name}")[0][0]) for name in VIEWS], public)
 
 
 @pytest.mark.slow

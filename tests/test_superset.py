@@ -28,7 +28,7 @@ from typing import Any
 import duckdb
 import pytest
 from environments import ROOT, missing, python_of, run
-from test_clients import SECTIONS, made, replace  # noqa: F401
+from test_clients import SECTIONS, VIEWS, made, replace  # noqa: F401
 from test_readme import blocks
 
 pytestmark = [
@@ -159,14 +159,19 @@ def dataset(superset: Client, database: int) -> int:
 
 def test_the_tables_are_found(superset: Client, database: int) -> None:
     found = superset.get(f"/api/v1/database/{database}/tables/?q=(force:!t,schema_name:main)")
-    assert "patients" in {one["value"] for one in found["result"]}
+    kinds = {one["value"]: one["type"] for one in found["result"]}
+    assert {kinds[name] for name in ("patients", *VIEWS)} == {"view"}
+    assert kinds["birth_date_labels"] == "table"
 
 
-def test_the_dataset_has_the_columns(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811
+def test_the_dataset_has_the_columns_and_what_they_are(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811
     columns = superset.get(f"/api/v1/dataset/{dataset}")["result"]["columns"]
     with duckdb.connect(made / "first.duckdb", read_only=True) as connection:
-        names = connection.sql("FROM patients").columns
-    assert [column["column_name"] for column in columns] == names
+        expected = connection.execute(
+            "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'patients' ORDER BY column_index"
+        ).fetchall()
+    assert [(column["column_name"], column["description"]) for column in columns] == expected
+    assert all(comment for _, comment in expected)
 
 
 def test_the_chart_data_are_those_of_the_release(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811

@@ -39,7 +39,7 @@ OVERVIEW_COLUMNS = {
 """Of ``sqlanon.attributes``."""
 
 QUALITY_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
-"""Of ``sqlanon.quality``."""
+"""Of ``sqlanon.figures``. No view is called so: duckdb-engine takes tables of one name in two schemas for one."""
 
 SUPPRESSION_COLUMNS = {
     "attribute": "VARCHAR",
@@ -75,7 +75,7 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
         _in_order("attributes", OVERVIEW_COLUMNS),
         class_sizes(table(name), quasi),
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
-        _in_order("quality", QUALITY_COLUMNS),
+        _in_order("figures", QUALITY_COLUMNS),
     )
     return [create_view(table(one, "main", catalog), query) for one, query in zip(ABOUT, queries, strict=True)]
 
@@ -83,7 +83,6 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
 def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
     shown: list[exp.Expr] = [col(one) for one in columns if one != "position"]
     return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
-
 
 
 def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
