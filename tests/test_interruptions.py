@@ -159,8 +159,8 @@ STAGES = [
     ("sqlanon.catalog", "insert", "before", True, False),
     ("sqlanon.catalog", "store_hierarchies", "after", True, False),
     (PUBLISH, "_refuse_to_destroy", "after", True, False),
-    (PUBLISH, "_write_rows", "before", True, True),
-    (PUBLISH, "_write_rows", "after", True, True),
+    (PUBLISH, "write_rows", "before", True, True),
+    (PUBLISH, "write_rows", "after", True, True),
     (PUBLISH, "_write_manifest", "after", True, True),
     (PUBLISH, "_audit", "after", True, True),
     (PUBLISH, "_swap_in", "before", True, True),
@@ -173,7 +173,7 @@ STAGES = [
 ]
 PUBLISHED = {("_swap_in", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}
-QUICK = {("_write_rows", "after"), ("_swap_in", "after")}
+QUICK = {("write_rows", "after"), ("_swap_in", "after")}
 
 
 def start(place: Place, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -262,14 +262,14 @@ def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: 
 POINTS: list[tuple[Any, str]] = [
     (sqlanon.database, "based_on_earlier"),
     (sqlanon.database.anonymization, "find"),
-    (publishing, "_write_rows"),
+    (publishing, "write_rows"),
     (publishing, "_write_manifest"),
     (publishing, "_audit"),
     (publishing.shutil, "copymode"),
     (publishing.os, "fsync"),
     (Path, "replace"),
 ]
-QUICK_POINTS = {("find", "after"), ("_write_rows", "after"), ("fsync", "before"), ("replace", "before")}
+QUICK_POINTS = {("find", "after"), ("write_rows", "after"), ("fsync", "before"), ("replace", "before")}
 
 
 @pytest.mark.parametrize(

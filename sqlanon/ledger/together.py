@@ -275,6 +275,7 @@ def released_row(
         "policy_hash": manifest.policy_hash,
         "manifest_hash": manifest.fingerprint(),
         "epsilon": manifest.epsilon,
+        "version": manifest.version,
         "after": list(after),
         "breaks": together.breaks if together else [],
     }
@@ -284,7 +285,7 @@ def held_against(
     run: Run, prepared: Prepared, target: Path, force: bool, opened: Mapping[str, Earlier] | None = None
 ) -> Together | None:
     """What a new release is held against: the releases that stand of the same source, and those that it is based on;
-    not the one that it replaces. None where there is no ledger.
+    not those that it replaces. None where there is no ledger.
 
     Parameters
     ----------
@@ -300,8 +301,11 @@ def held_against(
         return None
     known = publications(run.engine, policy.catalog.database)
     of_source = [one for one in known if one.source == run.identity or one.run_id in prepared.after]
-    earlier = [one for one in of_source if one.path != target or one.run_id in prepared.after]
-    replaced = next((one for one in of_source if one.path == target and one.run_id not in prepared.after), None)
+    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.after]
+    keep = 1 if policy.release is None else policy.release.keep
+    in_place.sort(key=lambda one: one.version or 1, reverse=True)
+    kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
+    earlier = [one for one in of_source if one not in in_place or one in kept]
     elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target)
     of_now = frozenset((one.run_id, one.path) for one in of_source)
     return Together(run, prepared, earlier, target, force, replaced, of_now, elsewhere, opened or {})

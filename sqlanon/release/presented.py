@@ -121,9 +121,7 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("score", manifest.score, f"what was lost, by the measure {manifest.measure}"),
         ("optimal", manifest.optimal, "1: it is proven that no generalization that meets the policy is better"),
     ]
-    return [
-        (i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)
-    ]
+    return [(i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)]
 
 
 def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
