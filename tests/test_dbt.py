@@ -121,20 +121,6 @@ def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBP
 # --- the project, with dbt
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page's project, built once."""
-    folder = tmp_path_factory.mktemp("dbt")
-    make_hospital(folder / "warehouse.duckdb", rows=1000)
-    init_database(folder / "warehouse.duckdb")
-    write(folder, {**PROJECT, **FILES})
-    (folder / "released").mkdir()
-    status, told = dbt(folder, "build")
-    assert status == 0, told
-    assert "PASS=4" in told  # two models, two tests
-    return folder
-
-
 def dbt(folder: Path, *command: str) -> tuple[int, str]:
     """What a command of dbt says; it sees sqlanon in the checkout."""
     main = [python_of("dbt", with_sqlanon=True), "-m", "dbt.cli.main", "--no-use-colors", *command]
@@ -149,38 +135,28 @@ def table(folder: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_dbt_builds_the_release(project: Path) -> None:
-    assert table(project) == released_rows(project)
-    with duckdb.connect(project / RELEASE, read_only=True) as connection:
-        ((k, uniques),) = connection.execute(
-            f"SELECT k, uniques FROM sqlanon.k_anonymity('patients', {QUASI.split(', ')})"
-        ).fetchall()
+def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> None:
+    """One test: each command of dbt takes seconds, and the project is what the one before has left."""
+    make_hospital(tmp_path / "warehouse.duckdb", rows=1000)
+    init_database(tmp_path / "warehouse.duckdb")
+    write(tmp_path, {**PROJECT, **FILES})
+    (tmp_path / "released").mkdir()
+
+    status, told = dbt(tmp_path, "build")
+    assert (status, "PASS=4" in told) == (0, True), told  # two models, two tests
+    released = table(tmp_path)
+    assert released == released_rows(tmp_path)
+    with duckdb.connect(tmp_path / RELEASE, read_only=True) as connection:
+        query = f"SELECT k, uniques FROM sqlanon.k_anonymity('patients', {QUASI.split(', ')})"
+        ((k, uniques),) = connection.execute(query).fetchall()
     assert (k >= 5, uniques) == (True, 0)
 
+    write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("k = 5", "k = 5000")})
+    status, told = dbt(tmp_path, "run", "--select", "patients_released")
+    assert (status, "InfeasibleError" in told) == (1, True), told
+    assert table(tmp_path) == released_rows(tmp_path) == released
 
-@pytest.mark.slow
-def test_dbt_fails_where_nothing_meets_the_policy(project: Path) -> None:
-    before = table(project)
-    policy = (project / "patients.toml").read_text(encoding="utf-8")
-    (project / "patients.toml").write_text(policy.replace("k = 5", "k = 5000"), encoding="utf-8")
-    try:
-        status, told = dbt(project, "run", "--select", "patients_released")
-    finally:
-        (project / "patients.toml").write_text(policy, encoding="utf-8")
-    assert status == 1
-    assert "InfeasibleError" in told
-    assert table(project) == before == released_rows(project)
-
-
-@pytest.mark.slow
-def test_the_tests_of_dbt_fail_where_k_is_not_met(project: Path) -> None:
-    with duckdb.connect(project / "warehouse.duckdb") as connection:
+    with duckdb.connect(tmp_path / "warehouse.duckdb") as connection:
         connection.execute("INSERT INTO patients_released BY NAME SELECT NULL AS zip, 'x' AS diagnosis")
-    try:
-        status, told = dbt(project, "test")
-    finally:
-        with duckdb.connect(project / "warehouse.duckdb") as connection:
-            connection.execute("DELETE FROM patients_released WHERE diagnosis = 'x'")
-    assert status == 1
-    assert "ERROR=2" in told
-    assert "Got 1 result" in told
+    status, told = dbt(tmp_path, "test")
+    assert (status, "ERROR=2" in told, "Got 1 result" in told) == (1, True, True), told
