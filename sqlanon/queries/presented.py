@@ -37,7 +37,7 @@ OVERVIEW_COLUMNS = {
 """Of ``sqlanon.attributes``."""
 
 QUALITY_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
-"""Of ``sqlanon.quality``."""
+"""Of ``sqlanon.figures``. No view is called so: duckdb-engine takes tables of one name in two schemas for one."""
 
 SUPPRESSION_COLUMNS = {
     "attribute": "VARCHAR",
@@ -73,7 +73,7 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
         _in_order("attributes", OVERVIEW_COLUMNS),
         class_sizes(table(name), quasi),
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
-        _in_order("quality", QUALITY_COLUMNS),
+        _in_order("figures", QUALITY_COLUMNS),
     )
     return [create_view(table(one, "main", catalog), query) for one, query in zip(TOLD, queries, strict=True)]
 

@@ -16,7 +16,7 @@ from sqlanon.queries.names import cast, col, column_definitions, create_table, i
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import comment_on_column, comment_on_release, what_was_done
 
-ABOUT = ("attributes", "suppression", "quality")
+ABOUT = ("attributes", "suppression", "figures")
 """The tables in the schema ``sqlanon`` that tell about a release."""
 
 Suppressed: TypeAlias = Sequence[tuple[str, str | None, int, int]]
@@ -85,7 +85,7 @@ def present(
         engine.execute(create_table(target, labels_of(name, rows.copy(), ranges.get(name.lower()))))
     for name, columns, content in (
         ("attributes", pr.OVERVIEW_COLUMNS, overview(newest)),
-        ("quality", pr.QUALITY_COLUMNS, quality(newest)),
+        ("figures", pr.QUALITY_COLUMNS, quality(newest)),
         ("suppression", pr.SUPPRESSION_COLUMNS, suppressed),
     ):
         engine.execute(column_definitions(table(name, "sqlanon", catalog), columns.items()))
@@ -108,7 +108,7 @@ def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | 
 
 
 def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
-    """The rows of ``sqlanon.quality``."""
+    """The rows of ``sqlanon.figures``."""
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
     figures: list[tuple[str, float | None, str]] = [

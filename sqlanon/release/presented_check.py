@@ -137,7 +137,7 @@ def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Itera
         yield "the comments are not those of the manifest"
     if engine.rows(star(table("attributes", "sqlanon", ATTACHED))) != overview(manifests[0]):
         yield "the overview is not that of the manifest"
-    if engine.rows(star(table("quality", "sqlanon", ATTACHED))) != quality(manifests[0]):
+    if engine.rows(star(table("figures", "sqlanon", ATTACHED))) != quality(manifests[0]):
         yield "the quality is not that of the manifest"
 
 
