@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlanon
+from sqlanon.demo.hospital import make_hospital
 from sqlanon.made import not_by_difference
 from sqlanon.release.verify import verify_file
 
@@ -192,7 +194,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
             ["COMMENT ON VIEW quality IS 'Odd One'"],
             ["COMMENT ON TABLE patients_v1 IS NULL"],
             ["UPDATE sqlanon.attributes SET what_was_done = 'as it was'"],
-            ["UPDATE sqlanon.quality SET value = 0"],
+            ["UPDATE sqlanon.figures SET value = 0"],
             ["UPDATE birth_labels SET birth_low = DATE '1900-01-01'"],
             ["DELETE FROM birth_labels WHERE birth_order = 1"],
             ["INSERT INTO birth_labels FROM birth_labels"],
@@ -454,3 +456,36 @@ def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
     assert fetch(path, 'SELECT "my ""zip_order" FROM "my ""zip_labels"') == [(1,)]
     assert len(fetch(path, 'FROM "a ""table"')) == 40
     assert fetch(path, "FROM class_sizes") == [(40, 1, 40)]
+
+
+# docs/release.md
+
+
+def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "release.md").read_text(encoding="utf-8")
+    make_hospital(tmp_path / "hospital.duckdb", 3_000)
+    asked = make_policy(
+        {
+            "name": "identifying",
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
+            "birth_date": {"role": "quasi", "hierarchy": {"dates": ["year", "decade"]}, "min_level": 1},
+            "sex": "suppress",
+            "diagnosis": "sensitive",
+        },
+        k=5,
+        table=None,
+        source={"database": str(tmp_path / "hospital.duckdb"), "table": "patients", "undeclared": "drop"},
+        search={"suppression_limit": 0.05},
+    )
+    path = publish(asked, tmp_path / "release.duckdb").path
+    statements = [
+        line for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) for line in block.splitlines() if line
+    ]
+    assert len(statements) == 10
+    with duckdb.connect(path, read_only=True) as connection:
+        for line in statements:
+            statement, _, told = line.partition(" --")
+            connection.execute(statement)
+            if ", " in told:
+                assert [column[0] for column in connection.description] == told.strip().split(", ")
+            assert connection.fetchall(), statement
