@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ import oracle
 import oracle_ledger
 import pyarrow as pa
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from oracle_ledger import File
 from oracle_privacy import Record, Release, Source
@@ -30,13 +30,13 @@ from sqlanon.errors import AuditError, InfeasibleError, SourceError
 pytestmark = pytest.mark.slow
 
 quick = settings(
-    max_examples=2,
+    max_examples=examples(2),
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=int(os.environ.get("LEDGER_EXAMPLES", "60")), print_blob=True)
+thorough = settings(quick, max_examples=examples(30), print_blob=True)
 
 
 @dataclass

@@ -17,7 +17,7 @@ import oracle_distances as distances
 import oracle_privacy
 import pytest
 import strategies
-from conftest import data_folder
+from conftest import data_folder, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Value
@@ -66,7 +66,7 @@ def transports(draw: st.DrawFn) -> tuple[Hierarchy, list[Value], list[Value]]:
     return tree, draw(st.lists(st.sampled_from(others), min_size=n, max_size=n)), others
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=transports())
 def test_distances_are_the_cheapest_transport(case: tuple[Hierarchy, list[Value], list[Value]]) -> None:
     tree, class_, table = case
