@@ -64,9 +64,13 @@ def _attribute(spec: Any) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"mask": "right"} if spec == "mask" else spec}
 
 
-def some(values: Iterable[Any], every: int) -> list[Any]:
-    """All of them as parameters, tuples spread; the first and every so manieth of the rest are in the quick lane."""
+def some(values: Iterable[Any], every: int, few: int = 1) -> list[Any]:
+    """Values as parameters, tuples spread; the first and every so manieth of the rest are in the quick lane.
+
+    Of the others every ``few``-th is in the slow lane, and all are where more examples are asked for.
+    """
     return [
         pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=[pytest.mark.slow] if i % every else [])
         for i, one in enumerate(values)
+        if not i % every or not i % few or EXAMPLES > 1
     ]

@@ -135,7 +135,7 @@ def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case:
 
 @pytest.mark.slow
 @ALL
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(limited_case=limited())
 def test_nothing_is_missed_and_every_stop_is_honest_many(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)

@@ -172,7 +172,7 @@ def test_what_is_suppressed_can_be_masked(case: Case) -> None:
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(25))
 @given(cases())
 def test_what_is_placed_is_released_thoroughly(case: Case) -> None:
     check(case, "drop")

@@ -110,7 +110,7 @@ def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> 
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(50))
 @given(limited_case=limited())
 def test_samarati_finds_the_k_minimal_generalizations_many(limited_case: Limited) -> None:
     check_samarati(limited_case)
@@ -141,7 +141,7 @@ def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(50))
 @given(limited_case=limited())
 def test_binary_search_finds_the_least_height_many(limited_case: Limited) -> None:
     check_binary(limited_case)

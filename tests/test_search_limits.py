@@ -84,7 +84,7 @@ def test_every_stop_is_honest(strategy: str, case: Case) -> None:
 
 @pytest.mark.slow
 @BOTH
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(case=strategies.cases())
 def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
