@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import duckdb
 import pytest
 
 import sqlanon
+
+# Bytecode is kept, as in an installed package, whatever the shell says: tests start many processes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 DUCKDB_1 = duckdb.__version__.startswith("1.")
 """Whether this is the older DuckDB, which cannot do a few things by itself."""
