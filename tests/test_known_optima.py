@@ -57,7 +57,7 @@ def is_slow(entry: Entry) -> bool:
 
 
 def parameters() -> list[Any]:
-    """The slow lane takes every other one of those that take long; all are where more examples are asked for."""
+    """The slow lane takes every third of those that take long; all are where more examples are asked for."""
     words = ("dataset", "model", "k", "suppression_limit", "measure", "aggregate")
     found = [
         pytest.param(
@@ -66,7 +66,7 @@ def parameters() -> list[Any]:
             marks=[pytest.mark.slow] if is_slow(entry) else [],
         )
         for i, entry in enumerate(entries())
-        if not is_slow(entry) or not i % 2 or EXAMPLES > 1
+        if not is_slow(entry) or not i % 3 or EXAMPLES > 1
     ]
     return found or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
 

@@ -172,7 +172,7 @@ def test_each_requirement(kind: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @pytest.mark.parametrize("kind", KINDS)
-@settings(thorough, max_examples=examples(12))
+@settings(thorough, max_examples=examples(8))
 @given(data=st.data())
 def test_each_requirement_many(kind: str, strategy: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)), strategy)

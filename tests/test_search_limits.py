@@ -139,7 +139,7 @@ def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(40))
+@settings(thorough, max_examples=examples(20))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement_many(case: PrivacyCase) -> None:
     for checks in (1, 2, 3, 5, 8, 13):
