@@ -22,7 +22,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import some
+from conftest import examples, some
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
@@ -35,8 +35,8 @@ from sqlanon.cli import main
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.release.verify import verify_file
 
-quick = settings(max_examples=1, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, max_examples=300, print_blob=True)
+quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+thorough = settings(quick, max_examples=examples(40), print_blob=True)
 
 OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
 """What is released as it is, under names that queries have themselves."""

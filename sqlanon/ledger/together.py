@@ -133,6 +133,11 @@ class Together:
             return Check(name, None, f"not safe, and published by force: {message}")
         queries = "\n\n".join(query for _, query in found)
         remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
+        if publication.run_id in self.prepared.after:
+            remedy = (
+                "it is based on that one, which shows as it is what is a quasi-identifier here, so that no "
+                f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
+            )
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
