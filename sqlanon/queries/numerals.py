@@ -6,8 +6,8 @@ from sqlglot import exp
 
 from sqlanon.queries.names import anonymous, number, text
 
-NUMERAL = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
-"""The form of a number as the engine writes it."""
+NUMERAL = r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:e[+-]?[0-9]+)?"
+"""The form of a number as the engine writes it: DuckDB writes DECIMAL(2, 2) as ``.50``."""
 
 _SHORT = r"(-?)([0-9])(?:\.([0-9]+))?e([+-]?[0-9]+)"
 
@@ -19,7 +19,7 @@ def part_of(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
 
 
 def written_out(numeral: exp.Expr) -> exp.Expr:
-    """A number without an exponent: ``0.000015`` of ``1.5e-05``; others as they are."""
+    """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``; others as they are."""
     sign, first, rest, power = (part_of(numeral, _SHORT, group) for group in range(1, 5))
     sign, rest = (exp.Coalesce(this=one, expressions=[text("")]) for one in (sign, rest))
     exponent = exp.TryCast(this=power, to=exp.DataType.build("INTEGER"))
@@ -41,7 +41,7 @@ def written_out(numeral: exp.Expr) -> exp.Expr:
                 true=_joined(sign, digits, zeros(exp.Sub(this=exponent.copy(), expression=size.copy())), text(".0")),
             ),
         ],
-        default=numeral.copy(),
+        default=anonymous("regexp_replace", numeral.copy(), text(r"^(-?)\."), text(r"\10.")),
     )
 
 
