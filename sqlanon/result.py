@@ -18,7 +18,7 @@ from sqlanon.anonymization import Found
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
-from sqlanon.made import Made
+from sqlanon.made import Made, ranges_of
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
@@ -227,6 +227,9 @@ class Result:
             self._made.repeating(),
             self._made.audit(claims, together),
             lambda written: self._recording(target, written, together),
+            ranges_of(self._prepared),
+            self._made.suppressed_by,
+            1 if self.policy.release is None else self.policy.release.keep,
         )
         verification = publish(self._run.engine, content, target, name)
         if together is not None:  # published a second time, it says once what it says
@@ -277,6 +280,7 @@ class Result:
                 optimal=self.optimal,
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
+                heights=self._made.heights(),
                 **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
                 **({} if self.decoys is None else self.decoys.claimed()),
             )

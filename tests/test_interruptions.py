@@ -149,8 +149,9 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, DATABASE = "sqlanon.release.publish", "sqlanon.database"
-# Where it dies, whether it leaves its directory for spilling, and the one for staging.
+PUBLISH, DATABASE, RESULT = "sqlanon.release.publish", "sqlanon.database", "sqlanon.result"
+# Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
+# the release is swapped in, and commits after it.
 STAGES = [
     ("sqlanon.workspace", "bind_source", "after", True, False),
     (DATABASE, "based_on_earlier", "after", True, False),
@@ -166,9 +167,12 @@ STAGES = [
     ("shutil", "copymode", "after", True, True),
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
-    ("sqlanon.result", "Result._record", "before", True, False),
-    ("sqlanon.result", "Result._record", "after", True, False),
+    (RESULT, "Result._recording", "before", True, True),
+    ("sqlanon.ledger.records", "_forget_keys", "after", True, True),
+    (RESULT, "publish", "after", True, False),
 ]
+PUBLISHED = {("_swap_in", "after"), ("publish", "after")}
+RECORDED = {("publish", "after")}
 QUICK = {("_write_rows", "after"), ("_swap_in", "after")}
 
 
@@ -211,7 +215,11 @@ def test_a_run_that_is_killed(module: str, name: str, moment: str, spills: bool,
     left = [path.name for path in place.leftovers]
     assert any(name.startswith(SPILL_PREFIX) for name in left) is spills
     assert any(name.startswith(f".{place.release.name}.sqlanon-") for name in left) is stages
-    check_after_a_kill(place, published=(name, moment) == ("_swap_in", "after") or name == "Result._record")
+    with duckdb.connect(place.folder / "policy.catalog.duckdb", read_only=True) as catalog:
+        digests = {digest for (digest,) in catalog.execute("SELECT digest FROM sqlanon.releases").fetchall()}
+    assert len(digests) == 1 + ((name, moment) in RECORDED)
+    assert (place.digest() in digests) is ((name, moment) not in PUBLISHED - RECORDED)
+    check_after_a_kill(place, published=(name, moment) in PUBLISHED)
 
 
 @pytest.mark.slow

@@ -152,8 +152,11 @@ class Together:
     def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
         policy = self.prepared.policy
         promised = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
-        # A release does not tell persons apart. Of so many rows, k persons have one at least.
-        k, shared = (min(promised, one.promised) - 1) * self._rows_of_a_person() + 1, linked.shared
+        k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
+        if not based:
+            # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
+            # other is made of parts with k persons each, counted where persons are known: here in fewer rows, too.
+            k = (k - 1) * self._rows_of_a_person() + 1
         if shared:
             query = complementary_victims(linked.first, linked.second, shared, linked.attributes, k)
             combinations, count = self.run.engine.rows(query)[0]
@@ -162,7 +165,7 @@ class Together:
                 told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
                 yield f"{told} (complementary release)", self._told(one, query, shown.titles)
         ways = [(linked, shown, "that it does not have")]
-        if one.publication.run_id not in self.prepared.after:  # what has left the source is in no release of it
+        if not based:  # what has left the source is in no release of it
             ways.append((_swapped(linked), _swapped(shown), "of it that are gone"))
         for own, as_shown, what in ways:
             few = subquery(temporal(own.first, own.second, shared, own.attributes, k), "few")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.queries.bounds import Kind
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import (
     column_definitions,
@@ -36,12 +37,14 @@ from sqlanon.release.check import Check
 from sqlanon.release.contents import STORAGE_VERSION, expected_objects, found_objects
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.once import Once
-from sqlanon.release.reader import ATTACHED, KEY, SUBJECT, OpenRelease, open_release, read_manifest
+from sqlanon.release.presented import Suppressed, present, refuse_name
+from sqlanon.release.reader import ATTACHED, KEY, SUBJECT, OpenRelease, open_release, read_manifests
 from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_directory
 
 STAGED = "sqlanon_staged"
+BEFORE = "release_before"
 _NOT_IN_PARQUET = frozenset(
     {"HUGEINT", "UHUGEINT", "BIGNUM", "BIT", "TIMESTAMP_S", "TIMESTAMP_MS", "TIME WITH TIME ZONE", "TIME_NS"}
 )
@@ -74,6 +77,12 @@ class Content:
     recording:
         What is written elsewhere of the release: for good once it is in its place, and not at all if it does not get
         there.
+    ranges:
+        By column, in lower case, what its labels are ranges of.
+    suppressed:
+        What may be told of the suppressed rows; it is given the released rows. None where that is nothing.
+    keep:
+        How many versions the file has then, at most: this one, and the newest of those that it has now.
     """
 
     query: exp.Select
@@ -87,6 +96,9 @@ class Content:
     repeating: Collection[str] = ()
     audit: Callable[[exp.Table], Sequence[Check]] | None = None
     recording: Callable[[Manifest], AbstractContextManager[None]] = lambda manifest: nullcontext()
+    ranges: Mapping[str, Kind] = field(default_factory=dict)
+    suppressed: Callable[[exp.Table], Suppressed] | None = None
+    keep: int = 1
 
 
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
@@ -113,13 +125,16 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     is_parquet = path.suffix.lower() == ".parquet"
     if is_parquet:
         _refuse_types(content)
-    _refuse_to_destroy(path, table_name, engine.limits)
+    before = _refuse_to_destroy(path, table_name, engine.limits)
+    content = _versioned(content, table_name, is_parquet, before)
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
             staged = directory / "release.duckdb"
-            _write_rows(engine, content, staged, table_name)
-            checks = _with_source(engine, content, staged, table_name)
-            manifest, verification = _audit(content, staged, table_name, is_parquet, engine.limits)
+            rows = content.manifest(0, 0, 0, "").rows_table
+            _write_rows(engine, content, staged, rows)
+            checks, suppressed = _with_source(engine, content, staged, rows)
+            kept = Kept(path, () if is_parquet else before[: content.keep - 1])
+            manifest, verification = _audit(content, staged, kept, suppressed, is_parquet, engine.limits)
             verification = _with_checks(verification, checks)
             failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
             if failures:
@@ -131,8 +146,21 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     return replace(verification, path=path)
 
 
-def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> None:
-    """Replace nothing but an older release of the same table."""
+def _versioned(content: Content, table_name: str, is_parquet: bool, before: Sequence[Manifest]) -> Content:
+    """The same, with the number of its version in the manifest, and its name looked at."""
+    if is_parquet:
+        return content
+    version = (before[0].version or 1) + 1 if before else 1
+
+    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
+        return replace(content.manifest(rows, classes, smallest, digest), version=version)
+
+    refuse_name(manifest(0, 0, 0, ""))
+    return replace(content, manifest=manifest)
+
+
+def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
+    """Replace nothing but an older release of the same table: the manifests of its versions, the newest first."""
     if not path.parent.is_dir():
         raise ReleaseError(f"{path.parent} is no directory: make it first")
     if path.with_name(path.name + ".wal").exists():
@@ -140,11 +168,11 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> None:
             f"{path} has unfinished writes beside it ({path.name}.wal): open and close it, or remove both"
         )
     if not path.exists():
-        return
+        return ()
     try:
         with open_release(path, limits) as release:
-            existing = release.manifest
-            more = set() if release.is_parquet else found_objects(release.engine) - expected_objects(existing)
+            existing, before = release.manifest, release.manifests
+            more = set() if release.is_parquet else found_objects(release.engine) - expected_objects(before)
     except ReleaseError as error:
         reason = "exists and is no release of sqlanon"
         if isinstance(error.__cause__, duckdb.IOException) and "lock" in str(error.__cause__):
@@ -159,6 +187,7 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> None:
             f"{path} holds a release of table {existing.table_name!r}, not of {table_name!r}: "
             "choose another name, or remove it"
         )
+    return before
 
 
 def _write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> None:
@@ -223,10 +252,18 @@ def _is_held(engine: DuckDBEngine, target: exp.Table, type_: str) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Versions of the release that is replaced, which the new file has too: where they are, the newest first."""
+
+    path: Path
+    manifests: Sequence[Manifest]
+
+
 def _audit(
-    content: Content, staged: Path, table_name: str, is_parquet: bool, limits: Limits
+    content: Content, staged: Path, kept: Kept, suppressed: Suppressed, is_parquet: bool, limits: Limits
 ) -> tuple[Manifest, Verification]:
-    """Count what is in the file, by an engine that has seen nothing else; add the manifest; check it all.
+    """Count what is in the file, by an engine that has seen nothing else; add what tells about it; check it all.
 
     The answers that are put into the manifest are remembered: the rows are not counted a second time.
     """
@@ -236,37 +273,73 @@ def _audit(
         engine.attach(staged, ATTACHED, read_write=True)
         with engine.using(ATTACHED):
             engine.script(macros())
-            rows, asked = table(table_name, "main", ATTACHED), Once(engine)
+            rows, asked = table(content.manifest(0, 0, 0, "").rows_table, "main", ATTACHED), Once(engine)
             engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
             smallest, classes, count, _ = asked.rows(k_anonymity_of(SUBJECT.name, content.quasi))[0]
             digest = asked.rows(digest_of(SUBJECT.name))[0][1]
             manifest = content.manifest(count, classes, smallest or 0, digest)
-            target = _write_manifest(engine, manifest, rows, staged, is_parquet)
+            target = _write_manifest(engine, content, (manifest, *_keep(engine, kept)), suppressed, staged, is_parquet)
             if not is_parquet:
-                release = OpenRelease(engine, asked, read_manifest(engine), is_parquet)
+                found = read_manifests(engine)
+                release = OpenRelease(engine, asked, found[0], is_parquet, tuple(found))
                 verification = verify_release(target, release, fresh=True)
                 engine.script(f"CHECKPOINT {ATTACHED}")  # to detach is not enough: it is silent where the disk is full
         engine.detach(ATTACHED)
     return manifest, verify_file(target, fresh=True, limits=limits) if is_parquet else verification
 
 
-def _write_manifest(engine: DuckDBEngine, manifest: Manifest, rows: exp.Table, staged: Path, is_parquet: bool) -> Path:
-    """Add the manifest to the file that is in use; or copy its rows to a Parquet file that has it. The file."""
+def _keep(engine: DuckDBEngine, kept: Kept) -> list[Manifest]:
+    """Copy the rows of earlier versions to the file that is in use; their manifests, with the number that they have
+    there."""
+    if not kept.manifests:
+        return []
+    engine.attach(kept.path, BEFORE, read_only=True)
+    manifests = []
+    try:
+        for one in kept.manifests:
+            copied = replace(one, version=one.version or 1)
+            target = table(copied.rows_table, "main", ATTACHED)
+            engine.execute(column_definitions(target.copy(), [(column.name, column.type) for column in one.columns]))
+            engine.execute(exp.Insert(this=target, expression=star(table(one.rows_table, "main", BEFORE))))
+            manifests.append(copied)
+    finally:
+        engine.detach(BEFORE)
+    return manifests
+
+
+def _write_manifest(
+    engine: DuckDBEngine,
+    content: Content,
+    manifests: Sequence[Manifest],
+    suppressed: Suppressed,
+    staged: Path,
+    is_parquet: bool,
+) -> Path:
+    """Add the manifests to the file that is in use, and what tells about its rows; or copy the rows to a Parquet file
+    that has the manifest. The file."""
     if is_parquet:
-        return _to_parquet(engine, manifest, rows, staged.with_name("release.parquet"))
-    engine.script(sql_text("manifest.sql"))
-    row = manifest.row()
-    engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
+        rows = table(manifests[0].rows_table, "main", ATTACHED)
+        return _to_parquet(engine, manifests[0], rows, staged.with_name("release.parquet"))
+    with engine.transaction():  # else each statement would be written for itself
+        engine.script(sql_text("manifest.sql"))
+        for manifest in manifests:
+            row = manifest.row()
+            engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
+        present(engine, manifests, content.ranges, suppressed, ATTACHED)
     return staged
 
 
-def _with_source(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> Sequence[Check]:
-    """Check the staged rows, by the engine that has the source."""
-    if content.audit is None:
-        return ()
+def _with_source(
+    engine: DuckDBEngine, content: Content, staged: Path, rows: str
+) -> tuple[Sequence[Check], Suppressed]:
+    """Check the staged rows by the engine that has the source; and what may be told of the suppressed ones."""
+    if content.audit is None and content.suppressed is None:
+        return (), ()
     engine.attach(staged, STAGED, read_only=True)
+    released = table(rows, "main", STAGED)
     try:
-        return content.audit(table(table_name, "main", STAGED))
+        checks = content.audit(released.copy()) if content.audit is not None else ()
+        return checks, content.suppressed(released) if content.suppressed is not None else ()
     finally:
         engine.detach(STAGED)
 
