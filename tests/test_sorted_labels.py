@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -24,8 +25,9 @@ from sqlanon.queries.names import table
 from sqlanon.queries.numerals import padded, plain, whole_digits, written_out
 
 few = settings(max_examples=15, deadline=None)
-slowly = settings(max_examples=8, deadline=None)
-FLOATS = st.floats(-1e30, 1e30, allow_nan=False) | st.floats(1e-9, 1e3) | st.integers(-500, 500).map(lambda n: n / 8)
+FLOATS = (
+    st.floats(-1e30, 1e30).map(lambda n: n + 0.0) | st.floats(1e-9, 1e3) | st.integers(-500, 500).map(lambda n: n / 8)
+)
 INTEGERS = st.integers(-1200, 1200) | st.integers(-(2**63), 2**63 - 1)
 DECIMALS = st.decimals(-99_999, 99_999, places=2)
 
@@ -95,6 +97,7 @@ def test_numbers_are_what_the_engine_writes() -> None:
     parts = ", ".join(f"CAST(CAST(? AS {type_}) AS VARCHAR)" for type_ in types)
     assert list(duckdb.execute(f"SELECT {parts}", values).fetchall()[0]) == [shown(value) for value in values]
     assert duckdb.execute("SELECT CAST(CAST('0.5' AS DECIMAL(2, 2)) AS VARCHAR)").fetchall() == [(".50",)]
+    assert sorted_of(["-0.0 to 1.0"], []) == {"-0.0 to 1.0": "0.0 to 1.0"}
     assert sorted_of([".50", ".25-.30", "-.30 to -.10"], []) == {
         ".50": "0.50", ".25-.30": "0.25-0.30", "-.30 to -.10": "-0.30 to -0.10",
     }  # fmt: skip
@@ -149,51 +152,44 @@ def released(values: list[Any], type_: pa.DataType, folder: Path, k: int = 2, **
         release = db.anonymize(policy).publish(folder / "r.duckdb")
         assert db.verify(release.path, policy).verified
     with duckdb.connect(str(release.path), read_only=True) as reader:
-        (name,) = [
-            row[0]
-            for row in reader.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
-        ]
-        return [(values[i], label) for label, i in reader.execute(f'SELECT x, id FROM "{name}" ORDER BY id').fetchall()]
+        rows = reader.execute(f'SELECT x, id FROM "{release.table}" ORDER BY id').fetchall()
+    return [(values[i], label) for label, i in rows]
 
 
-COLUMNS = {
-    "integers": (INTEGERS, pa.int64()),
-    "decimals": (DECIMALS, pa.decimal128(9, 2)),
-    "floats": (FLOATS, pa.float64()),
-    "texts": (st.integers(-300, 3000).map(str), pa.string()),
+COLUMNS: dict[str, tuple[Callable[[Random], Any], pa.DataType]] = {
+    "integers": (lambda dice: dice.randint(-1200, 1200) ** dice.choice([1, 3]), pa.int64()),
+    "decimals": (lambda dice: Decimal(dice.randint(-(10 ** dice.randint(1, 6)), 10**6)) / 100, pa.decimal128(9, 2)),
+    "floats": (lambda dice: dice.uniform(-1, 3) * 10.0 ** dice.randint(-7, 18), pa.float64()),
+    "texts": (lambda dice: str(dice.randint(-300, 3000)), pa.string()),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", COLUMNS)
-@pytest.mark.parametrize("strategy", ["mondrian", "k-similar"])
-def test_a_release_sorts_as_text(kind: str, strategy: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    values, type_ = COLUMNS[kind]
-
-    @slowly
-    @given(st.lists(values, min_size=4, max_size=12))
-    def check(drawn: list[Any]) -> None:
-        rows = released(drawn, type_, tmp_path_factory.mktemp("r"), strategy=strategy, suppression_limit=0.5)
-        if not all(isinstance(label, str) for _, label in rows):
-            assert all(value == label for value, label in rows)  # level 0 keeps its type
-            return
-        assert all(ends(label)[0] <= Decimal(shown(value)) <= ends(label)[1] for value, label in rows)
-        lows = [in_order(ends(label)[0]) for label in sorted({label for _, label in rows})]
-        assert lows == sorted(lows)
-
-    check()
+@pytest.mark.parametrize(
+    ("kind", "strategy"), [*((kind, "mondrian") for kind in COLUMNS), ("floats", "k-similar"), ("texts", "k-similar")]
+)
+def test_a_release_sorts_as_text(kind: str, strategy: str, tmp_path: Path) -> None:
+    draw, type_ = COLUMNS[kind]
+    dice = Random(f"{kind} {strategy}")
+    values = [draw(dice) for _ in range(30)]
+    values += values[:6]  # these are classes of one value
+    rows = released(values, type_, tmp_path, strategy=strategy)
+    assert len({label for _, label in rows}) >= 5
+    assert all(ends(label)[0] <= Decimal(shown(value)) <= ends(label)[1] for value, label in rows)
+    lows = [in_order(ends(label)[0]) for label in sorted({label for _, label in rows})]
+    assert lows == sorted(lows)
 
 
 @pytest.mark.slow
 def test_numbers_of_several_lengths(tmp_path: Path) -> None:
-    rows = released([7, 8, 9, 10, 11, 110, 110, 120, 121], pa.int32(), tmp_path, strategy="mondrian")
-    assert sorted({label for _, label in rows}) == ["007-008", "009-011", "110", "120-121"]
+    rows = released([7, 8, 110, 110, 120, 121], pa.int32(), tmp_path, strategy="mondrian")
+    assert sorted({label for _, label in rows}) == ["007-008", "110", "120-121"]
 
 
 @pytest.mark.slow
 def test_medians_sort_where_they_are_text(tmp_path: Path) -> None:
     """A class that mixes NULL with others has no median: then medians are texts, as its top is."""
-    rows = released([7, 8, 110, 110, None, 500], pa.int32(), tmp_path, strategy="mondrian", summary="median")
+    rows = released([None, 3, 7, 7, 110, 110], pa.int32(), tmp_path, strategy="mondrian", summary="median")
     assert sorted({label for _, label in rows}) == ["*", "007", "110"]
 
 
@@ -222,27 +218,18 @@ HOSTILE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mondrian", "k-similar"])
-def test_hostile_values_come_back_out_of_their_sets(strategy: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    @slowly
-    @given(st.lists(st.sampled_from(HOSTILE), min_size=6, max_size=14))
-    def check(drawn: list[str]) -> None:
-        # A value of its own keeps the top away, which all would be.
-        values = [*drawn, "alone"] if drawn.count("alone") == 0 else drawn
-        rows = released(values, pa.string(), tmp_path_factory.mktemp("s"), strategy=strategy, summary="set")
-        under: dict[str, set[str]] = {}
-        for value, label in rows:
-            under.setdefault(label, set()).add(value)
-        is_recoded = any(label != value for value, label in rows)
-        for label, there in under.items():
-            if not is_recoded:
-                assert there == {label}
-            elif label != "*" or "*" in there:
-                assert set(members(label)) == there
-                assert members(label) == sorted(there, key=str.encode)
-
-    check()
+def test_hostile_values_come_back_out_of_their_sets(strategy: str, tmp_path: Path) -> None:
+    dice = Random(strategy)
+    values = [dice.choice(HOSTILE) for _ in range(30)] + ["{a, b}"] * 2
+    under: dict[str, set[str]] = {}
+    for value, label in released(values, pa.string(), tmp_path, strategy=strategy, summary="set"):
+        under.setdefault(label, set()).add(value)
+    assert sum(label.startswith("{") for label in under) >= 3
+    for label, there in under.items():
+        assert set(members(label)) == there
+        assert members(label) == sorted(there, key=str.encode)
 
 
-def test_json_is_one_way_to_see_that_quoting_is_needed() -> None:
+def test_sets_as_they_are_written() -> None:
     assert members('{"a, b", c, """"}') == ["a, b", "c", '"']
-    assert json.dumps(members("a, b")) == '["a, b"]'
+    assert members("a, b") == ["a, b"]

@@ -19,7 +19,7 @@ def part_of(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
 
 
 def written_out(numeral: exp.Expr) -> exp.Expr:
-    """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``; others as they are."""
+    """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``, ``0.0`` of ``-0.0``; others as they are."""
     sign, first, rest, power = (part_of(numeral, _SHORT, group) for group in range(1, 5))
     sign, rest = (exp.Coalesce(this=one, expressions=[text("")]) for one in (sign, rest))
     exponent = exp.TryCast(this=power, to=exp.DataType.build("INTEGER"))
@@ -41,8 +41,13 @@ def written_out(numeral: exp.Expr) -> exp.Expr:
                 true=_joined(sign, digits, zeros(exp.Sub(this=exponent.copy(), expression=size.copy())), text(".0")),
             ),
         ],
-        default=anonymous("regexp_replace", numeral.copy(), text(r"^(-?)\."), text(r"\10.")),
+        default=anonymous("regexp_replace", _positive_zero(numeral), text(r"^(-?)\."), text(r"\10.")),
     )
+
+
+def _positive_zero(numeral: exp.Expr) -> exp.Expr:
+    """Floats have a negative zero. It is no less than the other."""
+    return anonymous("regexp_replace", numeral.copy(), text(r"^-(0(?:\.0+)?)$"), text(r"\1"))
 
 
 def whole_digits(numeral: exp.Expr) -> exp.Length:
