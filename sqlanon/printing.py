@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from sqlanon.errors import ReleaseError
 from sqlanon.histogram import by_doubling
 from sqlanon.terminal import hand_out, is_unicode, percent, say, show_bars, show_table
 
@@ -44,7 +43,10 @@ def print_result(result: Result, release: Release, seconds: float) -> None:
         [(name, what_was_done(manifest, name)) for name in result.policy.quasi],
     )
     say("")
-    print_class_sizes(release.class_sizes())
+    try:
+        print_class_sizes(release.class_sizes())
+    except ReleaseError as error:  # it is published all the same
+        say(f"the sizes of its classes cannot be told: {error}")
     say("")
     say(f"release: {release.path}, table {release.table}")
 
@@ -164,7 +166,7 @@ def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
 
 def print_json(value: Any) -> None:
     """One line of JSON."""
-    typer.echo(json.dumps(value, ensure_ascii=not is_unicode()))
+    print(json.dumps(value, ensure_ascii=not is_unicode()))
 
 
 def print_attacks(attacks: Attacks, with_sql: bool) -> None:

@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -36,7 +34,7 @@ def printable(text: str) -> str:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a text of one or more lines, on stdout or stderr."""
-    typer.echo("\n".join(printable(line) for line in text.split("\n")), err=err)
+    print("\n".join(printable(line) for line in text.split("\n")), file=sys.stderr if err else sys.stdout)
 
 
 def hand_out(text: str) -> None:
@@ -45,7 +43,7 @@ def hand_out(text: str) -> None:
         # Tabs do no harm.
         say(text.expandtabs(4).rstrip("\n"))
     else:
-        typer.echo(text.rstrip("\n"))
+        print(text.rstrip("\n"))
 
 
 def encode_safely() -> None:
@@ -89,7 +87,7 @@ def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if sys.stdout and sys.stdout.isatty():
         _paint(_painted(heads, cells, right))
     else:
-        typer.echo("\n".join(_aligned(heads, cells, right)))
+        print("\n".join(_aligned(heads, cells, right)))
 
 
 def show_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
@@ -148,4 +146,4 @@ def _paint(table: Table) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as shown:
         console.print(table)
-    typer.echo(shown.get(), nl=False)
+    print(shown.get(), end="")

@@ -279,6 +279,7 @@ def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection
 
 NODES = {**{str(i): {i} for i in range(6)}, "low": {0, 1, 2}, "high": {3, 4, 5}, "*": set(range(6))}
 RANGES = {f"{a}-{b}": set(range(a, b + 1)) for a in range(6) for b in range(a + 1, 6)}
+RANGES |= {"02": {2}, "004": {4}, "01-03": {1, 2, 3}, "002-5": {2, 3, 4, 5}}  # padded, so that they sort
 LABELS = st.sampled_from([*NODES, *RANGES])
 
 

@@ -19,7 +19,8 @@ def part_of(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
 
 
 def written_out(numeral: exp.Expr) -> exp.Expr:
-    """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``, ``0.0`` of ``-0.0``; others as they are."""
+    """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``, ``0.0`` of ``-0.0``; others as
+    they are."""
     sign, first, rest, power = (part_of(numeral, _SHORT, group) for group in range(1, 5))
     sign, rest = (exp.Coalesce(this=one, expressions=[text("")]) for one in (sign, rest))
     exponent = exp.TryCast(this=power, to=exp.DataType.build("INTEGER"))
