@@ -56,7 +56,7 @@ def test_json_has_an_object_for_each_strategy(run: Run, folder: Path) -> None:
 def test_the_table(run: Run, folder: Path) -> None:
     ended = run("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
     assert (ended.status, ended.err) == (0, "")
-    header, *rows = [re.split(r"\s*[┃│]\s*", line)[1:-1] for line in ended.out.splitlines() if line[:1] in "┃│"]
+    header, *rows = [re.split(r"\s{2,}", line) for line in ended.out.splitlines()]
     assert header == ["strategy", "score (distinct)", "loss", "classes", "suppressed rows", "checks", "seconds"]
     assert [row[0] for row in rows] == ["optimal", "datafly"]
     assert rows[0][1].endswith(" (optimal)")

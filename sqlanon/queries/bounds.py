@@ -7,11 +7,10 @@ asked of every label of a column of numbers or dates: ``*``, NULL, a masked valu
 form                  as in                                                its bounds
 ====================  ===================================================  =========================================
 ``20``                the value itself                                     20 and 20
-``20-24``             intervals of integers                                20 and 24
+``20-24``             intervals of integers; ranges that strategies make    20 and 24
+``-5 to 24``          the latter, where a bound has a dash, as dates have   -5 and 24
 ``[20, 25)``          intervals of other numbers, and of dates             20 and 25; of integers 24; of days the day
                                                                            before
-``[20-24]``           ranges that strategies make                          20 and 24
-``[-5 to 24]``        the same, where a bound has a dash: dates have       -5 and 24
 ``<0``, ``≥100``      the open ends of intervals                           none and 0 (of integers -1, of days the day
                                                                            before); 100 and none
 ``1980-01-02``        dates, and timestamps (their day)                    the day, twice
@@ -30,6 +29,7 @@ from typing import Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.queries.names import anonymous, cast, number, text
+from sqlanon.queries.numerals import NUMERAL, part_of
 
 Kind: TypeAlias = Literal["integer", "number", "date"]
 """What the labels are made of: integers of up to 64 bits, any numbers, or dates and timestamps."""
@@ -39,7 +39,7 @@ _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:[+-][0-9:]+)?)?"
 _VALUES = {
     "integer": "(-?[0-9]+)",
-    "number": r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)",
+    "number": f"({NUMERAL})",
     "date": f"({_DAY}){_TIME}",
 }
 
@@ -67,7 +67,7 @@ def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
     ['1980-01-02', '1980-01-08']
     """
     value = _VALUES[kind]
-    closed = [rf"{value}", rf"{value}-{value}", rf"\[{value}-{value}\]", rf"\[{value} to {value}\]"]
+    closed = [value, f"{value}-{value}", f"{value} to {value}"]
     half_open = rf"\[{value}, {value}\)"
     lows = [_value(label, form, 1, kind) for form in [*closed, half_open, f"≥{value}"]]
     highs = [_value(label, form, min(2, form.count(value)), kind) for form in closed]
@@ -88,14 +88,8 @@ def _before(bound: exp.Expr, kind: Kind) -> exp.Expr:
     return bound if kind == "number" else exp.Sub(this=bound, expression=number(1))
 
 
-def _found(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
-    """A part of a label that has this form; NULL of others."""
-    part = anonymous("regexp_extract", label.copy(), text(f"^{form}$"), number(group))
-    return exp.Nullif(this=part, expression=text(""))
-
-
 def _value(label: exp.Expr, form: str, group: int, kind: Kind) -> exp.Expr:
-    return _tried(_found(label, form, group), _TYPES[kind])
+    return _tried(part_of(label, form, group), _TYPES[kind])
 
 
 def _tried(value: exp.Expr, type_: str) -> exp.TryCast:
@@ -112,8 +106,8 @@ def _day(*parts: exp.Expr) -> exp.Expr:
 
 def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
     """The first and the last day of a calendar level's label; NULL of those that are none."""
-    year, decade = _found(label, "([0-9]{4})"), _found(label, "([0-9]{3})0s")
-    month = _day(_found(label, "([0-9]{4}-[0-9]{2})"), text("-01"))
+    year, decade = part_of(label, "([0-9]{4})"), part_of(label, "([0-9]{3})0s")
+    month = _day(part_of(label, "([0-9]{4}-[0-9]{2})"), text("-01"))
     # There is no year 0: the first decade begins with year 1.
     began = exp.Case(ifs=[exp.If(this=exp.EQ(this=decade, expression=text("000")), true=text("0001"))])
     began = began.else_(exp.DPipe(this=decade.copy(), expression=text("0")))
@@ -128,8 +122,8 @@ def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
 
 def _quarter(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     form = "([0-9]{4})-Q([1-4])"
-    quarter = _tried(_found(label, form, 2), "INTEGER")
-    year = _day(_found(label, form), text("-01-01"))
+    quarter = _tried(part_of(label, form, 2), "INTEGER")
+    year = _day(part_of(label, form), text("-01-01"))
 
     def month(nth: exp.Expr) -> exp.Expr:
         return cast(exp.Add(this=year.copy(), expression=anonymous("to_months", nth)), "DATE")
@@ -142,8 +136,8 @@ def _quarter(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
 def _week(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     """The fourth of January is always in the first week of its ISO year."""
     form = "([0-9]{4})-W([0-9]{2})"
-    first = cast(anonymous("date_trunc", text("week"), _day(_found(label, form), text("-01-04"))), "DATE")
-    week = _tried(_found(label, form, 2), "INTEGER")
+    first = cast(anonymous("date_trunc", text("week"), _day(part_of(label, form), text("-01-04"))), "DATE")
+    week = _tried(part_of(label, form, 2), "INTEGER")
     days = exp.Mul(this=number(7), expression=exp.Paren(this=exp.Sub(this=week, expression=number(1))))
     monday = exp.Add(this=first, expression=exp.Paren(this=days))
     return monday, exp.Add(this=monday.copy(), expression=number(6))
