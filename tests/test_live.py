@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, make_policy
+from conftest import DUCKDB_1, make_policy, some
 
 import sqlanon
 from sqlanon import PolicyError, SourceError
+from sqlanon.cli import main
 
 SECRET = "SECRET 4711"
 """A diagnosis of one person, alone in a ward."""
@@ -66,16 +66,21 @@ def policy_for(
     return sqlanon.Policy(**{**tree, "privacy": privacy, **sections})
 
 
-@pytest.fixture(params=FORMS)
-def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to a hospital with a live view: plain as a file of storage version 1 has them, and secure."""
-    path = tmp_path / "hospital.duckdb"
+@pytest.fixture(scope="module", params=FORMS)
+def hospital(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hospital with a live view: plain as a file of storage version 1 has them, and secure."""
+    path = tmp_path_factory.mktemp("live") / "hospital.duckdb"
     make_hospital(path, "v1.0.0" if request.param == "plain" else "v2.0.0")
     with sqlanon.connect() as db:
         made = db.live(hospital_policy(path))
     assert made.secure is (request.param == "secure")
     assert (made.rows, made.suppressed_rows, made.generalization) == (3001, 1, {"ward": 0})
-    with duckdb.connect(path, read_only=True) as connection:
+    return path
+
+
+@pytest.fixture
+def reader(hospital: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(hospital, read_only=True) as connection:
         yield connection
 
 
@@ -113,7 +118,7 @@ ALARMS = {
 }
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", some(LOOKS, 5))
 def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPyConnection, look: str) -> None:
     """A condition that fails on the values of a suppressed row would tell them in its message."""
     for name, alarm in ALARMS.items():
@@ -149,7 +154,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", some(QUESTIONS, 4))
 def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, question: str) -> None:
     """A condition, or an aggregate, on the view is one on all that it shows, copied."""
     reader.execute("CREATE TEMP TABLE copied AS SELECT ward, diagnosis, cost, since FROM patients_live")
@@ -161,6 +166,7 @@ def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, 
     assert bool(asked) is ("false" not in question)
 
 
+@pytest.mark.slow
 def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
     """It is the same whatever the order of the table is, in which people came."""
     shown = []
@@ -179,6 +185,7 @@ def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
     assert shown[0] == shown[1]
 
 
+@pytest.mark.slow
 def test_settings_of_a_reader_change_no_class(tmp_path: Path) -> None:
     """Under another collation 'a' and 'A' would be one class of two each."""
     with duckdb.connect(tmp_path / "t.duckdb") as connection:
@@ -209,6 +216,7 @@ def all_of(connection: duckdb.DuckDBPyConnection, view: str = "t_live") -> list[
     return sorted(connection.execute(f"FROM {view}").fetchall(), key=repr)
 
 
+@pytest.mark.slow
 def test_hostile_names(connection: duckdb.DuckDBPyConnection) -> None:
     schema, name, column = 'my "schema"', "t; drop 'x", '"><script>.col'
     quote = {one: '"' + one.replace('"', '""') + '"' for one in (schema, name, column)}
@@ -226,7 +234,7 @@ def test_hostile_names(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute("SELECT view, suppressed FROM sqlanon.live_views").fetchall() == [(view, 0)]
 
 
-@pytest.mark.parametrize("name", ["source", "rows", "classes", "live_views", "hierarchies", "alone"])
+@pytest.mark.parametrize("name", some(["source", "rows", "classes", "live_views", "hierarchies", "alone"], 9))
 def test_a_table_may_have_a_name_that_the_view_uses_itself(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     connection.execute("CREATE SCHEMA sqlanon; CREATE TABLE sqlanon.hierarchies AS SELECT 7 AS q, 8 AS s")
     connection.execute(f'CREATE TABLE "{name}" AS SELECT 1 AS q, 2 AS s FROM range(3)')
@@ -248,6 +256,7 @@ def make_policy_of_types(k: int) -> sqlanon.Policy:
     return make_policy(attributes, k=k, search={"suppression_limit": 0.2, "measure": "height"})
 
 
+@pytest.mark.slow
 def test_types(connection: duckdb.DuckDBPyConnection) -> None:
     """Level 0 keeps its type, labels are text; an ENUM, which carries its whole dictionary, becomes text."""
     connection.execute("CREATE TYPE rank AS ENUM ('low', 'high', 'SECRET')")
@@ -291,6 +300,7 @@ def test_values_that_are_new_to_a_hierarchy_are_suppressed_at_its_top_too(
     assert told == [(22, 18, 0, True)]
 
 
+@pytest.mark.slow
 def test_a_column_of_one_value_gets_others(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A hierarchy of a single level has a single value: whatever else comes is new, NULL too."""
     (tmp_path / "one.csv").write_text("x\n", encoding="utf-8")
@@ -311,6 +321,7 @@ def test_a_forbidden_label_is_never_shown(connection: duckdb.DuckDBPyConnection)
     assert all_of(connection) == [("a", 1)] * 4
 
 
+@pytest.mark.slow
 def test_no_rows_later_and_none_now(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 1 AS q, 2 AS s FROM range(4)")
     l_and_t = {
@@ -327,6 +338,7 @@ def test_no_rows_later_and_none_now(connection: duckdb.DuckDBPyConnection) -> No
         live(connection, policy)
 
 
+@pytest.mark.slow
 def test_a_column_that_is_added_never_appears(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 1 AS q, 2 AS s, 'name' AS name FROM range(4)")
     live(connection, make_policy({"q": "suppress", "s": "sensitive", "name": "identifying"}))
@@ -408,6 +420,7 @@ def test_the_statements_are_those_that_are_run_and_nothing_is_written(tmp_path: 
         assert sorted(names) == [("live_1_ward",), ("live_definitions",)]
 
 
+@pytest.mark.slow
 def test_the_hierarchies_hold_labels_of_the_chosen_level_only(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 20 + i % 10 AS age, 1 AS s FROM range(20) AS t(i)")
     live(connection, make_policy({"age": {"intervals": [5, 10]}, "s": "sensitive"}, k=10))
@@ -415,6 +428,7 @@ def test_the_hierarchies_hold_labels_of_the_chosen_level_only(connection: duckdb
     assert rows == [("20-24",), ("25-29",), (None,)]
 
 
+@pytest.mark.slow
 def test_a_live_view_is_replaced_as_a_whole_and_others_stay(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q, i % 2 AS s FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress", "s": "sensitive"})
@@ -434,6 +448,7 @@ def objects(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return sorted(row[0] for row in rows.fetchall())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_replaced_leaves_all_as_it_was(connection: duckdb.DuckDBPyConnection) -> None:
     """A table in the way of one of the statements: what was done before it is taken back."""
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
@@ -448,6 +463,7 @@ def test_what_cannot_be_replaced_leaves_all_as_it_was(connection: duckdb.DuckDBP
     assert len(all_of(connection)) == 40
 
 
+@pytest.mark.slow
 def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
@@ -463,6 +479,7 @@ def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
     assert left == [("t",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "there",
     [
@@ -478,6 +495,7 @@ def test_what_is_not_ours_is_never_replaced(connection: duckdb.DuckDBPyConnectio
     assert connection.execute(f"FROM {there.split()[2]}").fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_view_that_somebody_put_in_the_place_of_ours(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
@@ -490,6 +508,7 @@ def test_a_view_that_somebody_put_in_the_place_of_ours(connection: duckdb.DuckDB
     assert all_of(connection) == [(1,)]
 
 
+@pytest.mark.slow
 def test_the_table_itself_has_the_name(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     with pytest.raises(SourceError, match="there is a table 't' already"):
@@ -517,6 +536,7 @@ def test_all_that_a_view_cannot_keep_is_told_at_once() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("privacy", "sections", "places"),
     [
@@ -543,6 +563,7 @@ def test_populations_and_earlier_releases_are_refused(
     assert [problem.place for problem in refused.value.problems] == places
 
 
+@pytest.mark.slow
 def test_noise_and_decoys_are_refused() -> None:
     noisy = make_policy({"q": "suppress", "height": {"role": "quasi", "noise": {"epsilon": 1}}})
     decoys = make_policy({"q": "suppress"}, release={"table": "r", "decoys": True})
@@ -563,6 +584,7 @@ def test_recoding_below_the_full_domain_is_refused(search: dict[str, Any], place
     assert [problem.place for problem in refused.value.problems] == [place]
 
 
+@pytest.mark.slow
 def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("q\n1\n1\n", encoding="utf-8")
     with sqlanon.connect(tmp_path / "t.csv") as db, pytest.raises(PolicyError, match="no database"):
@@ -572,12 +594,14 @@ def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
         db.live(make_policy({"q": "suppress"}, table=None))
 
 
+@pytest.mark.slow
 def test_a_temporary_table_is_none_of_the_database(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TEMP TABLE t AS SELECT 1 AS q FROM range(4)")
     with pytest.raises(SourceError, match="a temporary table"):
         live(connection, make_policy({"q": "suppress"}))
 
 
+@pytest.mark.slow
 def test_a_file_with_the_name_of_our_schema(tmp_path: Path) -> None:
     make_hospital(tmp_path / "sqlanon.duckdb")
     with sqlanon.connect(tmp_path / "sqlanon.duckdb") as db, pytest.raises(SourceError, match="rename the file"):
@@ -587,9 +611,19 @@ def test_a_file_with_the_name_of_our_schema(tmp_path: Path) -> None:
 # --- the command
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sqlanon", "live", *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["sqlanon", "live", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), told.out, told.err
+
+    return run
 
 
 @pytest.fixture
@@ -604,26 +638,33 @@ def policy_file(tmp_path: Path) -> Path:
     return tmp_path / "policy.toml"
 
 
-@pytest.mark.slow
-def test_the_command(policy_file: Path) -> None:
-    done = run(policy_file)
-    assert done.returncode == 0, done.stderr
-    assert "3,000 of 3,001 rows shown now, 1 suppressed (limit 30)" in done.stdout
-    assert ("(secure)" in done.stdout) is not DUCKDB_1
-    done = run(policy_file, "--name", "again", "--json")
-    found = json.loads(done.stdout)
+def test_the_command(policy_file: Path, run: Run) -> None:
+    status, told, _ = run(policy_file)
+    assert status == 0
+    assert "3,000 of 3,001 rows shown now, 1 suppressed (limit 30)" in told
+    assert ("(secure)" in told) is not DUCKDB_1
+    status, told, _ = run(policy_file, "--name", "again", "--json")
+    found = json.loads(told)
     assert (found["view"], found["rows"], found["suppressed_rows"], found["replaced"]) == ("again", 3001, 1, False)
-    assert SECRET not in done.stdout
-    done = run(policy_file, "--name", "again", "--drop")
-    assert (done.returncode, "again is gone" in done.stdout) == (0, True)
-    done = run(policy_file, "--name", "again", "--drop")
-    assert (done.returncode, "there is no live view 'again'" in done.stderr) == (2, True)
+    assert found["database"] == str(policy_file.parent / "hospital.duckdb")
+    assert SECRET not in told
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
-        done = run(policy_file)  # another process has it
-        assert (done.returncode, "cannot be opened" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+        views = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY ALL").fetchall()
+        assert views == [("again", 1), ("patients_live", 1)]
+    status, told, _ = run(policy_file, "--name", "again", "--drop")
+    assert (status, "again is gone" in told) == (0, True)
+
+
+@pytest.mark.slow
+def test_the_command_when_the_answer_is_no(policy_file: Path, run: Run) -> None:
+    status, _, told = run(policy_file, "--name", "again", "--drop")
+    assert (status, "there is no live view 'again'" in told) == (2, True)
+    with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
+        status, _, told = run(policy_file)  # somebody has it
+        assert (status, "cannot be opened" in told) == (2, True)
         connection.execute("DELETE FROM patients")
-    done = run(policy_file)
-    assert (done.returncode, "no rows" in done.stderr) == (1, True)
+    status, _, told = run(policy_file)
+    assert (status, "no rows" in told) == (1, True)
     policy_file.write_text(policy_file.read_text(encoding="utf-8") + '\nstrategy = "mondrian"\n', encoding="utf-8")
-    done = run(policy_file)
-    assert (done.returncode, "search" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    status, _, told = run(policy_file)
+    assert (status, "search.strategy" in told) == (2, True)
