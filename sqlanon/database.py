@@ -22,6 +22,7 @@ from sqlanon.looking import Looking
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
 from sqlanon.queries.lattice import create_lattice, insert_lattice
+from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
@@ -118,7 +119,7 @@ class Database(Looking):
         tell = progress or (lambda stage, open_, checked, best: None)
         started, seconds = time.perf_counter(), {}
         tell("scan", 0, 0, None)
-        run = self._space.run(policy)
+        run = self._space.run(policy, counted=True)
         engine, work = run.engine, run.work
         with readable():
             noise = None
@@ -192,7 +193,7 @@ class Database(Looking):
         from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415
 
         tell = progress or (lambda strategy, open_, checked, best: None)
-        found = list(compare(self._space.run, policies_of(policy, strategies), tell))
+        found = list(compare(partial(self._space.run, counted=True), policies_of(policy, strategies), tell))
         return self._space.engine.relation(relation_of(found))
 
     def extend(self, policy: Policy) -> Extension:
@@ -231,7 +232,7 @@ class Database(Looking):
         """
         from sqlanon.plan import plan  # noqa: PLC0415
 
-        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
 
     def verify(self, release: str | os.PathLike[str], policy: Policy) -> Verification:
@@ -247,7 +248,7 @@ class Database(Looking):
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
 
         found = verify_file(Path(release).absolute(), limits=self._space.limits)
-        with self._space.run(policy) as run, readable():
+        with self._space.run(policy, counted=True) as run, readable():
             known = publication_of(run.engine, policy, found)
             if known is not None and known.extends is not None:
                 checks = check_extended(run, policy, found, known)
@@ -277,7 +278,7 @@ class Database(Looking):
         names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
         if not names:
             return ()
-        counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
+        counts = _distinct_counts(engine, prepared, names)
         return tuple(
             f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
             "or a quasi-identifier"
@@ -296,3 +297,12 @@ class Database(Looking):
             catalog.store_hierarchies(engine, policy_hash, rules, own, now)
             if (decoys := result.decoy_query()) is not None:
                 catalog.store_decoys(engine, result.run_id, decoys, now)
+
+
+def _distinct_counts(engine: DuckDBEngine, prepared: Prepared, names: Sequence[str]) -> Sequence[int]:
+    """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
+    remote = prepared.source.remote
+    if remote is None:
+        return engine.rows(distinct_counts(prepared.source.relation, names))[0]
+    with remote.engine.reading():
+        return remote.engine.rows(distinct_counts_there(remote.relation, names))[0]

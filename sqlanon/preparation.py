@@ -205,8 +205,11 @@ def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, pop
     """What is to be counted of the source.
 
     A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
-    beside, is scanned once for its distinct combinations.
+    beside, is scanned once for its distinct combinations. What another engine has was counted there.
     """
+    if source.counted is not None:
+        own, count = source.counted.table, source.counted.count
+        return scan(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
     if source.in_place and columns.person is None and not population:
         return in_place(source.relation, columns.generalized, columns.sensitive)
     return scan(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)

@@ -1,5 +1,7 @@
 """Where the private table comes from: a database, files, a live connection, Arrow."""
 
-from sqlanon.sources.bind import Place, Source, bind_source, copy_arrow, file_kind, readable, unbind_source
+from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, readable, unbind_source
+from sqlanon.sources.bound import Place, Remote, Source
+from sqlanon.sources.postgres import bind_postgres
 
-__all__ = ["Place", "Source", "bind_source", "copy_arrow", "file_kind", "readable", "unbind_source"]
+__all__ = ["Place", "Remote", "Source", "bind_postgres", "bind_source", "copy_arrow", "file_kind", "readable", "unbind_source"]
