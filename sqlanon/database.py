@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlanon import anonymization, catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import ReleaseError
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
 from sqlanon.policy import Policy
@@ -24,8 +25,9 @@ from sqlanon.preparation import Prepared
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.unique import distinct_counts, nearly_unique
+from sqlanon.release.postgres import verify_anywhere
 from sqlanon.release.publish import utc_now
-from sqlanon.release.verify import Verification, verify_file
+from sqlanon.release.verify import Verification
 from sqlanon.result import Result
 from sqlanon.sources import readable
 from sqlanon.steps import Steps
@@ -235,19 +237,30 @@ class Database(Looking):
         run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
 
-    def verify(self, release: str | os.PathLike[str], policy: Policy) -> Verification:
+    def verify(self, release: str | os.PathLike[str], policy: Policy, table: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
+
+        Parameters
+        ----------
+        release:
+            Its file; or where it is in PostgreSQL, ``postgresql://...`` or ``env:NAME``.
+        policy:
+            The one that it was made by.
+        table:
+            In PostgreSQL its name, ``schema.name``.
 
         Raises
         ------
         ReleaseError
-            There is no release at that path.
+            There is no release at that place; or it has noise or decoys, and is no file.
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
 
-        found = verify_file(Path(release).absolute(), limits=self._space.limits)
+        found = verify_anywhere(release, table, self._space.limits)
+        if found.in_postgres and (policy.noisy or policy.decoys):
+            raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
         with self._space.run(policy, counted=True) as run, readable():
             known = publication_of(run.engine, policy, found)
             if known is not None and known.extends is not None:

@@ -13,24 +13,32 @@ from sqlanon.printing import print_json
 
 @app.command()
 def verify(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release file", show_default=False)],
+    release: Annotated[
+        str,
+        typer.Argument(
+            metavar="RELEASE", help="a release file; or postgresql://... or env:NAME", show_default=False
+        ),
+    ],
     policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="which release, in PostgreSQL")
+    ] = None,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Check a release: what it shows against what it claims."""
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.verify import verify_file
+    from sqlanon.release.postgres import verify_anywhere
 
-    path, limits = release.absolute(), Limits(memory_limit, threads)
+    limits = Limits(memory_limit, threads)
     if policy is None:
-        found = verify_file(path, limits=limits)
+        found = verify_anywhere(release, table, limits)
     else:
         from sqlanon.database import connect
 
         with connect(memory_limit=memory_limit, threads=threads) as db:
-            found = db.verify(path, load(policy))
+            found = db.verify(release, load(policy), table)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
+from sqlanon.policy import in_postgres
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.side_by_side import Subject
 from sqlanon.release.verify import verify_file
@@ -49,6 +50,8 @@ def opened(engine: DuckDBEngine, publication: Publication, verified: bool = Fals
         It is not there any more, or is another one.
     """
     path = publication.path
+    if in_postgres(path):
+        raise ReleaseError(f"{path} is in PostgreSQL, and releases are held against files only")
     failures: tuple[str, ...] = ()
     if verified:
         manifest = read_claims(path, engine.limits)

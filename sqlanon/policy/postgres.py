@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -61,6 +62,15 @@ def server_of(address: str) -> str:
     _, host, options, name = _parts(address)
     by_options = ":".join(options[key] for key in ("host", "port") if key in options)
     return f"postgresql://{host or by_options}/{name or options.get('dbname', '')}"
+
+
+def in_postgres(path: Path) -> bool:
+    """Whether a path is the place of a release in PostgreSQL, as the ledger has it: `server_of`, schema and name.
+
+    >>> in_postgres(Path(server_of("postgresql://db/hospital"), "public.patients")), in_postgres(Path("r.duckdb"))
+    (True, False)
+    """
+    return path.parts[:1] == ("postgresql:",)
 
 
 def _parts(address: str) -> tuple[str, str, dict[str, str], str]:

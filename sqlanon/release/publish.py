@@ -116,19 +116,35 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     _refuse_to_destroy(path, table_name, engine.limits)
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
-            staged = directory / "release.duckdb"
-            _write_rows(engine, content, staged, table_name)
-            checks = _with_source(engine, content, staged, table_name)
-            manifest, verification = _audit(content, staged, table_name, is_parquet, engine.limits)
-            verification = _with_checks(verification, checks)
-            failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
-            if failures:
-                raise AuditError(failures)
+            verification = audited(engine, content, directory, table_name, is_parquet)
             with content.recording(verification.manifest):
                 _swap_in(verification.path, path, directory)
     except OSError as error:
         raise ReleaseError(f"{path} cannot be written: {error.strerror or error}") from error
     return replace(verification, path=path)
+
+
+def audited(
+    engine: DuckDBEngine, content: Content, directory: Path, table_name: str, is_parquet: bool
+) -> Verification:
+    """Write a release to a private directory, and hold it against all that is known.
+
+    Raises
+    ------
+    ReleaseError
+        It cannot be written.
+    AuditError
+        The audit refused it.
+    """
+    staged = directory / "release.duckdb"
+    _write_rows(engine, content, staged, table_name)
+    checks = _with_source(engine, content, staged, table_name)
+    manifest, verification = _audit(content, staged, table_name, is_parquet, engine.limits)
+    verification = _with_checks(verification, checks)
+    failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
+    if failures:
+        raise AuditError(failures)
+    return verification
 
 
 def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> None:

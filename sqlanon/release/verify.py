@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.policy import PrivacySection
+from sqlanon.policy import PrivacySection, in_postgres
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
@@ -50,6 +50,11 @@ class Verification:
     manifest: Manifest
     checks: tuple[Check, ...]
     digest: str
+
+    @property
+    def in_postgres(self) -> bool:
+        """Whether it is no file."""
+        return in_postgres(self.path)
 
     @property
     def verified(self) -> bool:
