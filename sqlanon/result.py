@@ -7,8 +7,8 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -201,7 +201,9 @@ class Result:
             return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
-    def publish(self, path: str | Path | None = None, table: str | None = None, force: bool = False) -> Release | PostgresRelease:
+    def publish(
+        self, path: str | Path | None = None, table: str | None = None, force: bool = False
+    ) -> Release | PostgresRelease:
         """Write the release to a fresh file, audit it there, and put it in its place.
 
         Parameters
@@ -265,11 +267,19 @@ class Result:
             return publish(self._run.engine, replace(content, query=query), target, name)
 
     def _to_postgres(self, spot: Spot, content: Content) -> Verification:
-        remote = self._prepared.source.remote
-        is_same = remote is not None and remote.address == spot.address
-        with nullcontext(remote.engine) if is_same else closing(PostgresEngine.open(spot.address, "release.postgres")) as server:
+        with self._server(spot.address) as server:
             fill = partial(self._made.fill, server, spot.address)
             return publish_postgres(self._run.engine, server, content, spot, fill)
+
+    @contextmanager
+    def _server(self, address: str) -> Iterator[PostgresEngine]:
+        """The source's connection, if that is the place; else a new one."""
+        remote = self._prepared.source.remote
+        if remote is not None and remote.address == address:
+            yield remote.engine
+            return
+        with closing(PostgresEngine.open(address, "release.postgres")) as server:
+            yield server
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release

@@ -193,8 +193,8 @@ class Workspace:
         section = self._section(policy)
         if section.postgres is not None and not counted:
             raise SourceError(
-                "the source is in PostgreSQL, and its rows never leave it: this looks at rows; what needs counts alone is "
-                "anonymize, plan, compare and verify"
+                "the source is in PostgreSQL, and its rows never leave it: this looks at rows; what needs counts alone "
+                "is anonymize, plan, compare and verify"
             )
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)

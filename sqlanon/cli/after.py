@@ -15,9 +15,7 @@ from sqlanon.printing import print_json
 def verify(
     release: Annotated[
         str,
-        typer.Argument(
-            metavar="RELEASE", help="a release file; or postgresql://... or env:NAME", show_default=False
-        ),
+        typer.Argument(metavar="RELEASE", help="a release file; or postgresql://... or env:NAME", show_default=False),
     ],
     policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
     table: Annotated[

@@ -26,6 +26,8 @@ _SETTINGS = {
     "standard_conforming_strings": "on",
     "client_encoding": "UTF8",
     "application_name": "sqlanon",
+    # Who reads a release in a transaction that is never ended would hold up the next one for ever.
+    "lock_timeout": "20s",
 }
 
 _REFUSED = {

@@ -112,6 +112,12 @@ def release_name_flaws(table: str) -> Iterator[Flaw]:
     """What is wrong with the name of a release in PostgreSQL: it needs a schema, and room for its version."""
     parts = table_parts(table)
     if len(parts) != 2:
-        yield ("table",), 'must be "schema.name": a release in PostgreSQL has a schema of its own, which readers may use'
+        yield (
+            ("table",),
+            'must be "schema.name": a release in PostgreSQL has a schema of its own, which readers may use',
+        )
     elif len(parts[1].encode()) > LONGEST_NAME - 8:
-        yield ("table",), f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and its version needs 8 of them"
+        yield (
+            ("table",),
+            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and its version needs 8 of them",
+        )

@@ -13,7 +13,7 @@ from sqlanon.policy.sections import Attribute, PopulationSection, ReleaseSection
 
 
 def postgres_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what does not go together with PostgreSQL: its rows are not at hand, but counts of what they have in common.
+    """Yield what does not go together with PostgreSQL: its rows are not at hand, but counts of their combinations.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _source(parts: Mapping[str, Any], source: SourceSection) -> Iterator[Problem
         yield Problem("search", f"{told} places rows one by one, {rows}: {wide}")
     population: PopulationSection | None = parts.get("population")
     if population is not None and population.database is None and not population.files:
-        told = "a table or query of the source's own database is not read in PostgreSQL: give database = ... or files = ..."
+        told = "tables of a source in PostgreSQL are no population: give database = ... or files = ..."
         yield Problem("population", told)
 
 

@@ -166,7 +166,8 @@ class SourceSection(_Relation):
     """
 
     postgres: PostgresAddress | None = Field(
-        default=None, description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME"
+        default=None,
+        description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
     )
     undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
@@ -314,7 +315,12 @@ class ReleaseSection(Section):
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        idle = {"after": not self.after, "decoys": not self.decoys, "ledger": self.ledger, "postgres": self.postgres is None}
+        idle = {
+            "after": not self.after,
+            "decoys": not self.decoys,
+            "ledger": self.ledger,
+            "postgres": self.postgres is None,
+        }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     @model_validator(mode="after")

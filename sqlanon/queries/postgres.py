@@ -1,8 +1,8 @@
 """What is asked of PostgreSQL, and how queries that are built for the engine beside us are put to it.
 
-Values travel as Arrow. What Arrow, or the driver, does not carry faithfully (decimals, UUIDs, and dates and times, whose
-infinities would come out as other days) travels as text, and is cast where it arrives: what has no equal there is an
-error, and never another value.
+Values travel as Arrow. What Arrow, or the driver, does not carry faithfully (decimals, UUIDs, and dates and times, of
+which infinity would come out as another day) travels as text, and is cast where it arrives: what has no equal there is
+an error, and never another value.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def is_one_query(statement: str) -> bool:
 
 
 def query_as_it_stands(statement: str) -> exp.Var:
-    """The holder's own SQL: reading and writing it again could change what it says. A comment at its end stays there."""
+    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
     return exp.Var(this=f"{statement.strip().rstrip(';')}\n")
 
 
@@ -308,9 +308,7 @@ def manifest_table(schema: str) -> exp.Create:
         exp.ColumnDef(this=ident("version"), kind=native_type("integer")),
         exp.ColumnDef(this=ident("manifest"), kind=native_type("text")),
     ]
-    return exp.Create(
-        this=exp.Schema(this=table(MANIFEST, schema), expressions=columns), kind="TABLE", exists=True
-    )
+    return exp.Create(this=exp.Schema(this=table(MANIFEST, schema), expressions=columns), kind="TABLE", exists=True)
 
 
 def manifest_of(schema: str) -> exp.Select:

@@ -1,8 +1,8 @@
 """A release in PostgreSQL: a versioned table, a stable view over it, and its manifest, in a schema of their own.
 
 All of it is one transaction: the rows are audited before anybody can see them, and whatever goes wrong leaves what was
-there before. The rows of a release are public, so that they may be read back: the audit, and `verify`, hold them against
-their claims in an engine of their own, by the same checks as those of a file.
+there before. The rows of a release are public, so that they may be read back: the audit, and `verify`, hold them
+against their claims in an engine of their own, by the same checks as those of a file.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _audited(
     staged: exp.Table,
     types: Mapping[str, str],
 ) -> Verification:
-    """Hold the rows that PostgreSQL has against what the run knows: there by themselves, and read back by all checks."""
+    """Hold the rows that PostgreSQL has against what the run knows: counted there, and read back for all checks."""
     with (
         private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX) as directory,
         server.stream(pg.travelling(star(staged.copy()), types)) as reader,
@@ -228,14 +228,12 @@ def _audited(
 
 
 def _types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
-    """DuckDB's types of a relation's columns; PostgreSQL's, where there is no equal. None where there is no relation."""
+    """DuckDB's types of a relation's columns, PostgreSQL's where there is no equal; none if there is no relation."""
     rows = server.rows(pg.columns_of(), [pg.qualified(schema, name)])
     return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
 
 
-def _put_in_place(
-    server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest
-) -> None:
+def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
     server.execute(drop_view(spot.table))
     server.execute(pg.stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns]))
@@ -268,7 +266,9 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
         except duckdb.Error as error:
             raise BrokenReleaseError(f"{spot.path} cannot be read: a value does not have its type") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BrokenReleaseError(f"{spot.path} was a release of sqlanon; its manifest is broken: {error}") from error
+            raise BrokenReleaseError(
+                f"{spot.path} was a release of sqlanon; its manifest is broken: {error}"
+            ) from error
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True)  # of rows alone
 
 
@@ -310,7 +310,9 @@ def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
         return verify_release(spot.path, release, fresh=False)
 
 
-def verify_anywhere(release: str | os.PathLike[str], table_name: str | None, limits: Limits = NO_LIMITS) -> Verification:
+def verify_anywhere(
+    release: str | os.PathLike[str], table_name: str | None, limits: Limits = NO_LIMITS
+) -> Verification:
     """Verify a release by itself, be it a file or in PostgreSQL.
 
     Parameters

@@ -124,9 +124,7 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     return replace(verification, path=path)
 
 
-def audited(
-    engine: DuckDBEngine, content: Content, directory: Path, table_name: str, is_parquet: bool
-) -> Verification:
+def audited(engine: DuckDBEngine, content: Content, directory: Path, table_name: str, is_parquet: bool) -> Verification:
     """Write a release to a private directory, and hold it against all that is known.
 
     Raises

@@ -4,4 +4,14 @@ from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, readable, u
 from sqlanon.sources.bound import Place, Remote, Source
 from sqlanon.sources.postgres import bind_postgres
 
-__all__ = ["Place", "Remote", "Source", "bind_postgres", "bind_source", "copy_arrow", "file_kind", "readable", "unbind_source"]
+__all__ = [
+    "Place",
+    "Remote",
+    "Source",
+    "bind_postgres",
+    "bind_source",
+    "copy_arrow",
+    "file_kind",
+    "readable",
+    "unbind_source",
+]

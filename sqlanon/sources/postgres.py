@@ -143,7 +143,7 @@ def _columns(own: Sequence[tuple[str, str, bool]], wanted: Collection[str]) -> d
         columns[name] = type_ or kind
     if strange:
         raise SourceError(
-            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under [source] "
-            "(a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
+            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under "
+            "[source] (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
         )
     return columns
