@@ -25,7 +25,7 @@ from sqlanon.preparation import Prepared
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.unique import distinct_counts, nearly_unique
-from sqlanon.release.postgres import verify_anywhere
+from sqlanon.release.postgres_reader import verify_anywhere
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result

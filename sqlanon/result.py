@@ -28,7 +28,8 @@ from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.queries.names import star
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres import PostgresRelease, Spot, publish_postgres
+from sqlanon.release.postgres import publish_postgres
+from sqlanon.release.postgres_reader import PostgresRelease, Spot
 from sqlanon.release.publish import Content, publish, utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.verify import Verification

@@ -6,7 +6,6 @@ database is only read.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -17,8 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -32,15 +30,22 @@ from sqlanon.policy import (
     SourceSection,
     address_of,
     is_postgres,
-    server_of,
-    table_parts,
 )
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release import publish
 from sqlanon.release.reader import VERIFIED
 from sqlanon.resources import CHECKS, macros
-from sqlanon.sources import Place, Source, bind_postgres, bind_source, copy_arrow, file_kind, unbind_source
+from sqlanon.sources import (
+    Place,
+    Source,
+    bind_postgres,
+    bind_source,
+    copy_arrow,
+    file_kind,
+    identity_of,
+    unbind_source,
+)
 from sqlanon.workdir import spill_directory
 
 
@@ -250,24 +255,13 @@ class Workspace:
         return self._servers[address]
 
     def _identity(self, section: SourceSection) -> str:
-        """What the source is, in words that stay the same."""
-        database = section.database
-        place: Any = "arrow" if self._arrow is not None else None if database is None else os.path.realpath(database)
+        """What the source is, for the ledger."""
+        place = "arrow" if self._arrow is not None else None
         if self._is_live:
             files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
             path = self._engine.rows(files)[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
-        if section.postgres is not None:
-            place = server_of(address_of(section.postgres))
-        parts = list(table_parts(section.table)) if section.table else []
-        if not (self._is_live and len(parts) == 3):  # of another database that is attached
-            schema = "main" if section.postgres is None else "public"
-            parts = [schema, *parts][-2:] if parts else []  # patients is main.patients
-        name = ".".join(parts).lower() if parts else section.table
-        dialect = "duckdb" if section.postgres is None else "postgres"
-        query = None if section.query is None else _normal(section.query, dialect)
-        files_ = [one if "://" in one else os.path.realpath(one) for one in section.files]
-        return json.dumps({"database": place, "table": name, "query": query, "files": files_})
+        return identity_of(section, place, self._is_live)
 
     def _population(
         self,
@@ -323,14 +317,6 @@ class Workspace:
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()
-
-
-def _normal(query: str, dialect: str) -> str:
-    """A query in one spelling, as far as it can be read."""
-    try:
-        return parse_one(query, dialect=dialect).sql(dialect=dialect, comments=False)
-    except SqlglotError:
-        return query
 
 
 def _lower(*names: str | None) -> frozenset[str]:

@@ -20,7 +20,7 @@ import pytest
 from postgres_server import PASSWORD, VARIABLE, Server
 
 import sqlanon
-from sqlanon.release.postgres import verify_anywhere
+from sqlanon.release.postgres_reader import verify_anywhere
 from sqlanon.remote import shipped
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")

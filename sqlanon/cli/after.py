@@ -27,7 +27,7 @@ def verify(
 ) -> None:
     """Check a release: what it shows against what it claims."""
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.postgres import verify_anywhere
+    from sqlanon.release.postgres_reader import verify_anywhere
 
     limits = Limits(memory_limit, threads)
     if policy is None:

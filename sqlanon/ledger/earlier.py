@@ -16,7 +16,7 @@ from sqlanon.queries.names import drop_table, star, table
 from sqlanon.queries.postgres import arrived, temporary_table, travelling
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres import Spot, open_postgres
+from sqlanon.release.postgres_reader import Spot, open_postgres
 from sqlanon.release.reader import SUBJECT, OpenRelease
 from sqlanon.release.side_by_side import Subject
 from sqlanon.release.verify import verify_file, verify_release

@@ -22,6 +22,9 @@ _SCHEMES = ("postgresql://", "postgres://")
 _VARIABLE = "env:"
 _SECRETS = ("password", "sslpassword", "passwd")
 
+MANIFEST = "sqlanon_manifest"
+"""The table, in the schema of releases, that has one row for each of them: what it claims."""
+
 LONGEST_NAME = 63
 """So many bytes PostgreSQL keeps of a name; the rest is cut off in silence."""
 
@@ -116,6 +119,8 @@ def release_name_flaws(table: str) -> Iterator[Flaw]:
             ("table",),
             'must be "schema.name": a release in PostgreSQL has a schema of its own, which readers may use',
         )
+    elif parts[1] == MANIFEST:
+        yield ("table",), "is the name of the table of manifests: choose another"
     elif len(parts[1].encode()) > LONGEST_NAME - 8:
         yield (
             ("table",),

@@ -2,6 +2,7 @@
 
 from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, readable, unbind_source
 from sqlanon.sources.bound import Place, Remote, Source
+from sqlanon.sources.identity import identity_of
 from sqlanon.sources.postgres import bind_postgres
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "bind_source",
     "copy_arrow",
     "file_kind",
+    "identity_of",
     "readable",
     "unbind_source",
 ]
