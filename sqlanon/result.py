@@ -297,8 +297,8 @@ class Result:
         return target
 
     def _table_name(self) -> str:
-        if self.policy.release is not None:
-            return self.policy.release.table
+        if (section := self.policy.release) is not None:
+            return section.table if section.postgres is None else table_parts(section.table)[-1]
         name = self.policy.source.table or "release"
         return table_parts(name)[-1] if table_parts(name) else name
 

@@ -6,9 +6,11 @@ import itertools
 import json
 import random
 import re
+import signal
 import struct
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -20,6 +22,7 @@ import pytest
 from postgres_server import PASSWORD, VARIABLE, Server
 
 import sqlanon
+from sqlanon.engines import postgres as postgres_engine
 from sqlanon.release.postgres_reader import verify_anywhere
 from sqlanon.remote import shipped
 
@@ -438,6 +441,18 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
         release.verify()
 
 
+def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
+    schemas.run('DROP SCHEMA IF EXISTS "a.b" CASCADE', 'CREATE SCHEMA "a.b"')
+    schemas.load('clinic."we""ird; --"', SMALL, small_rows())
+    source = {"postgres": HERE, "table": 'clinic."we""ird; --"'}
+    for version in (1, 2):
+        release = published(source=source, release={"postgres": HERE, "table": '"a.b"."pa\'ti""ents"'})
+        assert release.verify().verified
+        assert sorted(relations(schemas, '"a.b"')) == ["pa'ti\"ents", f"pa'ti\"ents_v{version}", "sqlanon_manifest"]
+    with pytest.raises(sqlanon.SourceError, match="upper and lower case as it is there"):
+        published(source={"postgres": HERE, "table": 'clinic."WE""IRD; --"'})
+
+
 def test_nothing_but_a_release_is_replaced(small: Server) -> None:
     small.run("CREATE TABLE shared.r AS SELECT 1 AS mine")
     with pytest.raises(sqlanon.ReleaseError, match="exists and is no release"):
@@ -501,6 +516,39 @@ def test_what_has_no_equal_is_refused_and_a_query_can_cast_it(schemas: Server) -
             with pytest.raises(sqlanon.SourceError, match="one SELECT"):
                 db.anonymize(bad)
     assert schemas.rows("SELECT count(*) FROM clinic.t") == [(1,)]
+
+
+def test_what_fails_while_it_is_read_is_told_of_the_server(schemas: Server) -> None:
+    schemas.run("CREATE TABLE clinic.t AS SELECT i AS a FROM generate_series(0, 999) AS s(i)")
+    policy = sqlanon.Policy(
+        source={"postgres": HERE, "query": "SELECT 'private ' || a / (a - 500) AS b FROM clinic.t"},
+        attributes={"b": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 1},
+    )
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"source\.postgres") as found:
+        db.anonymize(policy)
+    assert "private" not in str(found.value) and "broken file" not in str(found.value)
+
+
+def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    slow = 'query = "SELECT t.*, pg_sleep(1)::text AS s FROM clinic.t AS t"\nundeclared = "drop"'
+    policy.write_text(
+        TOML.replace('table = "clinic.t"', slow)
+        .replace("[privacy]", "[privacy]\naverage_risk = 1", 1)
+        .replace("[attributes]", '[attributes]\ns = { role = "quasi", hierarchy = "suppress" }')
+    )
+    process = subprocess.Popen([sys.executable, "-m", "sqlanon", "anonymize", str(policy)], stderr=subprocess.PIPE)
+    asks = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND application_name = 'sqlanon' "
+    asks += "AND query LIKE 'COPY%GROUP BY%'"
+    deadline = time.monotonic() + 60
+    while small.rows(asks) == [(0,)] and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert b"Traceback" not in told
+    assert small.rows(asks) == [(0,)]
 
 
 def test_a_date_that_cannot_travel_is_an_error_and_no_other_date(schemas: Server) -> None:
@@ -614,3 +662,138 @@ table = "shared.r"
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "sqlanon", *arguments], capture_output=True, text=True, check=False)
+
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "postgres.md"
+
+
+def test_the_documentation_is_true(schemas: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = dict(re.findall(r"```(toml|sql)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL))
+    rows = [[f"person {i}", f"{i % 4:05}", 20 + i % 13, "fm"[i % 2], "abc"[i % 3]] for i in range(600)]
+    columns = {"name": "text", "zip": "text", "age": "integer", "sex": "char(1)", "diagnosis": "text"}
+    schemas.load("clinic.patients", columns, rows)
+    schemas.run("DROP ROLE IF EXISTS analysts", *filter(str.strip, blocks["sql"].split(";")))
+    policy = tmp_path / "postgres.toml"
+    policy.write_text(blocks["toml"])
+    monkeypatch.setenv("HOSPITAL", schemas.address())
+    try:
+        for words in re.findall(r"^sqlanon ([^#\n]*)", DOCS.read_text(encoding="utf-8"), re.MULTILINE):
+            done = command(*words.replace("postgres.toml", str(policy)).split())
+            assert done.returncode == 0, (words, done.stdout, done.stderr)
+        assert relations(schemas) == {"patients": "v", "patients_v1": "r", "sqlanon_manifest": "r"}
+        allowed = "has_table_privilege('analysts', 'shared.patients', 'SELECT')"
+        denied = "has_schema_privilege('analysts', 'clinic', 'USAGE')"
+        assert schemas.rows(f"SELECT {allowed}, {denied}") == [(True, False)]
+    finally:
+        schemas.run("DROP OWNED BY analysts", "DROP ROLE analysts")
+
+
+def test_a_population_in_a_file_and_hierarchies_of_sensitive_values(schemas: Server, tmp_path: Path) -> None:
+    rows = [
+        [f"{i % 4:05}", 20 + i % 13, ["flu", "cold", "ulcer", "gastritis"][i % 4 if i % 5 else 0]] for i in range(300)
+    ]
+    schemas.load("clinic.t", {"zip": "text", "age": "integer", "diagnosis": "text"}, rows)
+    connection = in_duckdb({"zip": "VARCHAR", "age": "INTEGER", "diagnosis": "VARCHAR"}, rows)
+    population = tmp_path / "voters.parquet"
+    connection.execute(f"COPY (SELECT zip, age FROM t, range(2)) TO '{population}'")
+    tree_of_diagnoses = {"categories": {"lungs": ["flu", "cold"], "stomach": ["ulcer", "gastritis"]}}
+    tree = {
+        "attributes": {
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}},
+            "diagnosis": {"role": "sensitive", "hierarchy": tree_of_diagnoses},
+        },
+        "population": {"files": str(population)},
+        "privacy": {
+            "k_map": 20,
+            "t_closeness": [{"attribute": "diagnosis", "distance": "hierarchical", "t": 0.4}],
+        },
+        "search": {"suppression_limit": 0.1},
+    }
+    check_same(schemas, tree, connection, tmp_path)
+
+
+def test_values_that_a_hierarchy_lacks_are_suppressed_there_too(schemas: Server, tmp_path: Path) -> None:
+    rows = [["abcx"[i % 4] if i % 20 else "strange", i % 3] for i in range(120)] + [[None, 1]] * 7
+    schemas.load("clinic.t", {"letter": "text", "n": "integer"}, rows)
+    (tmp_path / "letters.csv").write_text("a;vowel;*\nb;other;*\nc;other;*\nx;other;*\n")
+    letters = {"role": "quasi", "hierarchy": {"file": str(tmp_path / "letters.csv")}, "on_unknown": "suppress"}
+    for suppressed in ("drop", "mask"):
+        tree = {
+            "attributes": {"letter": letters, "n": {"role": "quasi", "hierarchy": "suppress"}},
+            "privacy": {"k": 4},
+            "search": {"suppression_limit": 0.2},
+            "release": {"suppressed": suppressed},
+        }
+        check_same(schemas, tree, in_duckdb({"letter": "VARCHAR", "n": "INTEGER"}, rows), tmp_path)
+        assert relations(schemas)["r"] == "v"
+
+
+def test_a_source_in_postgres_is_released_as_parquet(small: Server, tmp_path: Path) -> None:
+    release = published(release={"file": str(tmp_path / "r.parquet")})
+    other = published()
+    assert release.verify().verified and release.manifest.digest == other.manifest.digest
+
+
+def test_another_address_of_the_same_server_is_sent_the_rows(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELSEWHERE", small.address() + "?application_name=elsewhere")
+    first = published()
+    second = published(release={"postgres": "env:ELSEWHERE", "table": "shared.second"})
+    assert second.verify().verified and second.manifest.digest == first.manifest.digest
+
+
+def test_types_that_postgres_lacks_are_refused(schemas: Server) -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT i % 2 AS a, i::UTINYINT AS tiny, [i] AS list FROM range(9) AS r(i)")
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={
+            "a": {"role": "quasi", "hierarchy": "suppress"},
+            "tiny": {"role": "insensitive"},
+            "list": {"role": "insensitive"},
+        },
+        privacy={"k": 2},
+        release={"postgres": HERE, "table": "shared.r"},
+    )
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(policy)
+        with pytest.raises(sqlanon.ReleaseError, match=r"'tiny' \(UTINYINT\), 'list' \(BIGINT\[\]\)"):
+            result.publish()
+    assert relations(schemas) == {}
+
+
+def test_noise_and_decoys_of_a_duckdb_source_go_to_postgres(schemas: Server) -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT i % 40 AS a, i % 3 AS b FROM range(130) AS r(i)")
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={"a": {"role": "quasi", "hierarchy": {"intervals": [7]}}, "b": {"role": "sensitive"}},
+        privacy={"k": 20},
+        search={"suppression_limit": 0.2},
+        release={"postgres": HERE, "table": "shared.r", "decoys": True},
+    )
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(policy)
+        release = result.publish()
+        assert result.decoys is not None
+        assert schemas.rows("SELECT count(*) FROM shared.r") == [(result.released_rows,)]
+        assert release.verify().verified
+        with pytest.raises(sqlanon.ReleaseError, match="as a file"):
+            db.verify(HERE, policy, "shared.r")
+
+
+def test_a_reader_that_never_ends_its_transaction_is_not_waited_for(
+    small: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = published()
+    monkeypatch.setitem(postgres_engine._SETTINGS, "lock_timeout", "200ms")
+    reader = dbapi.connect(small.address())
+    try:
+        with reader.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM shared.r")
+            cursor.fetchall()
+        with pytest.raises(sqlanon.ReleaseError, match="in use"):
+            published()
+    finally:
+        reader.close()
+    assert first.verify().verified and relations(small) == {"r": "v", "r_v1": "r", "sqlanon_manifest": "r"}

@@ -76,8 +76,11 @@ def attack(
 ) -> None:
     """Attack releases as the literature knows how: count the victims, and give the SQL that shows them."""
     from sqlanon import attacks
+    from sqlanon.errors import ReleaseError
     from sqlanon.printing import print_attacks
 
+    if any(release.parts[:1] in (("postgresql:",), ("postgres:",)) for release in releases):
+        raise ReleaseError("attacks are made on files: publish the release in PostgreSQL to one, too")
     names = None if only is None else [name.strip() for name in only.split(",")]
     found = attacks.attack(
         releases,

@@ -53,6 +53,11 @@ _KINDS = {
 }
 """What the first two characters of an SQLSTATE mean."""
 
+_OF_LIBPQ = "[libpq]"
+"""Stands in what the driver says of a stream that ends early."""
+
+_CANCELLED = "canceling statement due to user request"
+
 _NAMES_ONLY = "42"
 """Errors of this class are about names, types and rights: what the server says of these is shown."""
 
@@ -134,10 +139,26 @@ class PostgresEngine:
 
     @contextmanager
     def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
-        """The rows of a query as Arrow, as they come."""
+        """The rows of a query as Arrow, as they come.
+
+        Raises
+        ------
+        SourceError
+            The statement failed while its rows were read; then whoever reads them has an error of its own.
+        KeyboardInterrupt
+            Somebody cancelled it, such as the driver when it hears Ctrl-C.
+        """
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query))
-            yield cursor.fetch_record_batch()
+            try:
+                yield cursor.fetch_record_batch()
+            except Exception as error:
+                if _OF_LIBPQ not in str(error):
+                    raise
+                if _CANCELLED in str(error):
+                    raise KeyboardInterrupt from None
+                told = "the statement failed while its rows were read: see the log of the server"
+                raise SourceError(f"{self.place}: {told}") from None
 
     def ingest(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary table of an Arrow table or stream: only this connection sees it."""

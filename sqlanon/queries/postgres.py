@@ -136,8 +136,7 @@ def plain_there(name: str, own: str, type_: str) -> exp.Expr:
     return cast(col(name), own)
 
 
-_COLUMNS = parse_one(
-    """
+_COLUMNS = """
     SELECT
         a.attname::text AS name,
         format_type(
@@ -148,9 +147,7 @@ _COLUMNS = parse_one(
     FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
     WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
-    """,
-    dialect="postgres",
-)
+"""
 
 
 def columns_of() -> exp.Expr:
@@ -158,7 +155,7 @@ def columns_of() -> exp.Expr:
 
     No rows where there is no such relation.
     """
-    return _COLUMNS.copy()
+    return parse_one(_COLUMNS, dialect="postgres")
 
 
 def qualified(*parts: str) -> str:

@@ -97,37 +97,31 @@ def parameter(place: int) -> exp.Parameter:
     return exp.Parameter(this=exp.Literal.number(place))
 
 
-_READERS = parse_one(
-    """
+_READERS = """
     SELECT DISTINCT coalesce(r.rolname::text, '') AS role
     FROM pg_catalog.pg_class AS c
     CROSS JOIN LATERAL aclexplode(c.relacl) AS g
     LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee
     WHERE c.oid = to_regclass($1) AND g.privilege_type = 'SELECT' AND g.grantee <> c.relowner
     ORDER BY 1
-    """,
-    dialect="postgres",
-)
+"""
 
 
 def readers_of() -> exp.Expr:
     """The roles that may read the relation that parameter 1 names, but for its owner; '' for everybody."""
-    return _READERS.copy()
+    return parse_one(_READERS, dialect="postgres")
 
 
-_RELATIONS = parse_one(
-    """
+_RELATIONS = """
     SELECT c.relname::text AS name, c.relkind::text AS kind
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = $1
-    """,
-    dialect="postgres",
-)
+"""
 
 
 def relations_of() -> exp.Expr:
     """The relations of the schema that parameter 1 names: name, and ``r`` for a table, ``v`` for a view, ..."""
-    return _RELATIONS.copy()
+    return parse_one(_RELATIONS, dialect="postgres")
 
 
 def schema_exists() -> exp.Select:
