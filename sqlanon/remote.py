@@ -46,6 +46,8 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
     for number, (found, columns) in enumerate(_beside(engine, source, query)):
         tables[pg.name_of(found)] = _ship(engine, remote, found, columns, number)
         made.append(_there(number))
+    # It knows little of how many rows come out of a sort: loops in loops would seem cheap.
+    remote.engine.execute(pg.without_nested_loops())
     yield pg.put_there(query, tables)
     for one in made:
         remote.engine.execute(drop_table(one))

@@ -259,6 +259,11 @@ def temporary_table(target: exp.Table, query: exp.Query) -> exp.Create:
     return exp.Create(this=target, kind="TABLE", expression=query, properties=temporary)
 
 
+def without_nested_loops() -> exp.Command:
+    """Have joins be hashed or merged, wherever that can be done, until the transaction ends."""
+    return exp.Command(this="SET", expression="LOCAL enable_nestloop TO off")
+
+
 def analyzed(target: exp.Table) -> exp.Analyze:
     """``ANALYZE target``: what the planner knows of a new table."""
     return exp.Analyze(tables=[target])
