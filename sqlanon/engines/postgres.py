@@ -180,10 +180,14 @@ class PostgresEngine:
         self.connection.rollback()
 
     @contextmanager
-    def transaction(self, keep: bool, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def transaction(
+        self, keep: bool, kind: type[SqlanonError] = SourceError, mode: str = "READ WRITE"
+    ) -> Iterator[None]:
         """A transaction that is committed if all goes well and it is to be kept, and leaves nothing otherwise."""
         with self.told(kind):
             try:
+                # Older drivers begin one as the one before was.
+                self.execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))
                 yield
                 if keep:
                     self.commit()
@@ -194,8 +198,7 @@ class PostgresEngine:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A transaction in which nothing can be written, temporary tables excepted."""
-        with self.transaction(keep=False):
-            self.execute(exp.Command(this="SET", expression="TRANSACTION READ ONLY"))
+        with self.transaction(keep=False, mode="READ ONLY"):
             yield
 
     def close(self) -> None:
