@@ -22,7 +22,7 @@ from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures
 from sqlanon.queries.extension import released
 from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import create_table, create_temporary_view
+from sqlanon.queries.names import create_table, create_temporary_view, star
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check
@@ -30,6 +30,7 @@ from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.reader import VERIFIED
 from sqlanon.release.verify import Verification
+from sqlanon.remote import is_remote, recoded
 from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
 from sqlanon.steps import Steps
@@ -41,7 +42,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
 
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
     """
-    engine, work, recoded = run.engine, run.work, run.place.view("recoded")
+    engine, work, view = run.engine, run.work, run.place.view("recoded")
     macros = run.install_macros()
     policy, manifest = prepared.policy, found.manifest
     checks = _same_policy(policy, manifest)
@@ -51,23 +52,38 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     checks += found_again
     if again is None:
         return checks
-    engine.execute(create_temporary_view(recoded, again.recoding.select(shuffled=False)))
+    _recode(run, prepared, again, view)
     audit = SourceAudit(engine, work, macros, prepared, again.recoding, again.recoding, run.population)
     if policy.decoys:
-        return checks + _with_decoys(run, prepared, found, recoded, audit)
+        return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
-        checks.append(_same_rows(run, macros, manifest, recoded, found.digest))
-        if checks[-1].passed and manifest.version is not None:
-            told = sorted(Made(run, prepared, again).suppressed_by(recoded), key=str)
+        checks.append(_same_rows(run, macros, manifest, view, found.digest))
+        if checks[-1].passed and found.suppressed is not None:
+            told = sorted(Made(run, prepared, again).suppressed_by(view), key=str)
             right = told == sorted(found.suppressed, key=str)
             checks.append(_check("suppression by value", right, "the source tells the same of its suppressed rows"))
-        return checks + _audited(audit, run, recoded)
+        return checks + _audited(audit, run, view)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
     with attached(engine, found.path, manifest, VERIFIED) as released:
-        checks += NoiseCheck(engine, work, run.place, macros, prepared, manifest, released, recoded).checks()
+        checks += NoiseCheck(engine, work, run.place, macros, prepared, manifest, released, view).checks()
         # With noise, rows may have been suppressed that the recoded source has.
-        return checks + _audited(audit, run, released if policy.source.person is None else recoded)
+        return checks + _audited(audit, run, released if policy.source.person is None else view)
+
+
+def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> None:
+    """Make the view of the recoded source; of one that is elsewhere, over a copy."""
+    query, source = again.recoding.select(shuffled=False), prepared.source
+    if is_remote(source):
+        types = {
+            column.name: again.recoding.released_type(column, source.columns[column.name])
+            for column in again.recoding.columns
+        }
+        rows = run.work("recoded_rows")
+        with recoded(run.engine, source, query, types) as relation:
+            run.engine.execute(create_table(rows.copy(), relation))
+        query = star(rows)
+    run.engine.execute(create_temporary_view(view, query))
 
 
 def check_extended(run: Run, policy: Policy, found: Verification, publication: Publication) -> list[Check]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
-from sqlanon.privacy import sensitive_attributes
+from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.earlier import EARLIER
 from sqlanon.queries.recode import Column
 from sqlanon.sources import Source
@@ -97,14 +97,6 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         tuple(by_lower[name.lower()] for name in key),
         **{what: by_lower[name.lower()] for what, name in asked.items()},
     )
-
-
-def looked_at_sensitive(policy: Policy) -> tuple[str, ...]:
-    """The sensitive attributes that requirements look at."""
-    asked = sensitive_attributes(policy.privacy)
-    if any(one.joint for one in policy.privacy.l_diversity):
-        return tuple(dict.fromkeys((*asked, *policy.with_role("sensitive"))))
-    return asked
 
 
 def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:

@@ -61,13 +61,14 @@ def scan(
     person: str | None,
     work: Namer,
     prefix: str = "",
+    counted: str | None = None,
 ) -> Scan:
-    """Read a table once.
+    """Read a table once. With ``counted``, that column says how many rows each of its rows stands for.
 
     Makes ``frequency_raw``, and where persons are counted ``members`` and ``movers``, all with the prefix.
     """
     raw = work(f"{prefix}frequency_raw")
-    steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person))
+    steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
     if person is None:
         return Scan(raw, len(quasi))
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")

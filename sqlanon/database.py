@@ -17,13 +17,15 @@ from sqlglot import exp
 from sqlanon import anonymization, catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import ReleaseError
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
+from sqlanon.release.postgres_reader import verify_anywhere
 from sqlanon.release.publish import utc_now
-from sqlanon.release.verify import Verification, verify_file
+from sqlanon.release.verify import Verification
 from sqlanon.result import Result
 from sqlanon.sources import readable
 from sqlanon.steps import Steps
@@ -118,7 +120,7 @@ class Database(Looking, Viewing):
         tell = progress or (lambda stage, open_, checked, best: None)
         started, seconds = time.perf_counter(), {}
         tell("scan", 0, 0, None)
-        run = self._space.run(policy)
+        run = self._space.run(policy, counted=True)
         engine, work = run.engine, run.work
         with readable():
             noise = None
@@ -192,7 +194,7 @@ class Database(Looking, Viewing):
         from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415
 
         tell = progress or (lambda strategy, open_, checked, best: None)
-        found = list(compare(self._space.run, policies_of(policy, strategies), tell))
+        found = list(compare(partial(self._space.run, counted=True), policies_of(policy, strategies), tell))
         return self._space.engine.relation(relation_of(found))
 
     def extend(self, policy: Policy) -> Extension:
@@ -231,23 +233,34 @@ class Database(Looking, Viewing):
         """
         from sqlanon.plan import plan  # noqa: PLC0415
 
-        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
 
-    def verify(self, release: str | os.PathLike[str], policy: Policy) -> Verification:
+    def verify(self, release: str | os.PathLike[str], policy: Policy, table: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
+
+        Parameters
+        ----------
+        release:
+            Its file; or where it is in PostgreSQL, ``postgresql://...`` or ``env:NAME``.
+        policy:
+            The one that it was made by.
+        table:
+            In PostgreSQL its name, ``schema.name``.
 
         Raises
         ------
         ReleaseError
-            There is no release at that path.
+            There is no release at that place; or it has noise or decoys, and is no file.
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
 
-        found = verify_file(Path(release).absolute(), limits=self._space.limits)
-        with self._space.run(policy) as run, readable():
+        found = verify_anywhere(release, table, self._space.limits)
+        if found.in_postgres and (policy.noisy or policy.decoys):
+            raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
+        with self._space.run(policy, counted=True) as run, readable():
             known = publication_of(run.engine, policy, found)
             if known is not None and known.extends is not None:
                 checks = check_extended(run, policy, found, known)

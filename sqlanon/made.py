@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,19 +11,22 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
+from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.ledger import Together, secret_of
 from sqlanon.preparation import Prepared
 from sqlanon.queries.bounds import Kind
 from sqlanon.queries.coding import KNOWN
 from sqlanon.queries.earlier import KEY_HASH, key_hash
-from sqlanon.queries.names import cast, col, named, select, subquery
+from sqlanon.queries.names import cast, col, drop_table, named, select, subquery
+from sqlanon.queries.postgres import landed, travelling
 from sqlanon.queries.presented import suppressed_by
 from sqlanon.queries.recode import AnyRecoding, Column
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.requirements import needs_source
 from sqlanon.release.side_by_side import promised_k
+from sqlanon.remote import recoded, shipped
 from sqlanon.source_audit import SourceAudit
 from sqlanon.workspace import Run
 
@@ -103,6 +107,36 @@ class Made:
     def recoding(self) -> AnyRecoding:
         """How its rows are made."""
         return self.chosen.recoding if self.noised is None else self.noised.recoding
+
+    @contextmanager
+    def rows(self) -> Iterator[exp.Select]:
+        """The statement that makes its rows here; where the source is elsewhere, a relation that can be read once."""
+        source, query = self.prepared.source, self.recoding.select()
+        if source.remote is None:
+            yield query
+            return
+        with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
+            yield relation
+
+    def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
+        """Fill a table in PostgreSQL with its rows, in the transaction that is open there.
+
+        Parameters
+        ----------
+        server, address:
+            A connection, and to where: where the source is at the same address, its rows do not leave it.
+        target:
+            The table.
+        """
+        source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
+        if source.remote is not None and source.remote.address == address:
+            with shipped(self.run.engine, source, self.recoding.select()) as query:
+                server.execute(exp.Insert(this=target, expression=query))
+            return
+        with self.rows() as rows, self.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:
+            arrived = server.ingest("sqlanon_released_rows", reader)
+        server.execute(exp.Insert(this=target, expression=landed(arrived, types)))
+        server.execute(drop_table(arrived.copy()))
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """The columns of the release, in its order."""

@@ -19,7 +19,7 @@ from sqlanon.ledger import marking_statements
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.noise.shown import noise_statements
-from sqlanon.policy import Hierarchy, Policy
+from sqlanon.policy import Hierarchy, Policy, table_parts
 from sqlanon.preparation import (
     attribute_values,
     class_space,
@@ -38,6 +38,7 @@ from sqlanon.queries.names import create_table, table
 from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.requirements import Audited, Private, requirement_queries
+from sqlanon.remote import is_remote, shown_there
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
@@ -130,6 +131,9 @@ class _Stages:
     def all(self) -> Iterator[Stage]:
         """Each with its statements."""
         columns, work, population = self.columns, self.work, self.run.population
+        if (remote := self.source.remote) is not None:
+            note = "the combinations of values with their counts; of the rows, nothing else leaves it"
+            yield Stage("count in PostgreSQL", note, (remote.statement.sql(remote.engine.dialect, pretty=True),))
         steps = self._steps()
         own = scan_source(steps, self.source, columns, work, population is not None)
         theirs = None if population is None else scan_population(steps, self.policy, population, self.types, work)
@@ -177,9 +181,18 @@ class _Stages:
             note_of_decoys = "rows of nobody that fill the classes that stayed too small, drawn once"
             yield Stage("decoys", note_of_decoys, (*before, *(steps.shown or ())))
             before = []
-        note = f"one pass over the rows, in random order, to a fresh file ({note})"
-        yield Stage("recode and suppress", note, (*before, _text(self.engine, recoding.select())))
+        yield self._recode(recoding, before, note)
         yield _audit(self.run, self.policy, columns, attributes)
+
+    def _recode(self, recoding: AnyRecoding, before: Sequence[str], note: str) -> Stage:
+        """The rows of the release."""
+        to_postgres = self.policy.release is not None and self.policy.release.postgres is not None
+        to = "a new table in PostgreSQL" if to_postgres else "a fresh file"
+        if is_remote(self.source):
+            where = f"in PostgreSQL, over temporary tables of what is here, in random order, to {to} ({note})"
+            return Stage("recode and suppress", where, (*before, shown_there(self.source, recoding.select())))
+        where = f"one pass over the rows, in random order, to {to} ({note})"
+        return Stage("recode and suppress", where, (*before, _text(self.engine, recoding.select())))
 
     def _local_search(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Stage:
         """The search below the full domain."""
@@ -288,7 +301,9 @@ def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
 def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, ...]) -> Stage:
     """The audit: in the release file alone; and where it needs the source, by the engine that reads it."""
     engine, work, steps = run.engine, run.work, Steps(run.engine, [])
-    relation = table(policy.release.table if policy.release is not None else "release").sql(engine.dialect)
+    release = policy.release
+    name = "release" if release is None else table_parts(release.table)[-1] if release.postgres else release.table
+    relation = table(name).sql(engine.dialect)
     persons = needs = None
     example = _example(policy, tuple(attribute.height for attribute in attributes))
     tops = tuple("*" for _ in attributes)

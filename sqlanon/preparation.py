@@ -32,6 +32,7 @@ from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.names import Namer, create_table, table
+from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.recode import Column
 from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.search import Lattice
@@ -200,7 +201,12 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
     names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
     if not names:
         return ()
-    counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
+    remote = prepared.source.remote
+    if remote is None:
+        counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
+    else:  # counted where the rows are
+        with remote.engine.reading():
+            counts = remote.engine.rows(distinct_counts_there(remote.relation, names))[0]
     return tuple(
         f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
         "or a quasi-identifier"
@@ -220,8 +226,11 @@ def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, pop
     """What is to be counted of the source.
 
     A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
-    beside, is scanned once for its distinct combinations.
+    beside, is scanned once for its distinct combinations. What another engine has was counted there.
     """
+    if source.counted is not None:
+        own, count = source.counted.table, source.counted.count
+        return scan(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
     if source.in_place and columns.person is None and not population:
         return in_place(source.relation, columns.generalized, columns.sensitive)
     return scan(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sqlanon.attacks import Attacks
     from sqlanon.decoys import Decoys
+    from sqlanon.release.postgres_reader import PostgresRelease
     from sqlanon.release.published import Release
     from sqlanon.release.verify import Verification
     from sqlanon.result import Result
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sqlanon.suda import Suda
 
 
-def print_result(result: Result, release: Release, seconds: float) -> None:
+def print_result(result: Result, release: Release | PostgresRelease, seconds: float) -> None:
     """What was published: how much of the table, what was done to it, how large its classes are."""
     from sqlanon.release.words import what_was_done
 

@@ -7,7 +7,10 @@ import math
 import os
 import platform
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -15,6 +18,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.anonymization import Found
+from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
@@ -24,9 +28,13 @@ from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.queries.names import star
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.postgres import publish_postgres
+from sqlanon.release.postgres_reader import PostgresRelease, Spot
 from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.staging import Content
+from sqlanon.release.verify import Verification
+from sqlanon.remote import is_remote, shown_there
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
@@ -186,17 +194,25 @@ class Result:
         return None if recoding is None else recoding.decoy_rows()
 
     def sql(self, dialect: str = "duckdb") -> str:
-        """The statement that makes the release, on the connection of the `Database` that gave this result."""
+        """The statement that makes the release, on the connection of the `Database` that gave this result.
+
+        Where the source is in PostgreSQL, it is the statement that runs there, whatever the dialect.
+        """
         query = self._made.recoding.select()
+        if is_remote(self._prepared.source):
+            return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
-    def publish(self, path: str | Path | None = None, table: str | None = None, force: bool = False) -> Release:
+    def publish(
+        self, path: str | Path | None = None, table: str | None = None, force: bool = False
+    ) -> Release | PostgresRelease:
         """Write the release to a fresh file, audit it there, and put it in its place.
 
         Parameters
         ----------
         path:
-            A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``.
+            A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``, which may
+            be a schema in PostgreSQL.
         table:
             Its table; default: the policy's, else the source's name.
         force:
@@ -211,8 +227,20 @@ class Result:
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
-        target = self._target(path)
-        name = table or self._table_name()
+        section = self.policy.release
+        if path is None and section is not None and section.postgres is not None:
+            spot = Spot.of(section.postgres, table or section.table)
+            verification = self._publish(spot.path, spot.name, force, partial(self._to_postgres, spot))
+            release: Release | PostgresRelease = PostgresRelease(spot, verification.manifest, self._run.engine.limits)
+        else:
+            target, name = self._target(path), table or self._table_name()
+            verification = self._publish(target, name, force, partial(self._to_file, target, name))
+            release = Release(target, name, verification.manifest, self._run.engine.limits)
+        self.seconds["publish"] = time.perf_counter() - started
+        return release
+
+    def _publish(self, target: Path, name: str, force: bool, put: Callable[[Content], Verification]) -> Verification:
+        """Publish to a place, and tell what it was held against."""
         together = held_against(self._run, self._prepared, target, force)
         manifest = self._manifest(name)
         claims = manifest(self.released_rows, self.classes, self.smallest_class, "")
@@ -232,13 +260,31 @@ class Result:
             self._made.suppressed_by,
             self._keep,
         )
-        verification = publish(self._run.engine, content, target, name)
+        verification = put(content)
         if together is not None:  # published a second time, it says once what it says
             self.held_against = tuple(str(one.path) for one in together.earlier)
             told = together.told(verification.manifest.digest)
             self.warnings += tuple(one for one in told if one not in self.warnings)
-        self.seconds["publish"] = time.perf_counter() - started
-        return Release(target, name, verification.manifest, self._run.engine.limits)
+        return verification
+
+    def _to_file(self, target: Path, name: str, content: Content) -> Verification:
+        with self._made.rows() as query:
+            return publish(self._run.engine, replace(content, query=query), target, name)
+
+    def _to_postgres(self, spot: Spot, content: Content) -> Verification:
+        with self._server(spot.address) as server:
+            fill = partial(self._made.fill, server, spot.address)
+            return publish_postgres(self._run.engine, server, content, spot, fill)
+
+    @contextmanager
+    def _server(self, address: str) -> Iterator[PostgresEngine]:
+        """The source's connection, if that is the place; else a new one."""
+        remote = self._prepared.source.remote
+        if remote is not None and remote.address == address:
+            yield remote.engine
+            return
+        with closing(PostgresEngine.open(address, "release.postgres")) as server:
+            yield server
 
     def _target(self, path: str | Path | None) -> Path:
         section = self.policy.release
@@ -259,8 +305,8 @@ class Result:
         return 1 if self.policy.release is None else self.policy.release.keep
 
     def _table_name(self) -> str:
-        if self.policy.release is not None:
-            return self.policy.release.table
+        if (section := self.policy.release) is not None:
+            return section.table if section.postgres is None else table_parts(section.table)[-1]
         name = self.policy.source.table or "release"
         return table_parts(name)[-1] if table_parts(name) else name
 

@@ -6,7 +6,6 @@ database is only read.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,19 +16,36 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import SourceError
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
+from sqlanon.policy import (
+    FileRule,
+    MaskRule,
+    Policy,
+    SourceSection,
+    address_of,
+    is_postgres,
+)
+from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release.reader import VERIFIED
 from sqlanon.release.staging import STAGED
 from sqlanon.resources import CHECKS, macros
-from sqlanon.sources import Place, Source, bind_source, copy_arrow, file_kind, unbind_source
+from sqlanon.sources import (
+    Place,
+    Source,
+    bind_postgres,
+    bind_source,
+    copy_arrow,
+    file_kind,
+    identity_of,
+    unbind_source,
+)
 from sqlanon.workdir import spill_directory
 
 
@@ -95,12 +111,15 @@ class Workspace:
         self._given: dict[str, Any] = {}
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
+        self._servers: dict[str, PostgresEngine] = {}
         self._runs = 0
         # In a live connection there may be others of us.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
         try:
             self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
-            if isinstance(source, (str, os.PathLike)):
+            if isinstance(source, str) and is_postgres(source):
+                raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
+            elif isinstance(source, (str, os.PathLike)):
                 path = Path(source).absolute()
                 self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
                 if "database" in self._given:
@@ -154,13 +173,15 @@ class Workspace:
         """Where the source is, as ``[source]`` of a policy has it: nothing, if that is known to the policy alone."""
         return self._given
 
-    def run(self, policy: Policy, read: bool = True) -> Run:
+    def run(self, policy: Policy, read: bool = True, counted: bool = False) -> Run:
         """Begin a run: bind the policy's source.
 
         Parameters
         ----------
         read:
             Whether rows may be read: CSV files are copied then.
+        counted:
+            Whether counts of what rows have in common are enough: all that there is of a source in PostgreSQL.
 
         Raises
         ------
@@ -174,7 +195,12 @@ class Workspace:
         def work(name: str) -> exp.Table:
             return table(name, schema, self._name)
 
-        section = policy.source.model_copy(update=self._given)
+        section = self._section(policy)
+        if section.postgres is not None and not counted:
+            raise SourceError(
+                "the source is in PostgreSQL, and its rows never leave it: this looks at rows; what needs counts alone "
+                "is anonymize, plan, compare and verify"
+            )
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)
         place = Place(f"{self._name}_{schema}", work("source_copy") if read else None)
@@ -185,28 +211,57 @@ class Workspace:
         )
         wanted = [name for name, attribute in policy.attributes.items() if attribute.role != "identifying"]
         wanted += [*policy.source.key, *(policy.risk.columns.values() if policy.risk else ())]
-        source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
+        if section.postgres is not None:
+            source = self._bind_postgres(policy, section, place, work("source_copy"))
+        else:
+            source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         population = self._population(policy, engine, schema, work, as_text, read)
         run = Run(engine, work, place, source, population, self._identity(section))
         if self._is_live:
             self._stack.callback(run.drop)
         return run
 
+    def _section(self, policy: Policy) -> SourceSection:
+        """Where the source is: as the policy has it, unless it was given."""
+        if self._is_live or self._arrow is not None or self._given:
+            return policy.source.model_copy(update={"postgres": None, **self._given})
+        return policy.source
+
+    def _bind_postgres(self, policy: Policy, section: SourceSection, place: Place, combinations: exp.Table) -> Source:
+        """Count a source in PostgreSQL."""
+        assert section.postgres is not None
+        address = address_of(section.postgres)
+        looked_at = (*policy.generalized, *looked_at_sensitive(policy))
+        wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
+        server = self.server(address, "source.postgres")
+        return bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
+
+    def server(self, address: str, place: str) -> PostgresEngine:
+        """A connection to PostgreSQL, which lives as long as this.
+
+        Parameters
+        ----------
+        address, place:
+            Where it is, and what the policy calls it.
+
+        Raises
+        ------
+        SourceError
+            It cannot be reached.
+        """
+        if address not in self._servers:
+            self._servers[address] = PostgresEngine.open(address, place)
+            self._stack.callback(self._servers[address].close)
+        return self._servers[address]
+
     def _identity(self, section: SourceSection) -> str:
-        """What the source is, in words that stay the same."""
-        database = section.database
-        place: Any = "arrow" if self._arrow is not None else None if database is None else os.path.realpath(database)
+        """What the source is, for the ledger."""
+        place = "arrow" if self._arrow is not None else None
         if self._is_live:
             files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
             path = self._engine.rows(files)[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
-        parts = list(table_parts(section.table)) if section.table else []
-        if not (self._is_live and len(parts) == 3):  # of another database that is attached
-            parts = ["main", *parts][-2:] if parts else []  # patients is main.patients
-        name = ".".join(parts).lower() if parts else section.table
-        query = None if section.query is None else _normal(section.query)
-        files_ = [one if "://" in one else os.path.realpath(one) for one in section.files]
-        return json.dumps({"database": place, "table": name, "query": query, "files": files_})
+        return identity_of(section, place, self._is_live)
 
     def _population(
         self,
@@ -304,14 +359,6 @@ class Workspace:
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()
-
-
-def _normal(query: str) -> str:
-    """A query in one spelling, as far as it can be read."""
-    try:
-        return parse_one(query, dialect="duckdb").sql(dialect="duckdb", comments=False)
-    except SqlglotError:
-        return query
 
 
 def _lower(*names: str | None) -> frozenset[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from postgres_server import VARIABLE, running
 
 import sqlanon
 
@@ -43,6 +44,14 @@ def data() -> Path:
     if folder is None:
         pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none beside the project")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A PostgreSQL server of our own, with its address in an environment variable."""
+    with running() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, server.address())
+        yield server
 
 
 def connection_of(db: sqlanon.Database) -> Any:

@@ -13,24 +13,30 @@ from sqlanon.printing import print_json, print_verification
 
 @app.command()
 def verify(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release file", show_default=False)],
+    release: Annotated[
+        str,
+        typer.Argument(metavar="RELEASE", help="a release file; or postgresql://... or env:NAME", show_default=False),
+    ],
     policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="which release, in PostgreSQL")
+    ] = None,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Check a release: what it shows against what it claims."""
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.verify import verify_file
+    from sqlanon.release.postgres_reader import verify_anywhere
 
-    path, limits = release.absolute(), Limits(memory_limit, threads)
+    limits = Limits(memory_limit, threads)
     if policy is None:
-        found = verify_file(path, limits=limits)
+        found = verify_anywhere(release, table, limits)
     else:
         from sqlanon.database import connect
 
         with connect(memory_limit=memory_limit, threads=threads) as db:
-            found = db.verify(path, load(policy))
+            found = db.verify(release, load(policy), table)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -64,8 +70,11 @@ def attack(
 ) -> None:
     """Attack releases as the literature knows how: count the victims, and give the SQL that shows them."""
     from sqlanon import attacks
+    from sqlanon.errors import ReleaseError
     from sqlanon.printing import print_attacks
 
+    if any(release.parts[:1] in (("postgresql:",), ("postgres:",)) for release in releases):
+        raise ReleaseError("attacks are made on files: publish the release in PostgreSQL to one, too")
     names = None if only is None else [name.strip() for name in only.split(",")]
     found = attacks.attack(
         releases,

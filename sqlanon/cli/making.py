@@ -45,8 +45,8 @@ def anonymize(
 
     started = time.perf_counter()
     asked = load(policy)
-    if asked.release is None or not (asked.release.database or asked.release.file):
-        message = 'say where the release goes: database = "release.duckdb" or file = "release.parquet"'
+    if asked.release is None or not (asked.release.database or asked.release.file or asked.release.postgres):
+        message = 'say where the release goes: database = "release.duckdb", file = "release.parquet" or postgres = ...'
         raise PolicyError([Problem("release", message)])
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(asked, progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -30,8 +31,16 @@ class Engine(Protocol):
 
 
 class ArrowEngine(Engine, Protocol):
-    """A database that takes in Arrow."""
+    """A database that takes in Arrow, and gives it."""
 
-    def copy_arrow(self, target: exp.Table, arrow: Any) -> None:
-        """Make a table of an Arrow table or stream; of a stream, as it comes."""
+    def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = ...) -> None:
+        """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""
+        ...
+
+    def registered(self, arrow: Any) -> AbstractContextManager[exp.Table]:
+        """An Arrow table or stream as a relation, for a while; a stream can be read once."""
+        ...
+
+    def stream(self, query: exp.Query) -> AbstractContextManager[Any]:
+        """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
         ...

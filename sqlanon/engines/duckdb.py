@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -122,14 +122,25 @@ class DuckDBEngine:
         """A relation of columns, by name with their types, and rows of plain values."""
         return self.relation(values_query(*table))
 
-    def copy_arrow(self, target: exp.Table, arrow: Any) -> None:
-        """Make a table of an Arrow table or stream; of a stream, as it comes."""
+    def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = star) -> None:
+        """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""
+        with self.registered(arrow) as relation:
+            self.execute(create_table(target, query(relation)))
+
+    @contextmanager
+    def registered(self, arrow: Any) -> Iterator[exp.Table]:
+        """An Arrow table or stream as a relation, for a while; a stream can be read once."""
         name = f"sqlanon_arrow_{id(arrow)}"
         self.connection.register(name, arrow)
         try:
-            self.execute(create_table(target, star(table(name))))
+            yield table(name)
         finally:
             self.connection.unregister(name)
+
+    @contextmanager
+    def stream(self, query: exp.Query) -> Iterator[Any]:
+        """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
+        yield self.relation(query).to_arrow_reader()
 
     def script(self, statements: str) -> None:
         """Run a file of our own SQL."""

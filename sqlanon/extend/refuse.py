@@ -32,7 +32,7 @@ def refuse_policy(policy: Policy) -> None:
         "catalog": (policy.catalog is None, "is missing: the ledger, which knows what was released, is in it"),
         "release": (
             policy.release is None or not (policy.release.database or policy.release.file),
-            "says of no place: name the release that is to be extended",
+            "names no file: only a release in a file can be extended",
         ),
         "attributes": (bool(policy.noisy), "noise is drawn once for all rows of a class: leave it out"),
         "privacy.population_uniqueness": (

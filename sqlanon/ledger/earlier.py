@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
+from sqlanon.policy import in_postgres
+from sqlanon.queries.names import drop_table, star, table
+from sqlanon.queries.postgres import arrived, temporary_table, travelling
 from sqlanon.release.attached import attached, read_claims
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.postgres_reader import Spot, open_postgres
+from sqlanon.release.reader import SUBJECT, OpenRelease
 from sqlanon.release.side_by_side import Subject
-from sqlanon.release.verify import verify_file
+from sqlanon.release.verify import verify_file, verify_release
 
 EARLIER_FILE = "sqlanon_earlier_file"
 """So begins the name of an earlier release, for the engine that has its source."""
@@ -31,7 +39,9 @@ class Earlier(Subject):
 
 
 @contextmanager
-def opened(engine: DuckDBEngine, publication: Publication, verified: bool = False) -> Iterator[Earlier]:
+def opened(
+    engine: DuckDBEngine, publication: Publication, verified: bool = False, addresses: Sequence[str] = ()
+) -> Iterator[Earlier]:
     """Open an earlier release, once it is verified.
 
     Parameters
@@ -42,25 +52,64 @@ def opened(engine: DuckDBEngine, publication: Publication, verified: bool = Fals
         What the ledger has of it.
     verified:
         Whether it was verified in this run already: then only its manifest is read again.
+    addresses:
+        The PostgreSQL servers that are known: the ledger keeps none of them whole.
 
     Raises
     ------
     ReleaseError
-        It is not there any more, or is another one.
+        It is not there any more, or is another one; or it is in PostgreSQL, and no address says how to get there.
     """
-    path = publication.path
-    failures: tuple[str, ...] = ()
+    path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
+    if in_postgres(path):
+        with open_postgres(_spot(publication, addresses), engine.limits) as release:
+            found = verify_release(path, release, fresh=False)
+            _refuse_others(publication, found.manifest, found.digest, found.failures)
+            with _copied(engine, release, name) as relation:
+                yield Earlier(path, found.manifest, relation, publication)
+        return
     if verified:
         manifest = read_claims(path, engine.limits, publication.version)
-        digest = manifest.digest
+        _refuse_others(publication, manifest, manifest.digest, ())
     else:
         found = verify_file(path, limits=engine.limits, version=publication.version)
-        manifest, digest, failures = found.manifest, found.digest, found.failures
+        manifest = found.manifest
+        _refuse_others(publication, manifest, found.digest, found.failures)
+    with attached(engine, path, manifest, name) as relation:
+        yield Earlier(path, manifest, relation, publication)
+
+
+def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
+    """Refuse what is not the release that was published."""
+    path = publication.path
     if publication.manifest_hash not in (None, manifest.fingerprint()):
         raise ReleaseError(f"{path} is not the release that the ledger has of it: its manifest was changed")
     if digest != publication.digest:
         raise ReleaseError(f"{publication.path} is not the release that the ledger has of it: it was changed")
     if failures:
         raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(failures)}")
-    with attached(engine, path, manifest, f"{EARLIER_FILE}_{publication.run_id[:12]}") as relation:
-        yield Earlier(path, manifest, relation, publication)
+
+
+def _spot(publication: Publication, addresses: Sequence[str]) -> Spot:
+    """Where a release in PostgreSQL is, by the addresses that are known."""
+    path, name = publication.path, publication.table_name
+    for address in addresses:
+        spot = Spot(address, path.name.removesuffix(f".{name}"), name)
+        if spot.path == path:
+            return spot
+    raise ReleaseError(f"{path} is in PostgreSQL, and the policy names no server that is this one")
+
+
+@contextmanager
+def _copied(engine: DuckDBEngine, release: OpenRelease, name: str) -> Iterator[exp.Table]:
+    """The rows of an open release as a table of another engine, for a while."""
+    target, types = table(name, "main", "temp"), release.engine.columns(SUBJECT)
+    with (
+        release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR")) as reader,
+        engine.registered(reader) as relation,
+    ):
+        engine.execute(temporary_table(target.copy(), arrived(relation, types)))
+    try:
+        yield target
+    finally:
+        engine.execute(drop_table(target.copy()))

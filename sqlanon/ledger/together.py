@@ -19,6 +19,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, publications, publications_elsewhere
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
+from sqlanon.policy import address_of, in_postgres
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
 from sqlanon.queries.attacks.linked import ROWS, titled
@@ -107,7 +108,8 @@ class Together:
         name = f"together with {publication}"
         try:
             own = self.open.get(publication.run_id)
-            with opened(self.run.engine, publication) if own is None else nullcontext(own) as one:
+            addresses = () if not in_postgres(publication.path) else self._addresses()
+            with opened(self.run.engine, publication, addresses=addresses) if own is None else nullcontext(own) as one:
                 found = self._found(one, new)
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:
@@ -115,7 +117,7 @@ class Together:
             found = str(error)
         if isinstance(found, str):
             # What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken.
-            there = publication.path.exists()
+            there = in_postgres(publication.path) or publication.path.exists()
             if there:
                 self.breaks.append(str(publication.path))
             if self.force or not there:
@@ -139,6 +141,12 @@ class Together:
                 f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
             )
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
+
+    def _addresses(self) -> list[str]:
+        """The PostgreSQL servers that the policy names."""
+        policy = self.prepared.policy
+        named = [policy.source.postgres, policy.release.postgres if policy.release is not None else None]
+        return [address_of(one) for one in named if one is not None]
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
         """By attack that finds somebody: what it finds, and the query that shows it. Or why it cannot be told."""
@@ -194,7 +202,9 @@ class Together:
         assert self.prepared.policy.catalog is not None
         files = {"earlier": one.publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
         opening = [
-            f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
+            f"-- {name}: a copy of {path}"
+            if in_postgres(path)
+            else f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
             for name, path in files.items()
             if not _is_parquet(path)
         ]

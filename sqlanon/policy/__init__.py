@@ -4,6 +4,7 @@ from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
+from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of
 from sqlanon.policy.privacy import (
     AlphaK,
     BetaLikeness,
@@ -78,6 +79,10 @@ __all__ = [
     "SuppressRule",
     "TCloseness",
     "TableRule",
+    "address_of",
+    "in_postgres",
+    "is_postgres",
     "same_file",
+    "server_of",
     "table_parts",
 ]

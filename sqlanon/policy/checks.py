@@ -12,6 +12,7 @@ from sqlanon.errors import Problem
 from sqlanon.policy.decoy_checks import decoy_check
 from sqlanon.policy.ledger_checks import ledger_check
 from sqlanon.policy.noise_checks import noise_check
+from sqlanon.policy.postgres_checks import postgres_check
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.privacy_checks import privacy_check
 from sqlanon.policy.problems import join
@@ -54,6 +55,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from ledger_check(parts)
     yield from decoy_check(parts)
     yield from risk_check(parts)
+    yield from postgres_check(parts)
     yield from _files(parts, attributes)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
 
 from sqlanon.policy.noise import Noise
+from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
 from sqlanon.policy.rules import Hierarchy
 from sqlanon.policy.strategies import TRAITS, Strategy, Traits
 from sqlanon.policy.values import (
@@ -164,6 +165,10 @@ class SourceSection(_Relation):
         persons, and distributions of (person, value) pairs.
     """
 
+    postgres: PostgresAddress | None = Field(
+        default=None,
+        description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
+    )
     undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(), description="the columns that tell rows apart, never released: how `extend` knows what is new"
@@ -173,7 +178,17 @@ class SourceSection(_Relation):
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        return fields if self.key else {name: value for name, value in fields.items() if name != "key"}
+        idle = {"key": not self.key, "postgres": self.postgres is None}
+        return {name: value for name, value in fields.items() if not idle.get(name, False)}
+
+    def _flaws(self) -> Iterator[Flaw]:
+        yield from super()._flaws()
+        if self.postgres is None:
+            return
+        if self.database is not None or self.files:
+            yield ("postgres",), "stands beside a database or files: give one of them"
+        elif self.table is None and self.query is None:
+            yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
 
 
 class PopulationSection(_Relation):
@@ -282,6 +297,9 @@ class ReleaseSection(Section):
 
     database: FilePath | None = Field(default=None, description="a DuckDB file, written anew")
     file: FilePath | None = Field(default=None, description="a Parquet file, in place of a database")
+    postgres: PostgresAddress | None = Field(
+        default=None, description="a PostgreSQL server, in place of a file: its address without a password, or env:NAME"
+    )
     table: Name = Field(default="release", description="the table; default: the source's name, else release")
     suppressed: Literal["drop", "mask"] = Field(
         default="drop",
@@ -300,7 +318,13 @@ class ReleaseSection(Section):
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        idle = {"after": not self.after, "decoys": not self.decoys, "ledger": self.ledger, "keep": self.keep == 1}
+        idle = {
+            "after": not self.after,
+            "decoys": not self.decoys,
+            "ledger": self.ledger,
+            "keep": self.keep == 1,
+            "postgres": self.postgres is None,
+        }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     @model_validator(mode="after")
@@ -312,6 +336,10 @@ class ReleaseSection(Section):
     def _flaws(self) -> Iterator[Flaw]:
         if self.database is not None and self.file is not None:
             yield ("file",), "stands beside a database: give database = ... or file = ..., not both"
+        if self.postgres is not None:
+            if self.database is not None or self.file is not None:
+                yield ("postgres",), "stands beside a database or a file: give one of them"
+            yield from release_name_flaws(self.table)
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
         if self.keep > 1 and self.file is not None:

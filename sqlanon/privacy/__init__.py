@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlanon.policy import LDiversity, PrivacySection, TCloseness
+from sqlanon.policy import LDiversity, Policy, PrivacySection, TCloseness
 from sqlanon.privacy.base import ClassRequirement, Distribution, TableRequirement
 from sqlanon.privacy.disclosure import AlphaK, BetaLikeness, DeltaDisclosure
 from sqlanon.privacy.k_anonymity import KAnonymity, Shield, void_shields
@@ -79,6 +79,14 @@ class Requirements:
     def least_class(self) -> int:
         """No class of fewer rows is ever kept."""
         return max((one.least_class for one in self.classes), default=1)
+
+
+def looked_at_sensitive(policy: Policy) -> tuple[str, ...]:
+    """The sensitive attributes that requirements look at."""
+    asked = sensitive_attributes(policy.privacy)
+    if any(one.joint for one in policy.privacy.l_diversity):
+        return tuple(dict.fromkeys((*asked, *policy.with_role("sensitive"))))
+    return asked
 
 
 def sensitive_attributes(section: PrivacySection) -> tuple[str, ...]:

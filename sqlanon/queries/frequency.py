@@ -42,9 +42,20 @@ _MOVERS = (MOVER, POPULATION_MOVER)
 
 
 def raw_frequency(
-    source: exp.Table, quasi: Sequence[str], sensitive: Sequence[str] = (), person: str | None = None
+    source: exp.Table,
+    quasi: Sequence[str],
+    sensitive: Sequence[str] = (),
+    person: str | None = None,
+    counted: str | None = None,
 ) -> exp.Select:
     """One scan of the source: its distinct combinations of values, with counts.
+
+    Parameters
+    ----------
+    source, quasi, sensitive, person:
+        What is scanned, and its columns.
+    counted:
+        The column that says how many rows of the source each row stands for; by default one.
 
     >>> from sqlanon.queries.names import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
@@ -54,7 +65,7 @@ def raw_frequency(
     names += [(name, f"s{j}") for j, name in enumerate(sensitive)]
     names += [(person, PERSON)] if person is not None else []
     values: list[exp.Expr] = [named(col(name), alias) for name, alias in names]
-    count = named(exp.Count(this=exp.Star()), ROWS)
+    count = named(exp.Count(this=exp.Star()) if counted is None else total(col(counted)), ROWS)
     return select([*values, count], source.copy(), [col(name) for name, _ in names])
 
 

@@ -42,6 +42,17 @@ from sqlanon.workdir import private_directory
 BEFORE = "release_before"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Versions of the release that is replaced, which the new file has too: where they are, the newest first."""
+
+    path: Path
+    manifests: Sequence[Manifest]
+
+
+NONE_KEPT = Kept(Path(), ())
+
+
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
     """Write a release, audit it, and put it in its place.
 
@@ -67,19 +78,13 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     if is_parquet:
         refuse_types(content)
     before = _refuse_to_destroy(path, table_name, engine.limits)
-    content = _versioned(content, table_name, is_parquet, before)
+    if not is_parquet:
+        content = versioned_content(content, (before[0].version or 1) + 1 if before else 1)
+        refuse_name(content.manifest(0, 0, 0, ""))
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
-            staged = directory / "release.duckdb"
-            rows = content.manifest(0, 0, 0, "").rows_table
-            write_rows(engine, content, staged, rows)
-            checks, suppressed = _with_source(engine, content, staged, rows)
             kept = Kept(path, () if is_parquet else before[: content.keep - 1])
-            manifest, verification = _audit(content, staged, kept, suppressed, is_parquet, engine.limits)
-            verification = _with_checks(verification, checks)
-            failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
-            if failures:
-                raise AuditError(failures)
+            verification = audited(engine, content, directory, kept, is_parquet)
             with content.recording(verification.manifest):
                 _swap_in(verification.path, path, directory)
     except OSError as error:
@@ -87,17 +92,35 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     return replace(verification, path=path)
 
 
-def _versioned(content: Content, table_name: str, is_parquet: bool, before: Sequence[Manifest]) -> Content:
-    """The same, with the number of its version in the manifest, and its name looked at."""
-    if is_parquet:
-        return content
-    version = (before[0].version or 1) + 1 if before else 1
+def versioned_content(content: Content, version: int) -> Content:
+    """The same, with the number of its version in the manifest."""
 
     def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
         return replace(content.manifest(rows, classes, smallest, digest), version=version)
 
-    refuse_name(manifest(0, 0, 0, ""))
     return replace(content, manifest=manifest)
+
+
+def audited(engine: DuckDBEngine, content: Content, directory: Path, kept: Kept, is_parquet: bool) -> Verification:
+    """Write a release to a private directory, and hold it against all that is known.
+
+    Raises
+    ------
+    ReleaseError
+        It cannot be written.
+    AuditError
+        The audit refused it.
+    """
+    staged = directory / "release.duckdb"
+    rows = content.manifest(0, 0, 0, "").rows_table
+    write_rows(engine, content, staged, rows)
+    checks, suppressed = _with_source(engine, content, staged, rows)
+    manifest, verification = _audit(content, staged, kept, suppressed, is_parquet, engine.limits)
+    verification = _with_checks(verification, checks)
+    failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
+    if failures:
+        raise AuditError(failures)
+    return verification
 
 
 def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
@@ -129,14 +152,6 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
             "choose another name, or remove it"
         )
     return before
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Versions of the release that is replaced, which the new file has too: where they are, the newest first."""
-
-    path: Path
-    manifests: Sequence[Manifest]
 
 
 def _audit(

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.policy import PrivacySection
+from sqlanon.policy import PrivacySection, in_postgres
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
@@ -53,14 +53,19 @@ class Verification:
     digest:
         Of the rows that are in the file.
     suppressed:
-        What it tells of suppressed rows.
+        What it tells of suppressed rows; None where it does not.
     """
 
     path: Path
     manifest: Manifest
     checks: tuple[Check, ...]
     digest: str
-    suppressed: Suppressed = ()
+    suppressed: Suppressed | None = None
+
+    @property
+    def in_postgres(self) -> bool:
+        """Whether it is no file."""
+        return in_postgres(self.path)
 
     @property
     def verified(self) -> bool:
@@ -113,10 +118,9 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     """`verify_file`, of a release that is open."""
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
-    checks, suppressed = _checks(release, digest, fresh), list[Any]()
-    if any(check.name == SUPPRESSION and check.passed for check in checks):
-        suppressed += suppressed_rows(release.engine)
-    return Verification(path, release.manifest, tuple(checks), digest, tuple(suppressed))
+    checks = tuple(_checks(release, digest, fresh))
+    told = any(check.name == SUPPRESSION and check.passed for check in checks)
+    return Verification(path, release.manifest, checks, digest, suppressed_rows(release.engine) if told else None)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:

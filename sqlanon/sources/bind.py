@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from sqlanon.queries.names import (
     table,
     text,
 )
+from sqlanon.sources.bound import Place, Source
 from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.parquet import parquet_columns
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
@@ -40,48 +40,6 @@ _ENDINGS = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst"),
 }
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a source's relations are made.
-
-    Attributes
-    ----------
-    name:
-        Views are temporary and begin with it: a view elsewhere would look names up in its own schema first.
-    copy:
-        The table that CSV files are copied to; None where no row may be read.
-    """
-
-    name: str
-    copy: exp.Table | None
-
-    def view(self, suffix: str) -> exp.Table:
-        """The name of a view."""
-        return table(f"{self.name}_{suffix}", "main", "temp")
-
-
-@dataclass(frozen=True)
-class Source:
-    """The private table, bound.
-
-    Attributes
-    ----------
-    relation:
-        What queries select from.
-    columns:
-        Name and type text of each column, in order; of a CSV file, those that were not wanted, too.
-    files:
-        The data files that it is read from.
-    in_place:
-        Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
-    """
-
-    relation: exp.Table
-    columns: Mapping[str, str]
-    files: tuple[Path, ...] = ()
-    in_place: bool = True
 
 
 def bind_source(

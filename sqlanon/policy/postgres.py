@@ -1,0 +1,128 @@
+"""Where a PostgreSQL server is, as policies write it: an address without a password, or where the address stands.
+
+Policies are read by many, are kept in catalogs and in version control: no password may stand in one. libpq finds it by
+itself (``PGPASSWORD``, ``~/.pgpass``, ``PGSERVICE``), or the whole address stands in an environment variable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from sqlanon.errors import SourceError
+from sqlanon.policy.names import table_parts
+from sqlanon.policy.values import Flaw, shown
+
+_SCHEMES = ("postgresql://", "postgres://")
+_VARIABLE = "env:"
+_SECRETS = ("password", "sslpassword", "passwd")
+
+MANIFEST = "sqlanon_manifest"
+"""The table, in the schema of releases, that has one row for each of them: what it claims."""
+
+LONGEST_NAME = 63
+"""So many bytes PostgreSQL keeps of a name; the rest is cut off in silence."""
+
+
+def is_postgres(place: str) -> bool:
+    """Whether a text is the address of a PostgreSQL server, or says where it stands.
+
+    >>> is_postgres("postgresql://analyst@db/hospital"), is_postgres("env:HOSPITAL"), is_postgres("release.duckdb")
+    (True, True, False)
+    """
+    return place.startswith((*_SCHEMES, _VARIABLE))
+
+
+def address_of(place: str) -> str:
+    """The address itself: of ``env:NAME``, what the environment says.
+
+    Raises
+    ------
+    SourceError
+        The variable is not set, or holds no address. What it holds is not told.
+    """
+    if not place.startswith(_VARIABLE):
+        return place
+    name = place[len(_VARIABLE) :]
+    address = os.environ.get(name, "")
+    if not address.startswith(_SCHEMES):
+        wrong = "is not set" if not address else "holds no address that begins with postgresql://"
+        raise SourceError(f"the environment variable {name} {wrong}")
+    return address
+
+
+def server_of(address: str) -> str:
+    """Host and database of an address, and neither user nor options: the same for the same place.
+
+    >>> server_of("postgresql://me:secret@db.example:5433/hospital?sslmode=require")
+    'postgresql://db.example:5433/hospital'
+    """
+    _, host, options, name = _parts(address)
+    by_options = ":".join(options[key] for key in ("host", "port") if key in options)
+    return f"postgresql://{host or by_options}/{name or options.get('dbname', '')}"
+
+
+def in_postgres(path: Path) -> bool:
+    """Whether a path is the place of a release in PostgreSQL, as the ledger has it: `server_of`, schema and name.
+
+    >>> in_postgres(Path(server_of("postgresql://db/hospital"), "public.patients")), in_postgres(Path("r.duckdb"))
+    (True, False)
+    """
+    return path.parts[:1] == ("postgresql:",)
+
+
+def _parts(address: str) -> tuple[str, str, dict[str, str], str]:
+    """User (with a password, if there is one), hosts, options and database."""
+    rest = address.partition("://")[2]
+    rest, _, options = rest.partition("?")
+    where, _, name = rest.partition("/")
+    user, _, host = where.rpartition("@")
+    return user, host, dict(parse_qsl(options)), name
+
+
+def _address(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be an address in quotes, such as postgresql://user@host/database, not {shown(value)}")
+    if value.startswith(_VARIABLE):
+        if not value[len(_VARIABLE) :].strip():
+            raise ValueError('names no environment variable: write "env:NAME"')
+        return value
+    # What was written is not quoted: it may hold a password.
+    if not value.startswith(_SCHEMES):
+        raise ValueError("must begin with postgresql://, or be env:NAME for an address in an environment variable")
+    user, _, options, _ = _parts(value)
+    if ":" in unquote(user) or options.keys() & set(_SECRETS):
+        raise ValueError(
+            "holds a password, and policies are no place for one: leave it out, and set PGPASSWORD or keep it in "
+            '~/.pgpass; or put the whole address in an environment variable and write "env:NAME"'
+        )
+    return value
+
+
+PostgresAddress: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_address),
+    WithJsonSchema({"type": "string", "pattern": "^(postgres(ql)?://|env:).+"}),
+]
+
+
+def release_name_flaws(table: str) -> Iterator[Flaw]:
+    """What is wrong with the name of a release in PostgreSQL: it needs a schema, and room for its version."""
+    parts = table_parts(table)
+    if len(parts) != 2:
+        yield (
+            ("table",),
+            'must be "schema.name": a release in PostgreSQL has a schema of its own, which readers may use',
+        )
+    elif parts[1] == MANIFEST:
+        yield ("table",), "is the name of the table of manifests: choose another"
+    elif len(parts[1].encode()) > LONGEST_NAME - 8:
+        yield (
+            ("table",),
+            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and its version needs 8 of them",
+        )

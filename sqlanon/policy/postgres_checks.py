@@ -1,0 +1,69 @@
+"""Checks of a source, or of a release, in PostgreSQL against the rest of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlanon.errors import Problem
+from sqlanon.policy.names import table_parts
+from sqlanon.policy.problems import join
+from sqlanon.policy.rules import TableRule
+from sqlanon.policy.sections import Attribute, PopulationSection, ReleaseSection, SearchSection, SourceSection
+
+
+def postgres_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what does not go together with PostgreSQL: its rows are not at hand, but counts of their combinations.
+
+    Parameters
+    ----------
+    parts:
+        The sections that are sound, by name.
+    """
+    source: SourceSection | None = parts.get("source")
+    release: ReleaseSection | None = parts.get("release")
+    if source is not None and source.postgres is not None:
+        yield from _source(parts, source)
+        if release is not None:
+            yield from _release(source, release)
+
+
+def _source(parts: Mapping[str, Any], source: SourceSection) -> Iterator[Problem]:
+    rows = "and the rows of a source in PostgreSQL never leave it"
+    if source.person is not None:
+        yield Problem("source.person", f"persons are counted row by row, {rows}: leave it out")
+    if source.key:
+        yield Problem("source.key", f"keys are kept of each row, {rows}: leave it out")
+    attributes: Mapping[str, Attribute] = parts.get("attributes", {})
+    for name, attribute in attributes.items():
+        place = join("attributes", name)
+        if attribute.noise is not None:
+            yield Problem(join(place, "noise"), f"is drawn row by row, {rows}: give it a hierarchy")
+        if any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ()):
+            told = "names a table of a DuckDB source, and this one is in PostgreSQL: export it, and use file = ..."
+            yield Problem(join(place, "hierarchy"), told)
+    if parts.get("risk") is not None:
+        yield Problem("risk", f"looks at single rows, {rows}: leave it out")
+    search: SearchSection = parts.get("search") or SearchSection()
+    if search.is_local:
+        told = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+        wide = "use a strategy of the full domain, such as optimal"
+        yield Problem("search", f"{told} places rows one by one, {rows}: {wide}")
+    population: PopulationSection | None = parts.get("population")
+    if population is not None and population.database is None and not population.files:
+        told = "tables of a source in PostgreSQL are no population: give database = ... or files = ..."
+        yield Problem("population", told)
+
+
+def _release(source: SourceSection, release: ReleaseSection) -> Iterator[Problem]:
+    rows = "and the rows of a source in PostgreSQL never leave it"
+    if release.decoys:
+        yield Problem("release.decoys", f"are drawn among the rows, {rows}: leave them out")
+    if release.after:
+        yield Problem("release.after", f"needs to know which rows an earlier release has, {rows}: leave it out")
+    own = table_parts(source.table)[:-1] if source.table else ()
+    if release.postgres == source.postgres and own and own[-1:] == table_parts(release.table)[:1]:
+        yield Problem(
+            "release.table",
+            f"is in the source's schema {own[-1]!r}: readers of the release would be let into that one; use another",
+        )

@@ -1,0 +1,269 @@
+"""What is asked of PostgreSQL, and how queries that are built for the engine beside us are put to it.
+
+Values travel as Arrow. What Arrow, or the driver, does not carry faithfully (decimals, UUIDs, and dates and times, of
+which infinity would come out as another day) travels as text, and is cast where it arrives: what has no equal there is
+an error, and never another value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlglot import exp, parse_one
+
+from sqlanon.queries.names import (
+    aliased,
+    cast,
+    col,
+    ident,
+    named,
+    native_type,
+    number,
+    select,
+    subquery,
+)
+
+_SAME_IN_BOTH: Mapping[str, str] = {
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "real": "FLOAT",
+    "double precision": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "text": "VARCHAR",
+    "date": "DATE",
+    "time without time zone": "TIME",
+    "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
+    "uuid": "UUID",
+}
+"""PostgreSQL's name of a type, and DuckDB's."""
+
+_TEXT = ("character varying", "character", "name", '"char"', "citext")
+"""Types whose values are text."""
+
+_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR"})
+"""Types that travel as they are."""
+
+_NAMED_DIFFERENTLY = {"TINYINT": "smallint", "FLOAT": "real", "DOUBLE": "double precision", "VARCHAR": "text"}
+"""Where a type of DuckDB has another name in PostgreSQL."""
+
+_DECIMAL = re.compile(r"(?:numeric|DECIMAL)\((\d+),(\d+)\)")
+_PRECISION = re.compile(r"\((\d+)\)")
+
+
+def type_here(type_: str) -> str | None:
+    """DuckDB's name of a type, by PostgreSQL's; None where it has no equal.
+
+    >>> type_here("numeric(8,2)"), type_here("timestamp(3) without time zone"), type_here("character(5)")
+    ('DECIMAL(8,2)', 'TIMESTAMP', 'VARCHAR')
+    >>> type_here("jsonb"), type_here("numeric")
+    (None, None)
+    """
+    if match := _DECIMAL.fullmatch(type_):
+        width, scale = int(match[1]), int(match[2])
+        return f"DECIMAL({width},{scale})" if scale <= width <= 38 else None
+    plain = _PRECISION.sub("", type_)
+    return "VARCHAR" if plain in _TEXT else _SAME_IN_BOTH.get(plain)
+
+
+def type_there(type_: str) -> str | None:
+    """PostgreSQL's name of a type, by DuckDB's; None where the value would come back as of another type.
+
+    >>> type_there("DECIMAL(8,2)"), type_there("VARCHAR"), type_there("UTINYINT")
+    ('numeric(8,2)', 'text', None)
+    """
+    if _DECIMAL.fullmatch(type_):
+        return type_.replace("DECIMAL", "numeric")
+    return next((theirs for theirs, ours in _SAME_IN_BOTH.items() if ours == type_), None)
+
+
+def carried(expression: exp.Expr, type_: str, as_text: str = "TEXT") -> exp.Expr:
+    """A value as it travels: itself, or its text."""
+    return expression if type_ in _PLAIN else cast(expression, as_text)
+
+
+def arrived(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """What has travelled, with the types that it had: for DuckDB."""
+    values = {name: col(name) if type_ in _PLAIN else cast(col(name), type_) for name, type_ in types.items()}
+    return select([named(value, name) for name, value in values.items()], relation)
+
+
+def travelling(query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT") -> exp.Select:
+    """A query whose values can travel.
+
+    Parameters
+    ----------
+    query, types:
+        What, and DuckDB's types of its columns.
+    as_text:
+        The engine's own type of text.
+    """
+    values: list[exp.Expr] = [named(carried(col(name), type_, as_text), name) for name, type_ in types.items()]
+    return select(values, subquery(query, "rows"))
+
+
+def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """What has travelled, with the types that it had: for PostgreSQL."""
+    return select([named(_landed(name, type_), name) for name, type_ in types.items()], relation)
+
+
+def _landed(name: str, type_: str) -> exp.Expr:
+    own = _NAMED_DIFFERENTLY.get(type_) or type_there(type_)
+    if own is None:
+        raise ValueError(f"{type_} has no equal in PostgreSQL")
+    return bytewise(col(name)) if own == "text" else cast(col(name), own)
+
+
+def bytewise(value: exp.Expr) -> exp.Collate:
+    """Text that is equal, and sorted, byte by byte: a collation may take what a reader tells apart for the same."""
+    return exp.Collate(this=value, expression=ident("C"))
+
+
+def plain_there(name: str, own: str, type_: str) -> exp.Expr:
+    """A column of PostgreSQL whose equality is what a reader sees.
+
+    Parameters
+    ----------
+    name, own, type_:
+        The column, PostgreSQL's name of its type, and DuckDB's.
+    """
+    if type_ == "VARCHAR":
+        return bytewise(cast(col(name), "TEXT"))
+    if type_ in ("FLOAT", "DOUBLE"):  # -0.0 becomes 0.0
+        return cast(exp.Add(this=col(name), expression=number(0)), own)
+    return cast(col(name), own)
+
+
+_COLUMNS = """
+    SELECT
+        a.attname::text AS name,
+        format_type(
+            CASE WHEN t.typbasetype <> 0 THEN t.typbasetype ELSE t.oid END,
+            CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END
+        ) AS type,
+        t.typtype = 'e' AS is_enum
+    FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+    WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+"""
+
+
+def columns_of() -> exp.Expr:
+    """The columns of the relation that parameter 1 names: name, PostgreSQL's type (of a domain its own), is it an enum.
+
+    No rows where there is no such relation.
+    """
+    return parse_one(_COLUMNS, dialect="postgres")
+
+
+def qualified(*parts: str) -> str:
+    """The text that names a relation, each part quoted.
+
+    >>> qualified("clinic", 'a "b"')
+    '"clinic"."a ""b""'
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def is_one_query(statement: str) -> bool:
+    """Whether a text is one SELECT, as far as it can be read.
+
+    >>> is_one_query("SELECT 1"), is_one_query("SELECT 1; DROP TABLE t"), is_one_query("DELETE FROM t")
+    (True, False, False)
+    """
+    return isinstance(parse_one(statement, dialect="postgres"), exp.Query)
+
+
+def query_as_it_stands(statement: str) -> exp.Var:
+    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
+    return exp.Var(this=f"{statement.strip().rstrip(';')}\n")
+
+
+def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
+    """The distinct combinations of columns, with how many rows have each: all that leaves PostgreSQL of a source.
+
+    Parameters
+    ----------
+    relation:
+        The source, in PostgreSQL.
+    columns:
+        The columns, with DuckDB's types.
+    count:
+        The name of the count.
+
+    >>> grouped(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
+    'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
+    """
+    counted = named(exp.Count(this=exp.Star()), count)
+    query = select([*map(col, columns), counted], relation.copy(), [col(name) for name in columns])
+    return travelling(query, {**columns, count: "BIGINT"})
+
+
+def repeated(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
+    """As many rows as were counted: for DuckDB."""
+    times = exp.Anonymous(this="UNNEST", expressions=[exp.Anonymous(this="RANGE", expressions=[col(count)])])
+    rows = select([exp.Star(), named(times, f"{count} of")], combinations.copy())
+    return select([col(name) for name in columns], subquery(rows, "rows"))
+
+
+def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: for each column how many distinct values it has, and its values that are not NULL."""
+    figures: list[exp.Expr] = []
+    for name in columns:
+        figures += [exp.Count(this=exp.Distinct(expressions=[col(name)])), exp.Count(this=col(name))]
+    return select(figures, relation.copy())
+
+
+def put_there(query: exp.Select, tables: Mapping[str, exp.Expr]) -> exp.Select:
+    """A query as PostgreSQL runs it, over other relations.
+
+    NULL is a value of its own in joins, and ``IS NOT DISTINCT FROM`` would compare all rows with all: arrays of one
+    element say the same, and can be hashed.
+
+    Parameters
+    ----------
+    query:
+        Built for DuckDB.
+    tables:
+        By the text of its tables (without their aliases), what stands in their place.
+    """
+    query = query.copy()
+    for found in list(query.find_all(exp.Table)):
+        if (other := tables.get(name_of(found))) is not None:
+            found.replace(aliased(other, found.alias or found.name))
+    for equal in list(query.find_all(exp.NullSafeEQ)):
+        sides = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
+        equal.replace(exp.EQ(this=next(sides), expression=next(sides)))
+    for one in list(query.find_all(exp.Cast)):
+        kind = one.to.args.get("kind")
+        if isinstance(kind, str) and kind in _NAMED_DIFFERENTLY:
+            one.set("to", native_type(_NAMED_DIFFERENTLY[kind]))
+    return query
+
+
+def name_of(found: exp.Table) -> str:
+    """A table's full name."""
+    return qualified(*(part for part in (found.catalog, found.db, found.name) if part))
+
+
+def used_columns(query: exp.Expr) -> frozenset[str]:
+    """All names of columns in a query."""
+    return frozenset(column.name for column in query.find_all(exp.Column))
+
+
+def temporary_table(target: exp.Table, query: exp.Query) -> exp.Create:
+    """``CREATE TEMPORARY TABLE target AS query``."""
+    temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
+    return exp.Create(this=target, kind="TABLE", expression=query, properties=temporary)
+
+
+def without_nested_loops() -> exp.Command:
+    """Have joins be hashed or merged, wherever that can be done, until the transaction ends."""
+    return exp.Command(this="SET", expression="LOCAL enable_nestloop TO off")
+
+
+def analyzed(target: exp.Table) -> exp.Analyze:
+    """``ANALYZE target``: what the planner knows of a new table."""
+    return exp.Analyze(tables=[target])

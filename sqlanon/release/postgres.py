@@ -1,0 +1,154 @@
+"""A release in PostgreSQL: a versioned table, a stable view over it, and its manifest, in a schema of their own.
+
+All of it is one transaction: the rows are audited before anybody can see them, and whatever goes wrong leaves what was
+there before. The audit counts there, and reads the rows back: they are public, so that they may be read.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.queries import postgres as pg
+from sqlanon.queries import postgres_release as pr
+from sqlanon.queries.names import drop_table, drop_view, star, table
+from sqlanon.release.manifest import Manifest, versioned
+from sqlanon.release.postgres_reader import Spot, types_of
+from sqlanon.release.publish import NONE_KEPT, audited, versioned_content
+from sqlanon.release.staging import Content
+from sqlanon.release.verify import Verification
+from sqlanon.workdir import SPILL_PREFIX, private_directory
+
+
+def publish_postgres(
+    engine: DuckDBEngine,
+    server: PostgresEngine,
+    content: Content,
+    spot: Spot,
+    fill: Callable[[exp.Table], None],
+) -> Verification:
+    """Write a release to PostgreSQL, audit it there, and let readers see it: all of it, or nothing.
+
+    Parameters
+    ----------
+    engine:
+        Audits the rows.
+    server:
+        A connection to where the release goes.
+    content:
+        What is to be released; its query counts for nothing.
+    spot:
+        Where it goes.
+    fill:
+        Fills the table that it is given, by the connection, in the transaction that is open.
+
+    Raises
+    ------
+    ReleaseError
+        There is no such schema, or something else has the name, or it cannot be written.
+    AuditError
+        The audit refused the release; what was there before still is.
+    """
+    types = {column.name: column.type for column in content.columns}
+    if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if pg.type_there(type_) is None]:
+        raise ReleaseError(
+            f"PostgreSQL cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
+        )
+    with server.transaction(keep=False, kind=ReleaseError):
+        older = _Older.found(server, spot)
+        content = replace(versioned_content(content, older.next_version), suppressed=None, keep=1)
+        staged = table(versioned(spot.name, older.next_version), spot.schema)
+        server.execute(pr.released_table(staged.copy(), types))
+        fill(staged.copy())
+        verification = _audited(engine, server, content, spot, staged, types)
+        with content.recording(verification.manifest):
+            _put_in_place(server, spot, staged, older, verification.manifest)
+            server.commit()
+    return replace(verification, path=spot.path)
+
+
+@dataclass(frozen=True)
+class _Older:
+    """What is there already: the number of the next version, the versioned table that readers see now, its readers."""
+
+    next_version: int
+    table: exp.Table | None
+    readers: tuple[str, ...]
+
+    @classmethod
+    def found(cls, server: PostgresEngine, spot: Spot) -> _Older:
+        """Look, and let nobody else publish under this name meanwhile.
+
+        Raises
+        ------
+        ReleaseError
+            There is no such schema, or something that is no release has the name.
+        """
+        server.rows(pr.alone(str(spot.path)))
+        if not server.rows(pr.schema_exists(), [spot.schema])[0][0]:
+            raise ReleaseError(f"there is no schema {spot.schema!r} in PostgreSQL: make it first (CREATE SCHEMA)")
+        server.execute(pr.manifest_table(spot.schema))
+        kinds = dict(server.rows(pr.relations_of(), [spot.schema]))
+        known = server.rows(pr.manifest_of(spot.schema), [spot.name])
+        if kinds.get(spot.name, "v") != "v" or (spot.name in kinds and not known):
+            raise ReleaseError(
+                f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
+            )
+        versioned = re.compile(re.escape(spot.name) + r"_v([0-9]{1,6})")
+        numbers = [int(match[1]) for name in kinds if (match := versioned.fullmatch(name))]
+        own = f"{spot.name}_v{known[0][0]}" if known else ""
+        readers = server.rows(pr.readers_of(), [pg.qualified(spot.schema, spot.name)])
+        return cls(
+            max(numbers, default=0) + 1,
+            table(own, spot.schema) if own in kinds else None,
+            tuple(role for (role,) in readers),
+        )
+
+
+def _audited(
+    engine: DuckDBEngine,
+    server: PostgresEngine,
+    content: Content,
+    spot: Spot,
+    staged: exp.Table,
+    types: Mapping[str, str],
+) -> Verification:
+    """Hold the rows that PostgreSQL has against what the run knows: counted there, and read back for all checks."""
+    with (
+        private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX) as directory,
+        server.stream(pg.travelling(star(staged.copy()), types)) as reader,
+        engine.registered(reader) as relation,
+    ):
+        read_back = replace(content, query=pg.arrived(relation, types))
+        verification = audited(engine, read_back, directory, NONE_KEPT, is_parquet=False)
+    manifest = verification.manifest
+    there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]
+    claimed = (manifest.released_rows, manifest.classes, manifest.smallest_class)
+    failures = []
+    if tuple(there) != claimed:
+        failures.append(f"PostgreSQL counts {there} rows, classes and rows of the smallest, and {claimed} were read")
+    if (found := types_of(server, staged.db, staged.name)) != dict(types):
+        failures.append(f"the columns in PostgreSQL are {found}, and should be {dict(types)}")
+    if failures:
+        raise AuditError(failures)
+    return verification
+
+
+def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:
+    """Have the view show the new version, to those who could read it before; the older one goes."""
+    server.execute(drop_view(spot.table))
+    server.execute(pr.stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns]))
+    for role in older.readers:
+        server.execute(pr.grant_select(spot.table, role))
+    server.execute(pr.forget_manifest(spot.schema), [spot.name])
+    server.execute(pr.insert_manifest(spot.schema), [spot.name, older.next_version, manifest.to_json()])
+    if older.table is not None:
+        server.execute(drop_table(older.table.copy()))

@@ -1,0 +1,233 @@
+"""Releases in PostgreSQL, as readers find them: opened, and held against what they claim.
+
+The rows of a release are public: they are read into an engine of their own, and checked there as those of a file are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
+from sqlanon.policy import address_of, is_postgres, server_of, table_parts
+from sqlanon.policy.postgres import MANIFEST
+from sqlanon.queries import postgres as pg
+from sqlanon.queries import postgres_release as pr
+from sqlanon.queries.names import col, create_view, select, star, table
+from sqlanon.queries.presented import class_sizes
+from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.once import Once
+from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.verify import Verification, verification_sql, verify_file, verify_release
+from sqlanon.resources import PLAIN, macros, sql_text
+from sqlanon.workdir import spill_directory
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where in PostgreSQL a release is: the address of the server, the schema, and the name of the view."""
+
+    address: str = field(repr=False)
+    schema: str
+    name: str
+
+    @classmethod
+    def of(cls, place: str, table_name: str) -> Spot:
+        """Of an address, or ``env:NAME``, and ``schema.name``.
+
+        Raises
+        ------
+        ReleaseError
+            The name has no schema.
+        SourceError
+            The environment variable is not set.
+        """
+        parts = table_parts(table_name)
+        if len(parts) != 2:
+            raise ReleaseError(f"{table_name!r} names no release in PostgreSQL: write schema.name")
+        return cls(address_of(place), *parts)
+
+    @property
+    def path(self) -> Path:
+        """The same place for the ledger, which knows paths: no user and no password is in it."""
+        return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
+
+    @property
+    def table(self) -> exp.Table:
+        """The stable view."""
+        return table(self.name, self.schema)
+
+
+def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
+    """DuckDB's types of a relation's columns, PostgreSQL's where there is no equal; none if there is no relation."""
+    rows = server.rows(pg.columns_of(), [pg.qualified(schema, name)])
+    return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
+
+
+@dataclass(frozen=True)
+class PostgresRelease:
+    """A release that was published in PostgreSQL.
+
+    Attributes
+    ----------
+    spot:
+        Where it is.
+    manifest:
+        What it claims.
+    limits:
+        What `verify` may take of the machine.
+    """
+
+    spot: Spot
+    manifest: Manifest
+    limits: Limits = NO_LIMITS
+
+    @property
+    def path(self) -> str:
+        """Server, database, schema and view, in one text; no user and no password is in it."""
+        return f"{server_of(self.spot.address)}/{self.spot.schema}.{self.spot.name}"
+
+    @property
+    def table(self) -> str:
+        """The view that readers know, with its schema."""
+        return f"{self.spot.schema}.{self.spot.name}"
+
+    def verify(self) -> Verification:
+        """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
+
+        Raises
+        ------
+        ReleaseError
+            It is gone, or is no release any more.
+        """
+        return verify_postgres(self.spot, self.limits)
+
+    def class_sizes(self) -> list[tuple[int, int]]:
+        """How many classes there are of each size: counted there.
+
+        Raises
+        ------
+        ReleaseError
+            It cannot be read.
+        """
+        with closing(opened_server(self.spot)) as server, server.told(ReleaseError), server.reading():
+            rows = server.rows(class_sizes(self.spot.table, self.manifest.quasi))
+        return [(size, classes) for size, classes, _ in rows]
+
+    def verify_sql(self) -> list[str]:
+        """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
+        return verification_sql(self.manifest)
+
+
+def opened_server(spot: Spot) -> PostgresEngine:
+    """A connection to where a release is.
+
+    Raises
+    ------
+    ReleaseError
+        There is none.
+    """
+    try:
+        return PostgresEngine.open(spot.address, "the release")
+    except SourceError as error:
+        raise ReleaseError(str(error)) from None
+
+
+@contextmanager
+def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
+    """Open a release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own.
+
+    Raises
+    ------
+    ReleaseError
+        It is not there, cannot be read, or is not a release.
+    """
+    server = opened_server(spot)
+    with closing(server), spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+        engine.script(macros(PLAIN))
+        try:
+            with server.told(ReleaseError), server.reading():
+                manifest = _read(engine, server, spot)
+        except duckdb.Error as error:
+            raise BrokenReleaseError(f"{spot.path} cannot be read: a value does not have its type") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BrokenReleaseError(
+                f"{spot.path} was a release of sqlanon; its manifest is broken: {error}"
+            ) from error
+        yield OpenRelease(engine, Once(engine), manifest, True, (manifest,))  # Parquet, so to say: of rows alone
+
+
+def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
+    """Copy the rows that the view shows; the manifest."""
+    types = types_of(server, spot.schema, spot.name)
+    manifests: list[tuple[Any, ...]] = []
+    if types and types_of(server, spot.schema, MANIFEST):
+        manifests = server.rows(pr.manifest_of(spot.schema), [spot.name])
+    if not manifests:
+        raise ReleaseError(f"{spot.schema}.{spot.name} is no release of sqlanon: there is no manifest of it")
+    manifest = Manifest.from_json(manifests[0][1])
+    copied = table("rows_of_the_release")
+    query = pg.travelling(select([col(name) for name in types], spot.table), types)
+    with server.stream(query) as reader:
+        engine.copy_arrow(copied, reader, lambda relation: pg.arrived(relation, types))
+    engine.execute(create_view(SUBJECT.copy(), star(copied.copy())))
+    return manifest
+
+
+def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
+    """Verify a release in PostgreSQL by itself: columns, counts, requirements, content digest.
+
+    Parameters
+    ----------
+    spot:
+        Where it is.
+    limits:
+        What the engine that checks it may take.
+
+    Raises
+    ------
+    ReleaseError
+        It is not there, or not a release.
+    """
+    with open_postgres(spot, limits) as release:
+        if release.manifest.digest_algorithm != DIGEST:
+            release.engine.script(sql_text("macros_older.sql"))
+        return verify_release(spot.path, release, fresh=False)
+
+
+def verify_anywhere(
+    release: str | os.PathLike[str], table_name: str | None, limits: Limits = NO_LIMITS
+) -> Verification:
+    """Verify a release by itself, be it a file or in PostgreSQL.
+
+    Parameters
+    ----------
+    release:
+        Its file; or ``postgresql://...`` or ``env:NAME``.
+    table_name:
+        In PostgreSQL its name, ``schema.name``.
+    limits:
+        What the engine that checks it may take.
+
+    Raises
+    ------
+    ReleaseError
+        It is not there, or not a release; or there is no name.
+    """
+    if not (isinstance(release, str) and is_postgres(release)):
+        if table_name is not None:
+            raise ReleaseError("a file has one release, and needs no table: leave it out")
+        return verify_file(Path(release).absolute(), limits=limits)
+    if table_name is None:
+        raise ReleaseError("say which release in PostgreSQL: --table schema.name")
+    return verify_postgres(Spot.of(release, table_name), limits)

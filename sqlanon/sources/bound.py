@@ -1,0 +1,89 @@
+"""A source that is bound: one relation that queries can name, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlglot import exp
+
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.queries.names import table
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a source's relations are made.
+
+    Attributes
+    ----------
+    name:
+        Views are temporary and begin with it: a view elsewhere would look names up in its own schema first.
+    copy:
+        The table that CSV files are copied to; None where no row may be read.
+    """
+
+    name: str
+    copy: exp.Table | None
+
+    def view(self, suffix: str) -> exp.Table:
+        """The name of a view."""
+        return table(f"{self.name}_{suffix}", "main", "temp")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A source that another engine has.
+
+    Attributes
+    ----------
+    engine:
+        Which one.
+    address:
+        Where it is; it may hold a password.
+    relation:
+        The source there: its columns that are looked at or released, each plain.
+    statement:
+        What was asked of it.
+    """
+
+    engine: PostgresEngine
+    address: str = field(repr=False)
+    relation: exp.Subquery
+    statement: exp.Select
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted of a source: the distinct combinations of its columns, and the column of their counts."""
+
+    table: exp.Table
+    count: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """The private table, bound.
+
+    Attributes
+    ----------
+    relation:
+        What queries select from.
+    columns:
+        Name and type text of each column, in order; of a CSV file, those that were not wanted, too.
+    files:
+        The data files that it is read from.
+    in_place:
+        Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
+    counted, remote:
+        Of a source that another engine has: the combinations that were counted there, and where it is. Then the
+        relation has nothing but the columns that were counted.
+    """
+
+    relation: exp.Table
+    columns: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+    in_place: bool = True
+    counted: Counted | None = None
+    remote: Remote | None = None

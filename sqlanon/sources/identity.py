@@ -1,0 +1,45 @@
+"""What a source is, in words that stay the same: so the ledger knows which releases are of one table."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from sqlglot import parse_one
+from sqlglot.errors import SqlglotError
+
+from sqlanon.policy import SourceSection, address_of, server_of, table_parts
+
+
+def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str:
+    """JSON, the same for the same table.
+
+    Parameters
+    ----------
+    section:
+        The policy's ``[source]``.
+    place:
+        Where it is, if the policy does not say so: the database of a live connection, or ``arrow``.
+    is_live:
+        Whether it is of a live connection.
+    """
+    dialect, schema = "duckdb", "main"
+    if section.postgres is not None:
+        dialect, schema, place = "postgres", "public", server_of(address_of(section.postgres))
+    elif place is None and section.database is not None:
+        place = os.path.realpath(section.database)
+    parts = list(table_parts(section.table)) if section.table else []
+    if not (is_live and len(parts) == 3):  # of another database that is attached
+        parts = [schema, *parts][-2:] if parts else []  # patients is main.patients
+    name = ".".join(parts).lower() if parts else section.table
+    query = None if section.query is None else _normal(section.query, dialect)
+    files = [one if "://" in one else os.path.realpath(one) for one in section.files]
+    return json.dumps({"database": place, "table": name, "query": query, "files": files})
+
+
+def _normal(query: str, dialect: str) -> str:
+    """A query in one spelling, as far as it can be read."""
+    try:
+        return parse_one(query, dialect=dialect).sql(dialect=dialect, comments=False)
+    except SqlglotError:
+        return query

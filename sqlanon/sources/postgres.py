@@ -1,0 +1,149 @@
+"""A source in PostgreSQL: what its rows have in common is counted there, and nothing else leaves it.
+
+One GROUP BY over the quasi-identifiers, and the sensitive attributes that requirements look at, gives the distinct
+combinations with their counts. The engine beside us has these in its private work database, and as its relation of the
+source a view that repeats each as often as it was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import SourceError
+from sqlanon.policy import SourceSection, table_parts
+from sqlanon.queries import postgres as pg
+from sqlanon.queries.names import (
+    cast,
+    create_table,
+    create_temporary_view,
+    ident,
+    named,
+    select,
+    subquery,
+    table,
+)
+from sqlanon.sources.bind import readable
+from sqlanon.sources.bound import Counted, Place, Remote, Source
+from sqlanon.sources.plain import refuse_ambiguous
+
+_QUERY = "sqlanon_source_query"
+
+
+def bind_postgres(
+    engine: DuckDBEngine,
+    server: PostgresEngine,
+    address: str,
+    section: SourceSection,
+    place: Place,
+    combinations: exp.Table,
+    looked_at: Sequence[str],
+    wanted: Collection[str],
+) -> Source:
+    """Count a source in PostgreSQL.
+
+    Parameters
+    ----------
+    engine:
+        Where the counts go.
+    server, address:
+        Where the source is.
+    section:
+        The policy's ``[source]``.
+    place:
+        Where relations are made; without a copy, no row is read.
+    combinations:
+        The table that is made of the counts.
+    looked_at:
+        The columns whose combinations are counted; those that are not there are passed over: they are told of with
+        everything else that is missing.
+    wanted:
+        The columns that are looked at or released, in lower case; types of others do not matter.
+
+    Raises
+    ------
+    SourceError
+        It cannot be found or read, or a type has no equal here.
+    """
+    found, own = _found(server, section)
+    columns = _columns(own, wanted)
+    there = [(name, kind) for name, kind, _ in own if name.lower() in wanted]
+    plain = select([named(pg.plain_there(name, kind, columns[name]), name) for name, kind in there], found)
+    by_lower = {name.lower(): name for name in columns}
+    names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
+    count = "rows of it"
+    while count in by_lower:
+        count += "_"
+    types = {name: columns[name] for name in dict.fromkeys(names)}
+    relation = subquery(plain, "source")
+    statement = pg.grouped(relation, types, count)
+    arrive = {**types, count: "BIGINT"}
+    if place.copy is None:
+        engine.execute(create_table(combinations, _no_rows(arrive)))
+    elif types:
+        with readable(), server.reading(), server.stream(statement) as reader:
+            engine.copy_arrow(combinations, reader, lambda arrow: pg.arrived(arrow, arrive))
+    else:
+        engine.execute(create_table(combinations, _no_rows(arrive)))
+    view = place.view("source")
+    engine.execute(create_temporary_view(view, pg.repeated(combinations, types or [count], count)))
+    remote = Remote(server, address, relation, statement)
+    return Source(view, columns, in_place=False, counted=Counted(combinations, count), remote=remote)
+
+
+def _no_rows(types: Mapping[str, str]) -> exp.Select:
+    nothing = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
+    return exp.Select(expressions=nothing).limit(0, copy=False)
+
+
+def _found(server: PostgresEngine, section: SourceSection) -> tuple[exp.Expr, list[tuple[str, str, bool]]]:
+    """The table or query there, and its columns: name, type, whether it is an enumeration."""
+    if section.query is not None:
+        return _of_query(server, section.query)
+    parts = table_parts(section.table or "")
+    with server.reading():
+        own = server.rows(pg.columns_of(), [pg.qualified(*parts)]) if parts else []
+    if not own:
+        raise SourceError(
+            f"source.table: there is no table or view {section.table!r} in PostgreSQL that this user may see: write it "
+            "as schema.name, in upper and lower case as it is there"
+        )
+    return table(*reversed(parts)), [(name, kind, is_enum) for name, kind, is_enum in own]
+
+
+def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[str, str, bool]]]:
+    """A query's columns have the types of a view over it. That is made in a transaction that leaves nothing."""
+    try:
+        is_one = pg.is_one_query(query)
+    except SqlglotError:
+        raise SourceError("source.query: cannot be read as one SELECT: make a view of it in PostgreSQL") from None
+    if not is_one:
+        raise SourceError("source.query: must be one SELECT statement")
+    statement = pg.query_as_it_stands(query)
+    with server.transaction(keep=False):
+        server.execute(create_temporary_view(table(_QUERY), statement))
+        own = server.rows(pg.columns_of(), [pg.qualified("pg_temp", _QUERY)])
+    return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query"))), [
+        (name, kind, is_enum) for name, kind, is_enum in own
+    ]
+
+
+def _columns(own: Sequence[tuple[str, str, bool]], wanted: Collection[str]) -> dict[str, str]:
+    """DuckDB's types by name; of columns that are not wanted PostgreSQL's."""
+    refuse_ambiguous([name for name, _, _ in own], "the source")
+    columns, strange = {}, []
+    for name, kind, is_enum in own:
+        type_ = "VARCHAR" if is_enum else pg.type_here(kind)
+        if type_ is None and name.lower() in wanted:
+            strange.append(f"{name!r} ({kind})")
+        columns[name] = type_ or kind
+    if strange:
+        raise SourceError(
+            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under "
+            "[source] (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
+        )
+    return columns

@@ -1,0 +1,142 @@
+"""A PostgreSQL server of the tests' own: a new cluster in a temporary folder, on loopback, gone at the end."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+PASSWORD = "pw-9f3e-of-the-tests"
+VARIABLE = "SQLANON_TEST_POSTGRES"
+
+
+class Server:
+    """A running server, and a connection of its superuser."""
+
+    def __init__(self, port: int, log: Path) -> None:
+        dbapi = importlib.import_module("adbc_driver_postgresql.dbapi")
+        self.port, self._log = port, log
+        self._connection = dbapi.connect(self.address())
+        self.run("SET TimeZone TO 'UTC'")
+
+    def address(self, user: str = "holder", password: str = PASSWORD, database: str = "postgres") -> str:
+        secret = f":{password}" if password else ""
+        return f"postgresql://{user}{secret}@127.0.0.1:{self.port}/{database}"
+
+    def run(self, *statements: str) -> None:
+        try:
+            for statement in statements:
+                with self._connection.cursor() as cursor:
+                    cursor.execute(statement)
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(query)
+            rows = list(cursor.fetchall())
+        self._connection.rollback()
+        return rows
+
+    def load(self, name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
+        """Make a table; values as text, NULL as None."""
+        texts = [[None if row[i] is None else str(row[i]) for row in rows] for i in range(len(columns))]
+        names = [f"c{i}" for i in range(len(columns))]
+        with self._connection.cursor() as cursor:
+            arrays = [pa.array(one, pa.string()) for one in texts]
+            cursor.adbc_ingest("loaded", pa.table(arrays, names=names), mode="create", temporary=True)
+        casts = ", ".join(
+            f"CAST(c{i} AS {kind.partition(' COLLATE')[0]}) AS {_quoted(column)}"
+            for i, (column, kind) in enumerate(columns.items())
+        )
+        definitions = ", ".join(f"{_quoted(column)} {kind}" for column, kind in columns.items())
+        self.run(f"CREATE TABLE {name} ({definitions})", f"INSERT INTO {name} SELECT {casts} FROM loaded")
+        self.run("DROP TABLE loaded")
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def binaries() -> Path | None:
+    """The folder of initdb and pg_ctl: of the newest version that Debian's packages have, else on the path."""
+    there = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda one: int(one.parts[-3]))
+    found = str(there[-1]) if there else shutil.which("initdb")
+    return None if found is None else Path(found).parent
+
+
+def _user() -> dict[str, Any]:
+    """As whom to run it: the server refuses to be root."""
+    if os.geteuid() != 0:
+        return {}
+    names = {one.pw_name: one for one in pwd.getpwall()}
+    user = names.get("postgres") or names.get("nobody")
+    if user is None:
+        pytest.skip("PostgreSQL does not run as root, and there is no other user")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """A server, as long as it is needed; skips where there is none to be had."""
+    pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
+    folder = binaries()
+    if folder is None:
+        pytest.skip("there is no PostgreSQL server on this machine: apt-get install postgresql")
+    user, home = _user(), Path(tempfile.mkdtemp(prefix="sqlanon-postgres-"))
+    if user:
+        os.chown(home, user["user"], user["group"])
+
+    def call(*command: str | Path) -> None:
+        done = subprocess.run(
+            [str(one) for one in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=home,
+            check=False,
+            **user,
+        )
+        assert done.returncode == 0, done.stderr
+
+    data, secret, log = home / "data", home / "secret", home / "log"
+    secret.write_text(PASSWORD)
+    secret.chmod(0o644)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    try:
+        call(
+            *(folder / "initdb", "-D", data, "-U", "holder", "--auth=scram-sha-256", f"--pwfile={secret}"),
+            *("-E", "UTF8", "--locale=C.UTF-8", "--no-sync"),
+        )
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        options += " -c log_statement=all -c log_duration=off"
+        call(folder / "pg_ctl", "-D", data, "-w", "-l", log, "-o", options, "start")
+        try:
+            server = Server(port, log)
+            yield server
+            server.close()
+        finally:
+            call(folder / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,227 @@
+"""What policies may say of PostgreSQL: checked without a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.policy import address_of, server_of
+from sqlanon.queries import postgres as pg
+from sqlanon.queries.names import col, same, select, table
+
+HERE = "postgresql://holder@db.example/hospital"
+ZIP = {"zip": "suppress"}
+
+
+def refused(**sections: Any) -> dict[str, str]:
+    """The problems of a policy by their places."""
+    attributes = sections.pop("attributes", {"zip": {"role": "quasi", "hierarchy": "suppress"}})
+    with pytest.raises(sqlanon.PolicyError) as found:
+        sqlanon.Policy(attributes=attributes, privacy={"k": 2}, **sections)
+    return {problem.place: problem.message for problem in found.value.problems}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://holder:s3cret@db/hospital",
+        "postgresql://holder%3As3cret@db/hospital",
+        "postgres://:s3cret@db",
+        "postgresql://db/hospital?password=s3cret",
+        "postgresql://holder@db/hospital?sslmode=require&sslpassword=s3cret",
+        "host=db password=s3cret",
+        "postgresql:s3cret",
+    ],
+)
+@pytest.mark.parametrize("section", ["source", "release"])
+def test_no_password_stands_in_a_policy_and_none_is_told(section: str, address: str) -> None:
+    sections = {"source": {"postgres": HERE, "table": "clinic.t"}, "release": {"postgres": HERE, "table": "shared.r"}}
+    sections[section]["postgres"] = address
+    problems = refused(**sections)
+    assert list(problems) == [f"{section}.postgres"]
+    assert "s3cret" not in str(problems)
+
+
+def test_all_that_needs_rows_is_refused_at_once() -> None:
+    problems = refused(
+        source={"postgres": HERE, "table": "clinic.t", "person": "who", "key": ["id"]},
+        attributes={
+            "zip": {"role": "quasi", "hierarchy": {"table": "geo"}},
+            "cost": {"role": "quasi", "noise": {"epsilon": 1.0}},
+        },
+        population={"table": "voters"},
+        risk={"household": "home"},
+        search={"strategy": "mondrian"},
+        release={"postgres": HERE, "table": "clinic.r", "decoys": True, "after": "all"},
+    )
+    own = {
+        "source.person",
+        "source.key",
+        "attributes.zip.hierarchy",
+        "attributes.cost.noise",
+        "population",
+        "risk",
+        "search",
+        "release.decoys",
+        "release.after",
+        "release.table",
+    }
+    assert own <= set(problems)
+
+
+@pytest.mark.parametrize(
+    ("section", "place", "told"),
+    [
+        ({"source": {"postgres": HERE}}, "source", "no table"),
+        ({"source": {"postgres": HERE, "table": "t", "database": "a.duckdb"}}, "source.postgres", "beside"),
+        ({"source": {"postgres": HERE, "table": "t", "files": "a.csv"}}, "source.postgres", "beside"),
+        ({"source": {"postgres": "env:", "table": "t"}}, "source.postgres", "env:NAME"),
+        ({"source": {"postgres": 5, "table": "t"}}, "source.postgres", "address in quotes"),
+        ({"release": {"postgres": HERE}}, "release.table", "schema.name"),
+        ({"release": {"postgres": HERE, "table": "r"}}, "release.table", "schema.name"),
+        ({"release": {"postgres": HERE, "table": "a.b.r"}}, "release.table", "schema.name"),
+        ({"release": {"postgres": HERE, "table": f"a.{'r' * 56}"}}, "release.table", "too long"),
+        ({"release": {"postgres": HERE, "table": "a.sqlanon_manifest"}}, "release.table", "manifest"),
+        ({"release": {"postgres": HERE, "table": "a.r", "file": "r.parquet"}}, "release.postgres", "beside"),
+    ],
+)
+def test_what_is_missing_or_too_much_is_told(section: dict[str, Any], place: str, told: str) -> None:
+    problems = refused(**section)
+    assert list(problems) == [place] and told in problems[place]
+
+
+def test_a_release_is_not_named_after_a_source_without_a_schema() -> None:
+    problems = refused(source={"postgres": HERE, "table": "clinic.t"}, release={"postgres": HERE})
+    assert "release.table" in problems
+
+
+def test_policies_without_postgres_keep_their_fingerprint() -> None:
+    policy = make_policy(ZIP, release={"database": "r.duckdb"})
+    tree = policy.model_dump(mode="json")
+    assert "postgres" not in tree["source"] and "postgres" not in tree["release"]
+    other = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
+    assert other.fingerprint() != make_policy(ZIP).fingerprint()
+    assert sqlanon.Policy(**other.model_dump(exclude_none=True)) == other
+
+
+def test_what_a_manifest_shows_of_a_policy_has_no_address() -> None:
+    policy = make_policy(
+        ZIP, source={"postgres": HERE, "table": "clinic.t"}, table=None, release={"postgres": HERE, "table": "shared.r"}
+    )
+    shown = str(policy.redacted())
+    assert not any(word in shown for word in ("db.example", "holder", "hospital", "clinic", "shared", "postgres"))
+
+
+def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSPITAL", "postgresql://holder:s3cret@db/hospital")
+    assert address_of("env:HOSPITAL").endswith("s3cret@db/hospital")
+    assert server_of(address_of("env:HOSPITAL")) == "postgresql://db/hospital"
+    monkeypatch.setenv("HOSPITAL", "s3cret")
+    with pytest.raises(sqlanon.SourceError, match="HOSPITAL holds no address") as found:
+        address_of("env:HOSPITAL")
+    assert "s3cret" not in str(found.value)
+    monkeypatch.delenv("HOSPITAL")
+    with pytest.raises(sqlanon.SourceError, match="HOSPITAL is not set"):
+        address_of("env:HOSPITAL")
+
+
+def test_the_same_place_by_options() -> None:
+    assert server_of("postgresql:///hospital?host=/run/pg&port=5433") == "postgresql:///run/pg:5433/hospital"
+    assert server_of("postgresql://me@db:1/?dbname=x") == server_of("postgresql://you:pw@db:1/x")
+
+
+def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
+    policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"pip install 'sqlanon\[postgres\]'"):
+        db.anonymize(policy)
+
+
+def test_a_source_in_postgres_is_named_by_the_policy() -> None:
+    with pytest.raises(sqlanon.SourceError, match=r"\[source\] postgres") as found:
+        sqlanon.connect("postgresql://holder:s3cret@db/hospital")
+    assert "s3cret" not in str(found.value)
+
+
+def test_what_verbs_need_rows_for_is_refused_before_anything_is_asked() -> None:
+    policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
+    with sqlanon.connect() as db:
+        for verb in (db.risk, db.suda, db.extend):
+            with pytest.raises(sqlanon.SourceError, match="its rows never leave it"):
+                verb(policy)
+
+
+def test_a_file_has_no_table_and_a_server_needs_one(tmp_path: Path) -> None:
+    policy = make_policy(ZIP)
+    with sqlanon.connect() as db:
+        with pytest.raises(sqlanon.ReleaseError, match="leave it out"):
+            db.verify(tmp_path / "r.duckdb", policy, "shared.r")
+        with pytest.raises(sqlanon.ReleaseError, match=r"--table schema\.name"):
+            db.verify(HERE, policy)
+        with pytest.raises(sqlanon.ReleaseError, match=r"write schema\.name"):
+            db.verify(HERE, policy, "r")
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        ("numeric(38,0)", "DECIMAL(38,0)"),
+        ("numeric(39,0)", None),
+        ("numeric(3,5)", None),
+        ("numeric(2,-3)", None),
+        ("character varying(20)", "VARCHAR"),
+        ("character varying(20)[]", None),
+        ("text[]", None),
+        ("timestamp(6) with time zone", "TIMESTAMP WITH TIME ZONE"),
+        ("time with time zone", None),
+        ("interval", None),
+        ("money", None),
+        ("bytea", None),
+        ("inet", None),
+    ],
+)
+def test_types(there: str, here: str | None) -> None:
+    assert pg.type_here(there) == here
+
+
+def test_types_that_would_come_back_as_others_are_not_sent() -> None:
+    kept = (
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "BOOLEAN",
+        "VARCHAR",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+        "UUID",
+    )
+    for type_ in (*kept, "DECIMAL(5,2)", "TIMESTAMP WITH TIME ZONE"):
+        assert pg.type_here(pg.type_there(type_) or "") == type_
+    for type_ in (
+        "TINYINT",
+        "UTINYINT",
+        "HUGEINT",
+        "BLOB",
+        "INTERVAL",
+        "INTEGER[]",
+        "STRUCT(a INTEGER)",
+        "TIMESTAMP_NS",
+    ):
+        assert pg.type_there(type_) is None
+
+
+def test_joins_that_take_null_for_a_value_can_be_hashed() -> None:
+    on = same(col("a", "s"), col("value", "h"))
+    query = select([col("a", "s")], table("s")).join(table("h", "run_1", "work"), on=on, copy=False)
+    shown = pg.put_there(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
+    assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in shown
+    assert "DISTINCT FROM" in query.sql("postgres")  # the one that was given is as it was
