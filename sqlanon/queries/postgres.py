@@ -161,8 +161,8 @@ def columns_of() -> exp.Expr:
 def qualified(*parts: str) -> str:
     """The text that names a relation, each part quoted.
 
-    >>> qualified("clinic", 'a "b"')
-    '"clinic"."a ""b""'
+    >>> qualified("clinic", 'a"b')
+    '"clinic"."a""b"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
@@ -193,6 +193,7 @@ def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.S
     count:
         The name of the count.
 
+    >>> from sqlanon.queries.names import table
     >>> grouped(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
     'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
     """
