@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from hypothesis import HealthCheck, settings
 
 import sqlanon
 
@@ -35,6 +36,13 @@ EXAMPLES = float(os.environ.get("SQLANON_EXAMPLES", "1"))
 def examples(usual: int) -> int:
     """How many examples a property has."""
     return max(1, round(EXAMPLES * usual))
+
+
+# How long an example takes is a matter of what else the machine does.
+settings.register_profile(
+    "sqlanon", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("sqlanon")
 
 
 @pytest.fixture(scope="session")
