@@ -10,7 +10,11 @@ from typing import Any
 
 import duckdb
 import pytest
+<<<<<<< HEAD
 from postgres_server import VARIABLE, running
+=======
+from hypothesis import HealthCheck, settings
+>>>>>>> lanes
 
 import sqlanon
 
@@ -36,6 +40,13 @@ EXAMPLES = float(os.environ.get("SQLANON_EXAMPLES", "1"))
 def examples(usual: int) -> int:
     """How many examples a property has."""
     return max(1, round(EXAMPLES * usual))
+
+
+# How long an example takes is a matter of what else the machine does.
+settings.register_profile(
+    "sqlanon", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("sqlanon")
 
 
 @pytest.fixture(scope="session")

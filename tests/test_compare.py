@@ -16,7 +16,7 @@ from conftest import examples
 from hypothesis import given, settings
 from strategies import Case
 from test_cli import POLICY, Run, folder, made, on_a_terminal, rewrite, run
-from test_search_properties import arrow_table, policy, quick, thorough
+from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
 from sqlanon.compare import COLUMNS, STRATEGIES, policies_of
@@ -171,12 +171,6 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
     return oracle.score(oracle.Release(table, levels, case.k), "loss", "mean", case.weights)
 
 
-@settings(quick, max_examples=examples(5))
-@given(case=strategies.cases())
-def test_loss_whatever_the_measure(case: Case) -> None:
-    check_loss(case)
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=examples(20))
 @given(case=strategies.cases())
@@ -202,6 +196,7 @@ def check_loss(case: Case) -> None:
             assert (one["classes"], one["suppressed_rows"]) == (expected.classes, expected.suppressed_rows)
 
 
+@pytest.mark.slow
 def test_the_loss_of_local_recoding(run: Run, folder: Path) -> None:
     """By another measure it is what it is by its own."""
     losses = []

@@ -260,10 +260,10 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("usual", [pytest.param(2, id="few"), pytest.param(15, id="many", marks=pytest.mark.slow)])
-def test_what_is_added_is_what_it_should_be(usual: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.slow
+def test_what_is_added_is_what_it_should_be(tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
-        max_examples=examples(usual),
+        max_examples=examples(15),
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

@@ -66,6 +66,7 @@ def transports(draw: st.DrawFn) -> tuple[Hierarchy, list[Value], list[Value]]:
     return tree, draw(st.lists(st.sampled_from(others), min_size=n, max_size=n)), others
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(case=transports())
 def test_distances_are_the_cheapest_transport(case: tuple[Hierarchy, list[Value], list[Value]]) -> None:

@@ -170,6 +170,7 @@ MILLION = {
 AB = "a1;a;* a2;a;* b1;b;* b2;b;*"
 
 
+@pytest.mark.slow
 def test_hierarchical_closeness_of_a_million_rows(connection: duckdb.DuckDBPyConnection) -> None:
     """Counts this large overflow 32 bits where they are multiplied: what must be refused would pass."""
     tree = Hierarchy({path[0]: tuple(path) for path in (line.split(";") for line in AB.split())})

@@ -321,14 +321,8 @@ columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.int
 quick = settings(max_examples=examples(10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@quick
-@given(rows=columns, data=st.data())
-def test_rows_at_least_k_always_has_a_solution(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    check_solution(rows, data)
-
-
 @pytest.mark.slow
-@settings(quick, max_examples=examples(100))
+@settings(quick, max_examples=examples(40))
 @given(rows=columns, data=st.data())
 def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     check_solution(rows, data)
