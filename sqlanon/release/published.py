@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.markup import html_table
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.verify import Verification, verification_sql, verify_file
 
@@ -44,6 +45,18 @@ class Release:
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`, to be run in the release file with any DuckDB client."""
         return verification_sql(self.manifest)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it claims as a small table; its file is not opened."""
+        claims = self.manifest
+        rows = [
+            ("file", self.path),
+            ("rows", f"{claims.released_rows:,} of {claims.rows:,}, {claims.suppressed_rows:,} suppressed"),
+            ("classes", f"{claims.classes:,}, the smallest of {claims.smallest_class:,} rows"),
+            (f"score ({claims.measure})", f"{claims.score:.6g}"),
+            ("content digest", claims.digest),
+        ]
+        return html_table(f"Release {self.table}", ["", ""], rows)
 
     def __repr__(self) -> str:
         return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"

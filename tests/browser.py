@@ -1,0 +1,173 @@
+"""A real browser for tests: Debian's chromium, without a window, told what to do through a pair of pipes.
+
+Its protocol is JSON with a NUL after each message, so that nothing but Python and the browser is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+)
+PATIENCE = 60
+"""Seconds for an answer."""
+
+
+def chromium() -> str | None:
+    """The program, where there is one."""
+    return shutil.which("chromium")
+
+
+class Browser:
+    """One browser with one page. A context manager.
+
+    Attributes
+    ----------
+    requests:
+        The addresses that were asked for since `open`: the page's own first.
+    complaints:
+        What the console, the page's scripts and its security policy complained of.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        program = chromium()
+        assert program is not None
+        from_us, to_us = os.pipe(), os.pipe()
+        for descriptor in (from_us[0], to_us[1]):
+            os.set_inheritable(descriptor, True)
+        # The browser reads from 3 and writes to 4.
+        script = f'exec "$@" 3<&{from_us[0]} 4>&{to_us[1]}'
+        self._process = subprocess.Popen(
+            ["bash", "-c", script, "bash", program, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
+            pass_fds=(from_us[0], to_us[1]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(from_us[0])
+        os.close(to_us[1])
+        self._write, self._read = from_us[1], to_us[0]
+        self._rest, self._events, self._number = b"", list[dict[str, Any]](), 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = next(one for one in targets if one["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Ask the browser for something, and wait for the answer."""
+        self._number += 1
+        number = self._number
+        message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._write, data) :]
+        return self._wait(lambda found: found.get("id") == number, method)
+
+    def _wait(self, wanted: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        until = time.monotonic() + PATIENCE
+        while True:
+            while b"\0" in self._rest:
+                text, _, self._rest = self._rest.partition(b"\0")
+                message = json.loads(text)
+                self._note(message)
+                if wanted(message):
+                    assert "error" not in message, f"{what}: {message['error']}"
+                    result: dict[str, Any] = message.get("result", message)
+                    return result
+            ready, _, _ = select.select([self._read], [], [], max(0.0, until - time.monotonic()))
+            assert ready, f"no answer to {what} in {PATIENCE} s"
+            got = os.read(self._read, 1 << 20)
+            assert got, f"the browser ended at {what}"
+            self._rest += got
+
+    def _note(self, message: dict[str, Any]) -> None:
+        method, told = message.get("method"), message.get("params", {})
+        if method == "Network.requestWillBeSent":
+            self.requests.append(told["request"]["url"])
+        elif method == "Runtime.consoleAPICalled":
+            values = [str(one.get("value", one.get("description"))) for one in told["args"]]
+            self.complaints.append(f"{told['type']}: {' '.join(values)}")
+        elif method == "Runtime.exceptionThrown":
+            details = told["exceptionDetails"]
+            self.complaints.append(f"exception: {details.get('exception', {}).get('description', details['text'])}")
+        elif method == "Log.entryAdded":
+            self.complaints.append(f"{told['entry']['level']}: {told['entry']['text']}")
+
+    def open(self, path: Path) -> None:
+        """Open a file, and wait until it says that its charts are drawn."""
+        self.requests, self.complaints = [], []
+        self.call("Page.navigate", url=path.as_uri())
+        self.until("document.readyState === 'complete' && document.documentElement.dataset.charts === 'drawn'")
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression of the page is true."""
+        end = time.monotonic() + PATIENCE
+        while not self.value(condition):
+            assert time.monotonic() < end, f"{condition} is not true after {PATIENCE} s: {self.complaints}"
+            time.sleep(0.05)
+
+    def value(self, expression: str) -> Any:
+        """The value of an expression of the page."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def scheme(self, name: str) -> None:
+        """Prefer ``light`` or ``dark``."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def screenshot(self, path: Path, width: int = 1100) -> None:
+        """Write a picture of the whole page."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        content = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": width, "height": min(content["height"], 12000), "scale": 1}
+        found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(found["data"]))
+
+    def pdf(self, path: Path) -> None:
+        """Print the page."""
+        found = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(found["data"]))
