@@ -202,7 +202,7 @@ class Result:
 
     def report(
         self, path: str | os.PathLike[str], private: bool = False, compared: duckdb.DuckDBPyRelation | None = None
-    ) -> Path:
+    ) -> bool:
         """Write a page about it, for people: one HTML file that needs nothing else. Nothing is published.
 
         Parameters
@@ -217,8 +217,8 @@ class Result:
 
         Returns
         -------
-        Path
-            Where it is.
+        bool
+            Whether no check failed.
 
         Raises
         ------
@@ -245,6 +245,7 @@ class Result:
             self.nodes,
             self.checked,
             self.sql(),
+            self.warnings,
         )
 
     def publish(self, path: str | Path | None = None, table: str | None = None, force: bool = False) -> Release:

@@ -45,6 +45,8 @@ class Browser:
     ----------
     requests:
         The addresses that were asked for since `open`: the page's own first.
+    refused:
+        Those that the page's security policy stopped, before anything was asked.
     complaints:
         What the console, the page's scripts and its security policy complained of.
     """
@@ -70,7 +72,9 @@ class Browser:
         self._rest, self._events, self._number = b"", list[dict[str, Any]](), 0
         self._session: str | None = None
         self.requests: list[str] = []
+        self.refused: list[str] = []
         self.complaints: list[str] = []
+        self._addresses = dict[str, str]()
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(one for one in targets if one["type"] == "page")
         self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
@@ -125,6 +129,9 @@ class Browser:
         method, told = message.get("method"), message.get("params", {})
         if method == "Network.requestWillBeSent":
             self.requests.append(told["request"]["url"])
+            self._addresses[told["requestId"]] = told["request"]["url"]
+        elif method == "Network.loadingFailed" and told.get("blockedReason") == "csp":
+            self.refused.append(self._addresses[told["requestId"]])
         elif method == "Runtime.consoleAPICalled":
             values = [str(one.get("value", one.get("description"))) for one in told["args"]]
             self.complaints.append(f"{told['type']}: {' '.join(values)}")
@@ -136,7 +143,7 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Open a file, and wait until it says that its charts are drawn."""
-        self.requests, self.complaints = [], []
+        self.requests, self.refused, self.complaints = [], [], []
         self.call("Page.navigate", url=path.as_uri())
         self.until("document.readyState === 'complete' && document.documentElement.dataset.charts === 'drawn'")
 
@@ -165,6 +172,10 @@ class Browser:
         found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(found["data"]))
+
+    def downloads(self, folder: Path) -> None:
+        """Put what is saved into a folder."""
+        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
 
     def pdf(self, path: Path) -> None:
         """Print the page."""

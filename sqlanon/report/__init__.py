@@ -106,7 +106,7 @@ def report_of_unpublished(
     path: str | os.PathLike[str],
     private: bool = False,
     compared: Sequence[Mapping[str, Any]] = (),
-) -> Path:
+) -> bool:
     """Write the page of what was found, before it is published.
 
     Parameters
@@ -119,6 +119,11 @@ def report_of_unpublished(
     compared:
         What strategies found; shown where it is private.
 
+    Returns
+    -------
+    bool
+        Whether no check failed.
+
     Raises
     ------
     MissingLibraryError
@@ -130,22 +135,26 @@ def report_of_unpublished(
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
 
-    inside = found.inside(compared) if private else None
-    _write(target, page(found.facts(private), inside), private)
-    return target
+    facts = found.facts(private)
+    _write(target, page(facts, found.inside(compared) if private else None), private)
+    return facts.holds
 
 
 def _write(target: Path, text: str, private: bool) -> None:
     """Write a page in one step: whoever reads it meanwhile has the old one, or the new one."""
+    written: Path | None = None
     try:
-        with NamedTemporaryFile(
+        with NamedTemporaryFile(  # it is for its owner alone
             "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as file:  # it is for its owner alone
+        ) as file:
+            written = Path(file.name)
             file.write(text)
         if not private:
             mask = os.umask(0)
             os.umask(mask)
-            Path(file.name).chmod(0o666 & ~mask)
-        Path(file.name).replace(target)
+            written.chmod(0o666 & ~mask)
+        written.replace(target)
     except OSError as error:
+        if written is not None:
+            written.unlink(missing_ok=True)
         raise ReleaseError(f"{target} cannot be written: {error.strerror}") from error

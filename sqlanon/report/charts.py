@@ -24,7 +24,7 @@ def classes(after: Sizes, few: int, before: Sizes | None = None) -> Chart:
     rows = _by_range(after, before, few, lambda one: one[2])
     y = alt.Y("count:Q", title="classes (logarithmic)", scale=alt.Scale(type="symlog"), axis=_log_axis(rows))
     return styled(
-        _beside(rows, y, "rows in a class", "Class sizes", [alt.Tooltip("count:Q", title="classes", format=",")])
+        _beside(rows, y, "rows in a class", "Class sizes", [alt.Tooltip("count:Q", title="classes", format=",d")])
     )
 
 
@@ -74,7 +74,7 @@ def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, told: 
         scale=alt.Scale(domain=words, range=[{BEFORE_WORD: BEFORE, AFTER_WORD: AFTER}[word] for word in words]),
         legend=alt.Legend() if len(words) > 1 else None,
     )
-    chart = drawn((rows), title=title).mark_bar(clip=True)
+    chart = drawn(rows, title=title).mark_bar(clip=True)
     found = chart.encode(
         x=alt.X("label:N", title=x_title, sort=alt.SortField("place"), axis=alt.Axis(labelAngle=-35)),
         y=y,
@@ -87,7 +87,7 @@ def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, told: 
 
 
 def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
-    return alt.Axis(values=powers(max((row["count"] for row in rows), default=1)), format="~s")
+    return alt.Axis(values=powers(max((row["count"] for row in rows), default=1)), format=",d")
 
 
 def distribution(name: str, after: Distribution, before: Distribution | None = None) -> Chart:
@@ -100,11 +100,11 @@ def distribution(name: str, after: Distribution, before: Distribution | None = N
 
 def _bars(found: Distribution, colour: str, title: str, width: int) -> Any:
     rows = [{"label": label, "place": i, "rows": n} for i, (label, n) in enumerate(found.bars)]
-    chart = drawn((rows), title=alt.TitleParams(title)).mark_bar(color=colour)
+    chart = drawn(rows, title=alt.TitleParams(title)).mark_bar(color=colour)
     return chart.encode(
-        x=alt.X("rows:Q", title="rows", axis=alt.Axis(format="~s", tickCount=5)),
+        x=alt.X("rows:Q", title="rows", axis=alt.Axis(format=",", tickCount=5)),
         y=alt.Y("label:N", title=None, sort=alt.SortField("place")),
-        tooltip=[alt.Tooltip("label:N", title="value"), alt.Tooltip("rows:Q", title="rows", format=",")],
+        tooltip=[alt.Tooltip("label:N", title="value"), alt.Tooltip("rows:Q", title="rows", format=",d")],
     ).properties(width=width, height=alt.Step(18))
 
 
@@ -115,8 +115,8 @@ def attributes(heights: Mapping[str, int], generalization: Mapping[str, int | No
         level = generalization.get(name)
         told = "several levels" if level is None else f"level {level} of {height}"
         rows.append({"label": name, "place": place, "level": level or 0, "height": height, "told": told})
-    base = drawn((rows), title="How far each column is generalized").encode(
-        y=alt.Y("label:N", title=None, sort=alt.SortField("place")),
+    base = drawn(rows, title="How far each column is generalized").encode(
+        y=alt.Y("label:N", title=None, sort=None),  # as the records are
         tooltip=[alt.Tooltip("label:N", title="column"), alt.Tooltip("told:N", title="generalized")],
     )
     axis = alt.Axis(tickMinStep=1, format="d")

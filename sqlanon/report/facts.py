@@ -205,6 +205,8 @@ class Inside:
         What strategies found, one row each; empty if none was asked for.
     statement:
         That makes the release.
+    warnings:
+        What the data holder should know before sharing.
     """
 
     sizes: Sizes
@@ -219,4 +221,5 @@ class Inside:
     looked: tuple[Looked, ...]
     lattice: tuple[Looked, ...]
     statement: str
+    warnings: tuple[str, ...] = ()
     compared: Sequence[Mapping[str, Any]] = field(default=())

@@ -22,6 +22,7 @@ from sqlanon.queries.earlier import EARLIER
 from sqlanon.queries.macros import k_anonymity_of
 from sqlanon.queries.names import create_table, drop_table
 from sqlanon.release.check import AGAINST, Check
+from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import needs_source, requirement_checks
@@ -71,13 +72,12 @@ def facts_of_release(path: Path, with_source: Verification | None = None, limits
 
 def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check, ...]:
     """The checks of a release, and those that need its source: of these, whether they passed and no figure."""
-    known = {check.name: check for check in alone}
-    found = dict(known)
+    found = {check.name: check for check in alone}
     for check in with_source:
         name = check.name.removeprefix(AGAINST)
-        if check.name not in known and (name not in known or known[name].passed is None):
+        if name not in found or found[name].passed is None:
             found[name] = Check(name, check.passed, WITH_SOURCE)
-        elif check.passed is False and name in known:  # what the source breaks is broken
+        elif check.passed is False:
             found[name] = replace(found[name], passed=False)
     return tuple(found.values())
 
@@ -98,6 +98,8 @@ class Unpublished:
         Generalizations: how many there are, and how many were counted.
     statement:
         That makes the release.
+    warnings:
+        What the data holder should know before sharing.
     """
 
     made: Made
@@ -107,6 +109,7 @@ class Unpublished:
     nodes: int
     checked: int
     statement: str
+    warnings: tuple[str, ...]
 
     def facts(self, private: bool = False) -> Facts:
         """What its release will show. The rows are made once, in the run's work schema, and dropped.
@@ -126,13 +129,13 @@ class Unpublished:
             k, classes, released, _ = run.engine.rows(k_anonymity_of(name, quasi, macros))[0]
             claims = self.claims(released, classes, k or 0, "")
             audited = replace(audited_of(run.engine, claims, name), macros=macros)
-            checks = tuple(requirement_checks(policy.privacy, audited))
+            checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
             if needs_source(policy.privacy, policy.source.person is not None):
                 plain = self.made.chosen.recoding
                 audit = SourceAudit(
                     run.engine, run.work, macros, self.made.prepared, self.made.recoding, plain, run.population
                 )
-                told = audit.checks(name)
+                told = k_counts_decoys(audit.checks(name), claims)
                 checks = tuple(told) if private else beside(checks, told)
             return _facts(run.engine, rows, claims, checks, published=False, readable=True)
         finally:
@@ -162,6 +165,7 @@ class Unpublished:
             lattice=self.small_lattice(),
             compared=compared,
             statement=self.statement,
+            warnings=self.warnings,
         )
 
     @property

@@ -39,7 +39,7 @@ def page(facts: Facts, inside: Inside | None = None) -> str:
     title = f"{facts.claims.table_name}: what was done to protect it"
     bundle, script, style = _bundle(), _part("page.js"), _part("page.css")
     if inside is not None:
-        # Some browsers have boxes in the margins of a printed page, all repeat what is fixed.
+        # Of a printed page, every browser repeats what is fixed, and some have boxes in the margins.
         style += f'@page {{ @top-center {{ content: "{RUNNING}"; color: #a3122c; font: 700 9pt sans-serif; }} }}\n'
     policy = (
         f"default-src 'none'; script-src {_hash(bundle)} {_hash(script)}; style-src {_hash(style)}; "

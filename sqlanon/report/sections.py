@@ -21,7 +21,7 @@ def sections(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> Ite
     """All sections; fills ``charts`` with what is to be drawn, by the name of its place."""
     yield _head(facts)
     yield _policy(facts)
-    yield _verdicts(facts)
+    yield _verdicts(facts, inside)
     if facts.sizes is None:
         yield "<p>The file does not hold what it claims: nothing else of it is shown.</p>"
     else:
@@ -80,7 +80,7 @@ def _policy(facts: Facts) -> str:
     return f"<section><h2>What was asked</h2>\n<ul>{asked}</ul>\n{_paragraphs(words.search(facts))}</section>"
 
 
-def _verdicts(facts: Facts) -> str:
+def _verdicts(facts: Facts, inside: Inside | None) -> str:
     rows = []
     for check in facts.checks:
         kind, word = _VERDICTS[check.passed]
@@ -88,10 +88,12 @@ def _verdicts(facts: Facts) -> str:
             f'<tr><th scope="row">{escaped(check.name)}</th><td class="{kind}">{word}</td>'
             f"<td>{escaped(check.message)}</td></tr>"
         )
+    warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
+    warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
     return (
         "<section><h2>Does it hold?</h2>\n<table><caption>Each requirement, and what else was checked</caption>\n"
         '<thead><tr><th scope="col">what</th><th scope="col">verdict</th><th scope="col">what was seen</th></tr>'
-        f"</thead>\n<tbody>{''.join(rows)}</tbody></table></section>"
+        f"</thead>\n<tbody>{''.join(rows)}</tbody></table>{warnings}</section>"
     )
 
 
@@ -112,8 +114,9 @@ def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str
     if inside is not None and inside.heights:
         told = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
         levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], told, [2])
+        caption = "At level 0 a column reads as in the source; at the last of its levels all rows read the same."
         chart = draw.attributes(inside.heights, inside.generalization)
-        parts.append(_figure(charts, "levels", chart, "How far each column is generalized.", levels))
+        parts.append(_figure(charts, "levels", chart, caption, levels))
     for place, one in enumerate(facts.columns[:_MANY]):
         before = None if inside is None else inside.before.get(one.name)
         parts.append(f"<h3>{escaped(one.name)}</h3>")
@@ -187,9 +190,18 @@ def _risk(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str, A
         "Somebody who knows that a person is in the table, and all of that person's generalized columns, finds the "
         "right row with a chance of 1 in as many rows as look alike."
     )
+    shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
     told = "" if not facts.claims.policy.get("persons") else "<p>Counted in rows; the policy counts persons.</p>"
     chart = draw.risk(sizes, facts.few, None if inside is None else inside.sizes)
-    return f"<section><h2>Risk</h2>\n{told}{table}\n{_figure(charts, 'risk', chart, caption, table)}</section>"
+    return f"<section><h2>Risk</h2>\n{told}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
+
+
+def _shares(caption: str, sizes: Sizes, few: int, apart: bool) -> str:
+    rows = [
+        [draw.range_label(low, high, few, apart, of_risk=True), f"{100 * rows / max(sizes.rows, 1):.3g} %"]
+        for low, high, _, rows in sizes.bins(few, apart)
+    ]
+    return html_table(caption, ["risk of being found", "share of the rows"], rows, [1])
 
 
 def _highest(sizes: Sizes, facts: Facts, private: bool) -> str:

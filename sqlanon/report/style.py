@@ -14,7 +14,7 @@ import altair as alt
 
 Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.HConcatChart"
 
-WIDTH = 620
+WIDTH = 760
 BEFORE, AFTER, CHOSEN = "#8a93a6", "#3a7bd5", "#e39a0b"
 BEFORE_WORD, AFTER_WORD = "the source", "the release"
 STATUSES: Mapping[str, tuple[str, str]] = {

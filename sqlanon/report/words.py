@@ -40,7 +40,11 @@ def count(rows: int, few: int) -> str:
 
 def requirements(facts: Facts) -> list[str]:
     """What is asked of a release, a sentence each."""
-    policy = facts.claims.policy
+    return sentences(facts.claims.policy)
+
+
+def sentences(policy: Mapping[str, Any]) -> list[str]:
+    """The requirements of a policy as a manifest shows it, a sentence each."""
     section, _ = read_part(PrivacySection, policy.get("privacy"), "privacy", {})
     if section is None:
         return ["The manifest does not say in a readable way what was asked."]
