@@ -69,12 +69,12 @@ class Browser:
         os.close(from_us[0])
         os.close(to_us[1])
         self._write, self._read = from_us[1], to_us[0]
-        self._rest, self._events, self._number = b"", list[dict[str, Any]](), 0
+        self._rest, self._number = b"", 0
         self._session: str | None = None
         self.requests: list[str] = []
         self.refused: list[str] = []
         self.complaints: list[str] = []
-        self._addresses = dict[str, str]()
+        self._addresses, self._told = dict[str, str](), list[dict[str, Any]]()
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(one for one in targets if one["type"] == "page")
         self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
@@ -127,6 +127,8 @@ class Browser:
 
     def _note(self, message: dict[str, Any]) -> None:
         method, told = message.get("method"), message.get("params", {})
+        if str(method).startswith("Browser."):
+            self._told.append(message)
         if method == "Network.requestWillBeSent":
             self.requests.append(told["request"]["url"])
             self._addresses[told["requestId"]] = told["request"]["url"]
@@ -155,8 +157,10 @@ class Browser:
             time.sleep(0.05)
 
     def value(self, expression: str) -> Any:
-        """The value of an expression of the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        """The value of an expression of the page, as if its user had asked for it."""
+        found = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -173,9 +177,32 @@ class Browser:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(found["data"]))
 
-    def downloads(self, folder: Path) -> None:
-        """Put what is saved into a folder."""
-        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    def saved(self, link: str, folder: Path) -> Path:
+        """The file that a link saves into a folder: it is clicked as by hand, and waited for."""
+        session, self._session = self._session, None
+        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True)
+        self._session = session
+        self._told.clear()
+        time.sleep(0.2)  # of more than ten in a second, a browser saves no more
+        self.value(f"{link}.scrollIntoView({{block: 'center'}})")
+        at = self.value(f"(at => [at.x + at.width / 2, at.y + at.height / 2])({link}.getBoundingClientRect())")
+        mouse = {"x": at[0], "y": at[1], "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        self.until(f"/^(data|blob):/.test({link}.href)")  # it is drawn while the button is down
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        name = self._event("Browser.downloadWillBegin", lambda told: True)["suggestedFilename"]
+        self._event("Browser.downloadProgress", lambda told: told["state"] == "completed")
+        return folder / str(name)
+
+    def _event(self, method: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """What an event told, since `_told` was cleared or later."""
+
+        def is_it(message: dict[str, Any]) -> bool:
+            return message.get("method") == method and wanted(message["params"])
+
+        found = next(filter(is_it, self._told), None) or self._wait(is_it, method)
+        told: dict[str, Any] = found["params"]
+        return told
 
     def pdf(self, path: Path) -> None:
         """Print the page."""

@@ -23,6 +23,7 @@ from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.cli import main
+from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError, PolicyError, ReleaseError
 from sqlanon.queries import pictures
@@ -436,6 +437,7 @@ def test_the_charts_of_a_result(hostile: sqlanon.Database) -> None:
         chart.distribution("nobody")
 
 
+@pytest.mark.slow
 def test_a_strategy_without_a_lattice_has_no_chart_of_it(hostile: sqlanon.Database, tmp_path: Path) -> None:
     result = hostile_result(hostile, search={"strategy": "mondrian"})
     with pytest.raises(PolicyError, match="does not search the lattice"):
@@ -444,6 +446,54 @@ def test_a_strategy_without_a_lattice_has_no_chart_of_it(hostile: sqlanon.Databa
         result.chart.lattice()
     assert result.report(tmp_path / "page.html", private=True)
     assert "there is no picture of it" in read(tmp_path / "page.html").text
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "noise": {"privacy": {"k": 20}, "attributes": {"cost": {"role": "quasi", "noise": {"epsilon": 4.0}}}},
+    "decoys": {"release": {"decoys": True}},
+    "masked": {"release": {"suppressed": "mask"}},
+    "cells": {"search": {"suppression": "cells"}},
+    "combinations": {"search": {"strategy": "mu-argus", "suppression_limit": 1}},
+    "without k": {"privacy": {"l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}},
+    "most": {"search": {"measure": "distinct"}},
+    "persons": {"source": {"person": "name", "undeclared": "drop"}, "attributes": {"name": None}},
+    "earlier": {"release": {"after": "all"}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: Path) -> None:
+    make_hospital(tmp_path / "hospital.duckdb", rows=3000)
+    asked = KINDS[kind]
+    given: dict[str, Any] = {
+        "zip": "mask", "birth_date": {"dates": ["year", "decade"]}, "sex": "suppress", "diagnosis": "sensitive",
+        "cost": "insensitive", "name": "identifying", "address": "identifying",
+    } | asked.get("attributes", {})  # fmt: skip
+    attributes = {name: spec for name, spec in given.items() if spec is not None}
+    sections = {
+        "source": {"database": tmp_path / "hospital.duckdb", "table": "patients", **asked.get("source", {})},
+        "attributes": make_policy(attributes).model_dump(exclude_none=True)["attributes"],
+        "privacy": asked.get("privacy", {"k": 5}),
+        "search": {"suppression_limit": 0.02, **asked.get("search", {})},
+        "release": {"table": "patients", **asked.get("release", {})},
+        "catalog": {"database": tmp_path / "catalog.duckdb"},
+    }
+    policy = sqlanon.Policy(**sections)
+    with sqlanon.connect() as db:
+        if kind == "earlier":
+            first = sections | {"release": {"table": "patients"}, "privacy": {"k": 9}}
+            db.anonymize(sqlanon.Policy(**first)).publish(tmp_path / "first.duckdb")
+        result = db.anonymize(policy)
+        assert result.report(tmp_path / "private.html", private=True)
+        assert result.report(tmp_path / "public.html")
+        release = result.publish(tmp_path / "release.duckdb")
+        assert db.report(release.path, tmp_path / "release.html")
+        assert db.report(release.path, tmp_path / "checked.html", policy=policy)
+    assert read(tmp_path / "public.html").charts == read(tmp_path / "release.html").charts
+    assert read(tmp_path / "private.html").charts.keys() > read(tmp_path / "public.html").charts.keys()
+    few = asked.get("privacy", {}).get("k", 5)
+    assert min(record["rows"] for record in records(read(tmp_path / "public.html").charts) if "rows" in record) >= few
 
 
 # What can be asked wrongly, and what is missing
@@ -471,6 +521,7 @@ def workshop(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command(workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     policy, release = workshop / "policy.toml", workshop / "release.duckdb"
     assert cli(monkeypatch, policy, "-o", workshop / "page.html") == 0
@@ -509,6 +560,7 @@ def test_what_is_wrong_is_said(
     assert not (workshop / "page.html").exists()
 
 
+@pytest.mark.slow
 def test_a_release_that_was_tampered_with(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with sqlanon.connect() as db:
         release = db.anonymize(sqlanon.Policy.load(workshop / "policy.toml")).publish()
@@ -548,6 +600,7 @@ def test_without_the_extra(
             assert chart.classes().to_dict()
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_leaves_nothing(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (workshop / "page.html").mkdir()
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="cannot be written"):
@@ -580,6 +633,7 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     assert words.MEASURES.keys() == set(sqlanon.policy.sections.Measure.__args__)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_the_words_of_levels(tmp_path: Path) -> None:
     rules: dict[str, Any] = {
         "m": {"mask": "left"}, "i": {"intervals": [5, 10]}, "d": {"dates": ["month", "year"]}, "s": "suppress",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,6 @@ from sqlanon.report.page import RUNNING
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(chromium() is None, reason="there is no chromium on this machine: apt-get install chromium"),
-    # One browser, one folder of pages: they stay in one process.
-    pytest.mark.xdist_group("browser"),
 ]
 SCREENSHOTS = Path(__file__).resolve().parent.parent / "build" / "screenshots"
 SVG = {"svg", "g", "path", "line", "text", "rect", "defs", "clipPath", "tspan"}
@@ -140,17 +137,12 @@ def test_the_large_lattice_is_a_sample(pages: dict[str, Path], browser: Browser)
 @pytest.mark.parametrize("name", ["private", "hostile"])
 def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
     browser.open(pages[name])
-    browser.downloads(tmp_path)
     charts = browser.value("document.querySelectorAll('figure').length")
     links = "[...document.querySelectorAll('.vega-actions a')]"
     assert browser.value(f"{links}.length") == 2 * charts
-    browser.value(f"{links}.forEach(link => link.dispatchEvent(new Event('mousedown')))")
-    browser.until(f"{links}.every(link => /^(data|blob):/.test(link.href))")
-    browser.value(f"{links}.forEach(link => link.click())")
-    until = time.monotonic() + 30
-    while len(saved := [path for path in tmp_path.iterdir() if path.suffix in (".png", ".svg")]) < 2 * charts:
-        assert time.monotonic() < until, saved
-        time.sleep(0.1)
+    saved = [browser.saved(f"{links}[{i}]", tmp_path) for i in range(2 * charts)]
+    assert {path.suffix for path in saved} == {".png", ".svg"}
+    assert len(set(saved)) == 2 * charts
     for path in saved:
         if path.suffix == ".png":
             assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -83,7 +83,7 @@ def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, told: 
     )
     if len(words) > 1:
         found = found.encode(xOffset=alt.XOffset("of:N", sort=words))
-    return found.properties(width=WIDTH, height=220)
+    return found.properties(width=min(WIDTH, 110 * len({row["place"] for row in rows})), height=220)
 
 
 def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
