@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import make_policy, some
 from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
 
 import sqlanon
@@ -111,7 +111,7 @@ def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # What is counted
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", some(range(6), 3))
 def test_distributions_are_what_plain_python_counts(seed: int) -> None:
     rng = random.Random(seed)
     values = [rng.choice(["a", "b", " ", "", None, "<b>", "z", *map(str, range(seed * 8))]) for _ in range(300)]
@@ -182,7 +182,7 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("maximised", [False, True])
-@pytest.mark.parametrize("limit", [7, 60, 10_000])
+@pytest.mark.parametrize("limit", some([10_000, 7, 60], 3))
 def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) -> None:
     rng = random.Random(limit)
     nodes = [
@@ -195,9 +195,11 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             "CREATE TABLE lattice (levels INTEGER[], height INTEGER, bound DOUBLE, status VARCHAR, classes BIGINT, "
             "suppressed_rows BIGINT, score DOUBLE)"
         )
+        rows = []
         for levels, height, status, out, score in nodes:
             figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
-            connection.execute("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", [levels, height, status, *figures])
+            rows.append([levels, height, status, *figures])
+        connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
         query = pictures.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
         found = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
@@ -229,32 +231,41 @@ def source() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+class Pages:
+    """The pages of a table full of needles: of a policy, for inside only, and of its releases. Made when asked for."""
+
+    def __init__(self, db: sqlanon.Database, folder: Path) -> None:
+        policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
+        closeness = [{"attribute": "illness", "distance": "equal", "t": 0.9}]
+        tree = policy.model_dump(exclude_none=True) | {"privacy": {"k": 4, "t_closeness": closeness}}
+        self.db, self.folder, self.policy = db, folder, sqlanon.Policy(**tree)
+        self.result = db.anonymize(self.policy)
+
+    def __getitem__(self, name: str) -> Path:
+        path = self.folder / f"{name}.html"
+        if path.exists():
+            return path
+        if name in ("public", "private"):
+            assert self.result.report(path, private=name == "private")
+        else:
+            kind = "parquet" if name == "parquet" else "duckdb"
+            release = self.result.publish(self.folder / f"{name}.{kind}", "people")
+            assert self.db.report(release.path, path, policy=self.policy if name == "beside" else None)
+        return path
+
+
 @pytest.fixture(scope="module")
-def pages(source: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
-    """The pages of a table full of needles: of a policy, of its releases, and for inside only."""
-    folder = tmp_path_factory.mktemp("pages")
-    policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
-    policy = sqlanon.Policy(**{**policy.model_dump(exclude_none=True), "privacy": {
-        "k": 4, "t_closeness": [{"attribute": "illness", "distance": "equal", "t": 0.9}],
-    }})  # fmt: skip
-    found = {name: folder / f"{name}.html" for name in ("public", "private", "duckdb", "parquet", "beside")}
-    with pytest.MonkeyPatch.context() as patch, sqlanon.connect(source) as db:
-        patch.setattr(paging, "_bundle", lambda: BUNDLE)
-        result = db.anonymize(policy)
-        assert result.report(found["public"])
-        assert result.report(found["private"], private=True)
-        for kind in ("duckdb", "parquet"):
-            release = result.publish(folder / f"release.{kind}", "people")
-            assert db.report(release.path, found[kind])
-        assert db.report(folder / "release.duckdb", found["beside"], policy=policy)
-    yield found
+def pages(source: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    with sqlanon.connect(source) as db:
+        yield Pages(db, tmp_path_factory.mktemp("pages"))
 
 
-PUBLIC = ("public", "duckdb", "parquet", "beside")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parquet", "beside")]
+PUBLIC = ("public", *SLOW)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_private_value_is_in_a_page(name: str, pages: dict[str, Path], source: duckdb.DuckDBPyConnection) -> None:
+def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     parsed = read(pages[name])
     everything = "\n".join([parsed.text, *parsed.scripts, *map(str, leaves(parsed.charts)), *dict(parsed.attributes)])
     everything += pages[name].read_text(encoding="utf-8")
@@ -267,9 +278,7 @@ def test_no_private_value_is_in_a_page(name: str, pages: dict[str, Path], source
     assert "Note number" not in everything
 
 
-def test_the_search_finds_private_values_in_the_private_page(
-    pages: dict[str, Path], source: duckdb.DuckDBPyConnection
-) -> None:
+def test_the_search_finds_private_values_in_the_private_page(pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     text = read(pages["private"]).text
     values = [value for (value,) in source.execute("SELECT DISTINCT city::VARCHAR FROM people").fetchall()]
     assert len(values) == 5
@@ -278,7 +287,7 @@ def test_the_search_finds_private_values_in_the_private_page(
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_count_below_k_is_in_a_public_page(name: str, pages: dict[str, Path]) -> None:
+def test_no_count_below_k_is_in_a_public_page(name: str, pages: Pages) -> None:
     drawn = list(records(read(pages[name]).charts))
     rows = [record["rows"] for record in drawn if "rows" in record]
     assert len(rows) > 20
@@ -288,7 +297,7 @@ def test_no_count_below_k_is_in_a_public_page(name: str, pages: dict[str, Path])
     assert [record["count"] for record in below] == [0, 0]
 
 
-def test_only_the_private_page_shows_the_source(pages: dict[str, Path]) -> None:
+def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
     private, public = read(pages["private"]), read(pages["public"])
     assert {"frontier", "lattice", "levels"} <= private.charts.keys()
     assert not {"frontier", "lattice", "levels"} & public.charts.keys()
@@ -300,7 +309,8 @@ def test_only_the_private_page_shows_the_source(pages: dict[str, Path]) -> None:
     assert stat.S_IMODE(pages["private"].stat().st_mode) == 0o600
 
 
-def test_the_verdict_of_what_needs_the_source(pages: dict[str, Path]) -> None:
+@pytest.mark.slow
+def test_the_verdict_of_what_needs_the_source(pages: Pages) -> None:
     """A release alone cannot tell; with the source it holds, and how far it is from its limit is not told."""
     assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
     for name in ("public", "beside"):
@@ -308,12 +318,13 @@ def test_the_verdict_of_what_needs_the_source(pages: dict[str, Path]) -> None:
     assert "the farthest class is" in read(pages["private"]).text
 
 
-def test_the_page_of_a_policy_shows_what_its_release_shows(pages: dict[str, Path]) -> None:
+@pytest.mark.slow
+def test_the_page_of_a_policy_shows_what_its_release_shows(pages: Pages) -> None:
     policy, release = read(pages["public"]).charts, read(pages["duckdb"]).charts
     assert policy == release
 
 
-def test_the_figures_of_the_page(pages: dict[str, Path]) -> None:
+def test_the_figures_of_the_page(pages: Pages) -> None:
     text = read(pages["public"]).text
     assert f"rows released{ROWS}rows left out{ODD}" in text
     assert "shared by at least 4 rows (4-anonymity)" in text
@@ -327,7 +338,7 @@ def test_the_figures_of_the_page(pages: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, "private"])
-def test_the_security_policy_names_all_that_runs(name: str, pages: dict[str, Path]) -> None:
+def test_the_security_policy_names_all_that_runs(name: str, pages: Pages) -> None:
     text, parsed = pages[name].read_text(encoding="utf-8"), read(pages[name])
     (policy_text,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
     policy = dict(part.strip().split(" ", 1) for part in policy_text.split(";"))
@@ -341,7 +352,7 @@ def test_the_security_policy_names_all_that_runs(name: str, pages: dict[str, Pat
     assert not [name for name, _ in parsed.attributes if name.startswith("on") or name in ("src", "href", "style")]
 
 
-def test_the_page_is_accessible(pages: dict[str, Path]) -> None:
+def test_the_page_is_accessible(pages: Pages) -> None:
     parsed = read(pages["private"])
     assert parsed.tags["caption"] == parsed.tags["table"] > 20
     scopes = [value for name, value in parsed.attributes if name == "scope"]
@@ -418,6 +429,7 @@ def test_reprs_for_notebooks_are_escaped_and_scan_nothing(hostile: sqlanon.Datab
 # Charts in notebooks
 
 
+@pytest.mark.slow
 def test_the_charts_of_a_result(hostile: sqlanon.Database) -> None:
     chart = hostile_result(hostile).chart
     drawn = {

@@ -102,7 +102,7 @@ def _bars(found: Distribution, colour: str, title: str, width: int) -> Any:
     rows = [{"label": label, "place": i, "rows": n} for i, (label, n) in enumerate(found.bars)]
     chart = drawn(rows, title=alt.TitleParams(title)).mark_bar(color=colour)
     return chart.encode(
-        x=alt.X("rows:Q", title="rows", axis=alt.Axis(format=",", tickCount=5)),
+        x=alt.X("rows:Q", title="rows", axis=alt.Axis(format=",d", tickCount=5)),
         y=alt.Y("label:N", title=None, sort=alt.SortField("place")),
         tooltip=[alt.Tooltip("label:N", title="value"), alt.Tooltip("rows:Q", title="rows", format=",d")],
     ).properties(width=width, height=alt.Step(18))
