@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlanon import anonymization, catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import ReleaseError
+from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
 from sqlanon.policy import Policy
@@ -269,6 +269,64 @@ class Database(Looking, Viewing):
                 checks = check_against_source(run, prepared, found)
         return replace(found, checks=(*found.checks, *checks))
 
+    def report(
+        self,
+        of: Policy | str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        private: bool = False,
+        policy: Policy | None = None,
+        strategies: Sequence[str] | None = (),
+        progress: StageProgress | None = None,
+    ) -> bool:
+        """Write a page for people: what was asked, whether it holds, and what happened to each column.
+
+        One HTML file that needs nothing else; it needs ``pip install 'sqlanon[report]'``. It shows no more than the
+        release does, and what is in fewer than k rows not at all; unless it is private.
+
+        Parameters
+        ----------
+        of:
+            A release file; or a policy: then what would be released is found, and nothing is published.
+        path:
+            The page; it ends in ``.html``.
+        private:
+            Of a policy: whether the page shows the source and the search, too. It says so on every page.
+        policy:
+            Of a release: its policy, so that what needs the source is checked as well.
+        strategies:
+            Of a private page: those to compare; None: all that can do what is asked.
+        progress:
+            Told what is going on, of a policy.
+
+        Returns
+        -------
+        bool
+            Whether no check failed.
+
+        Raises
+        ------
+        MissingLibraryError
+            The libraries that draw are missing.
+        PolicyError
+            What is asked does not fit together.
+        ReleaseError
+            There is no release, or the page cannot be written.
+        SourceError, HierarchyError, InfeasibleError
+            As of `anonymize`.
+        """
+        from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
+
+        _refuse_report(of, private, policy, strategies)
+        target = target_of(path)
+        refuse_without_charts()
+        if not isinstance(of, Policy):
+            release = Path(of).absolute()
+            found = None if policy is None else self.verify(release, policy)
+            return report_of_release(release, target, found, self._space.limits)
+        result = self.anonymize(of, progress)
+        compared = self.compare(of, strategies) if strategies is None or strategies else None
+        return result.report(target, private, compared)
+
     def close(self) -> None:
         """Let go of the source, and of everything that was made beside it."""
         self._space.close()
@@ -296,3 +354,28 @@ class Database(Looking, Viewing):
             catalog.store_hierarchies(engine, policy_hash, rules, own, now)
             if (decoys := result.decoy_query()) is not None:
                 catalog.store_decoys(engine, result.run_id, decoys, now)
+
+
+def _refuse_report(
+    of: Policy | str | os.PathLike[str], private: bool, policy: Policy | None, strategies: Sequence[str] | None
+) -> None:
+    """Refuse what does not fit together.
+
+    Raises
+    ------
+    PolicyError
+        With all of it.
+    """
+    compares, problems = strategies is None or bool(strategies), []
+    if isinstance(of, Policy):
+        if policy is not None:
+            problems.append(Problem("policy", "is for a release: of a policy, leave it out"))
+        if compares and not private:
+            problems.append(Problem("compare", "tells of the source: only a private page shows it"))
+    else:
+        if private:
+            problems.append(Problem("private", "a release alone shows nothing private: give its policy in its place"))
+        if compares:
+            problems.append(Problem("compare", "is for a policy: a release does not tell how it was found"))
+    if problems:
+        raise PolicyError(problems)

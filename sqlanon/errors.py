@@ -70,6 +70,17 @@ class BrokenReleaseError(ReleaseError):
     exit_status = 1
 
 
+class MissingLibraryError(SqlanonError, ImportError):
+    """Something was asked for that needs a library which is not installed; says which extra brings it.
+
+    >>> print(MissingLibraryError("a report", "altair", "report"))
+    a report needs altair, which is not installed: pip install 'sqlanon[report]'
+    """
+
+    def __init__(self, what: str, library: str, extra: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed: pip install 'sqlanon[{extra}]'")
+
+
 class InfeasibleError(SqlanonError):
     """No generalization meets the policy.
 

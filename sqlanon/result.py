@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -23,6 +23,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
 from sqlanon.made import Made, ranges_of
+from sqlanon.markup import html_table
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     from sqlanon.decoys import Filled
     from sqlanon.noise.stage import Noised
+    from sqlanon.report import Unpublished
+    from sqlanon.report.notebook import Charts
 
 
 class Result:
@@ -202,6 +205,61 @@ class Result:
         if is_remote(self._prepared.source):
             return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
+
+    @cached_property
+    def chart(self) -> Charts:
+        """Its charts, for notebooks: ``result.chart.frontier()``, ``.classes()``, ...; with ``sqlanon[report]``."""
+        from sqlanon.report.notebook import Charts  # noqa: PLC0415 - who draws nothing does not wait for it
+
+        return Charts(self._unpublished())
+
+    def report(
+        self, path: str | os.PathLike[str], private: bool = False, compared: duckdb.DuckDBPyRelation | None = None
+    ) -> bool:
+        """Write a page about it, for people: one HTML file that needs nothing else. Nothing is published.
+
+        Parameters
+        ----------
+        path:
+            The page; it ends in ``.html``.
+        private:
+            Whether it shows the source and the search, too, and says on every page that it is for inside only. By
+            default it shows no more than its release will.
+        compared:
+            What `Database.compare` found, for a private page.
+
+        Returns
+        -------
+        bool
+            Whether no check failed.
+
+        Raises
+        ------
+        MissingLibraryError
+            ``pip install 'sqlanon[report]'`` is needed.
+        ReleaseError
+            The page cannot be written there.
+        """
+        from sqlanon.report import report_of_unpublished  # noqa: PLC0415
+
+        rows = (
+            [] if compared is None else [dict(zip(compared.columns, row, strict=True)) for row in compared.fetchall()]
+        )
+        return report_of_unpublished(self._unpublished(), path, private, rows)
+
+    def _unpublished(self) -> Unpublished:
+        from sqlanon.report import Unpublished  # noqa: PLC0415
+
+        return Unpublished(
+            self._made,
+            self._manifest(self._table_name()),
+            self.generalization,
+            self._run.work("lattice"),
+            self.nodes,
+            self.checked,
+            self.sql(),
+            self.warnings,
+        )
 
     def publish(
         self, path: str | Path | None = None, table: str | None = None, force: bool = False
@@ -415,8 +473,22 @@ class Result:
             **({} if self.confidence is None else {"confidence": self.confidence}),
         }
 
+    def _repr_html_(self) -> str:
+        """For notebooks: its figures as a small table. Nothing is asked of the source."""
+        rows = [
+            ("generalization", ", ".join(f"{name} {_level(level)}" for name, level in self.generalization.items())),
+            (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
+            ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
+            ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
+        ]
+        return html_table("What would be released", ["", ""], rows)
+
     def __repr__(self) -> str:
         return (
             f"Result(generalization={self.generalization}, {self.measure}={self.score:.6g}, "
             f"suppressed_rows={self.suppressed_rows}, classes={self.classes}, optimal={self.optimal})"
         )
+
+
+def _level(level: int | None) -> str:
+    return "at several levels" if level is None else str(level)

@@ -10,11 +10,8 @@ from typing import Any
 
 import duckdb
 import pytest
-<<<<<<< HEAD
-from postgres_server import VARIABLE, running
-=======
 from hypothesis import HealthCheck, settings
->>>>>>> lanes
+from postgres_server import VARIABLE, running
 
 import sqlanon
 

@@ -27,5 +27,6 @@ def oldest(requirement: Requirement) -> str:
 
 if __name__ == "__main__":
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    for text in (*project["dependencies"], *project["optional-dependencies"]["dp"]):
+    extras = project["optional-dependencies"]
+    for text in (*project["dependencies"], *extras["dp"], *extras["report"]):
         print(oldest(Requirement(text)))

@@ -89,3 +89,44 @@ def attack(
         print_json(found.to_dict())
     else:
         print_attacks(found, sql)
+
+
+@app.command()
+def report(
+    of: Annotated[
+        Path,
+        typer.Argument(metavar="POLICY.toml|RELEASE", help="a release, or what a policy would release"),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.html", help="the page to write", show_default=False)
+    ],
+    private: Annotated[
+        bool, typer.Option("--private", help="of a policy: show the source and the search, too, for inside only")
+    ] = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="POLICY.toml", help="of a release: check against its source, too"),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="with --private: compare all strategies that can do what is asked")
+    ] = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Write a page for people: what was asked, whether it holds, what happened to each column. Publishes nothing."""
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_progress
+
+    subject = load(of) if of.suffix.lower() == ".toml" else of
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+        holds = db.report(
+            subject,
+            output,
+            private,
+            None if policy is None else load(policy),
+            None if compare else (),
+            progress,
+        )
+    typer.echo(f"{output.absolute()}: {'what was asked holds' if holds else 'NOT verified'}")
+    if not holds:
+        raise typer.Exit(1)

@@ -1,0 +1,160 @@
+"""The report: one page for people who look, and its charts for notebooks.
+
+`gather` counts what is told (`facts`), the same way for a release and for what is not published yet; `words`, `charts`
+and `charts_of_search` say and draw it; `sections` and `page` put it together. Charts need altair, and the page the
+script that vl-convert brings: extra ``report``. They are loaded when something is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import MissingLibraryError, ReleaseError
+from sqlanon.release.verify import Verification
+from sqlanon.report.gather import Unpublished, facts_of_release
+
+__all__ = ["Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
+
+
+def refuse_without_charts(page: bool = True) -> None:
+    """Say at once that a library is missing.
+
+    Parameters
+    ----------
+    page:
+        Whether a page is asked for, or charts alone.
+
+    Raises
+    ------
+    MissingLibraryError
+        It says how to install it.
+    """
+    for name, library in {"altair": "altair", **({"vl_convert": "vl-convert-python"} if page else {})}.items():
+        try:
+            import_module(name)
+        except ImportError:
+            raise MissingLibraryError("a report" if page else "a chart", library, "report") from None
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """Where a report may be written: to a file that ends as pages do, so that nothing else is ever overwritten.
+
+    Raises
+    ------
+    ReleaseError
+        It ends otherwise, or its folder is not there.
+
+    >>> target_of("release.duckdb")
+    Traceback (most recent call last):
+        ...
+    sqlanon.errors.ReleaseError: release.duckdb: a report is a page: its name must end in .html
+    """
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ReleaseError(f"{target}: a report is a page: its name must end in .html")
+    if not target.absolute().parent.is_dir():
+        raise ReleaseError(f"{target}: there is no folder {target.absolute().parent}")
+    return target.absolute()
+
+
+def report_of_release(
+    release: Path,
+    path: str | os.PathLike[str],
+    with_source: Verification | None = None,
+    limits: Limits = NO_LIMITS,
+) -> bool:
+    """Write the page of a release: what everybody sees who has it.
+
+    Parameters
+    ----------
+    release, path:
+        Its file, and the page's.
+    with_source:
+        What was found with the source at hand.
+    limits:
+        What the engine may take.
+
+    Returns
+    -------
+    bool
+        Whether no check failed.
+
+    Raises
+    ------
+    MissingLibraryError
+        A library that draws is missing.
+    ReleaseError
+        There is no release, or the page cannot be written.
+    """
+    target = target_of(path)
+    refuse_without_charts()
+    from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
+
+    facts = facts_of_release(release, with_source, limits)
+    _write(target, page(facts), private=False)
+    return facts.holds
+
+
+def report_of_unpublished(
+    found: Unpublished,
+    path: str | os.PathLike[str],
+    private: bool = False,
+    compared: Sequence[Mapping[str, Any]] = (),
+) -> bool:
+    """Write the page of what was found, before it is published.
+
+    Parameters
+    ----------
+    found, path:
+        Of what, and where to.
+    private:
+        Whether it shows the source and the search, too. The page says then that it is for inside only, and its file is
+        for its owner's eyes.
+    compared:
+        What strategies found; shown where it is private.
+
+    Returns
+    -------
+    bool
+        Whether no check failed.
+
+    Raises
+    ------
+    MissingLibraryError
+        A library that draws is missing.
+    ReleaseError
+        The page cannot be written.
+    """
+    target = target_of(path)
+    refuse_without_charts()
+    from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
+
+    facts = found.facts(private)
+    _write(target, page(facts, found.inside(compared) if private else None), private)
+    return facts.holds
+
+
+def _write(target: Path, text: str, private: bool) -> None:
+    """Write a page in one step: whoever reads it meanwhile has the old one, or the new one."""
+    written: Path | None = None
+    try:
+        with NamedTemporaryFile(  # it is for its owner alone
+            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+        ) as file:
+            written = Path(file.name)
+            file.write(text)
+        if not private:
+            mask = os.umask(0)
+            os.umask(mask)
+            written.chmod(0o666 & ~mask)
+        written.replace(target)
+    except OSError as error:
+        if written is not None:
+            written.unlink(missing_ok=True)
+        raise ReleaseError(f"{target} cannot be written: {error.strerror}") from error

@@ -1,0 +1,127 @@
+"""The distribution of a column: labels with their rows, or ranges of numbers. What is in few rows is not told."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.queries import pictures
+from sqlanon.queries.names import anonymous, col, text
+from sqlanon.report.facts import Distribution
+
+BARS = 20
+"""So many labels, or about so many ranges, at most."""
+NO_VALUE = "(no value)"
+_NUMBERS = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\))$")
+_DATES = re.compile(r"^(DATE|TIMESTAMP.*)$")
+
+
+def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
+    """Count the values of a column.
+
+    Parameters
+    ----------
+    engine, relation, column, type_:
+        Of what.
+    few:
+        Values in fewer rows are not told.
+    """
+    counts = pictures.label_counts(relation, column)
+    values, _, rare, _ = engine.rows(pictures.label_figures(counts, few))[0]
+    ordered = bool(_NUMBERS.match(type_) or _DATES.match(type_))
+    if values > BARS and ordered:
+        return _ranges(engine, relation, column, bool(_DATES.match(type_)), few)
+    found = engine.rows(pictures.common_labels(counts, few, BARS))
+    if len(found) == values:  # all of them: in their own order
+        found = sorted(found, key=lambda one: _order(one[0], bool(_NUMBERS.match(type_))))
+    bars = tuple(zip(_distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
+    return Distribution(bars, values, values - len(found), rare)
+
+
+def _order(label: str | None, numbers: bool) -> tuple[bool, float, str]:
+    return label is None, float(label) if numbers and label is not None else 0.0, label or ""
+
+
+def _named(label: str | None) -> str:
+    if label is None:
+        return NO_VALUE
+    return label if label.strip() else "(empty text)"
+
+
+def _distinct(labels: Iterable[str]) -> list[str]:
+    """The same labels; one that is there already, such as a text that reads as no value, with a mark."""
+    found: list[str] = []
+    for label in labels:
+        while label in found:
+            label += "′"  # noqa: PLW2901 - until it is another one
+        found.append(label)
+    return found
+
+
+def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: int) -> Distribution:
+    value: exp.Expr = anonymous("DATE_PART", text("year"), col(column)) if dates else col(column)
+    low, high = engine.rows(pictures.spread(relation, value))[0]
+    if low is None:
+        return Distribution(())
+    width = round_width((high - low) / BARS)
+    if dates:
+        width = max(width, 1.0)
+    lowest, highest = math.floor(low / width) - 2, math.floor(high / width) + 2
+    counted = dict(engine.rows(pictures.bins(relation, value, width, lowest, highest)))
+    missing = counted.pop(None, 0)
+    bars = merged(sorted(counted.items()), width, few, dates)
+    if missing >= few:
+        bars.append((NO_VALUE, missing))
+    return Distribution(tuple(bars))
+
+
+def round_width(least: float) -> float:
+    """A round number that is no less: 1, 2 or 5 times a power of ten.
+
+    >>> round_width(3.2), round_width(0.011), round_width(0)
+    (5.0, 0.02, 1.0)
+    """
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return float(f"{next(m for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9)) * power:.12g}")
+
+
+def merged(bins: Sequence[tuple[int, int]], width: float, few: int, dates: bool = False) -> list[tuple[str, int]]:
+    """Ranges of numbers with their rows: neighbours are one until they have enough rows; the ends are open.
+
+    >>> merged([(0, 9), (1, 2), (2, 4), (3, 9), (4, 1)], 10.0, 5)
+    [('< 10', 9), ('10 to 30', 6), ('≥ 30', 10)]
+    >>> merged([(0, 2)], 10.0, 5)
+    []
+    """
+    groups: list[list[int]] = []  # first bin, last bin, rows
+    for bin_, rows in bins:
+        if groups and groups[-1][2] < few:
+            groups[-1][1:] = [bin_, groups[-1][2] + rows]
+        else:
+            groups.append([bin_, bin_, rows])
+    if len(groups) > 1 and groups[-1][2] < few:
+        last = groups.pop()
+        groups[-1][1:] = [last[1], groups[-1][2] + last[2]]
+    if not groups or groups[0][2] < few:
+        return []
+    starts = [group[0] for group in groups]
+    labels = []
+    for i, group in enumerate(groups):
+        start, end = group[0] * width, (starts[i + 1] if i + 1 < len(groups) else group[1] + 1) * width
+        low, high = (f"{edge:.0f}" if dates else f"{edge:,.12g}" for edge in (start, end))
+        if len(groups) == 1:
+            label = "all values"
+        elif i == 0:
+            label = f"< {high}"
+        elif i == len(groups) - 1:
+            label = f"≥ {low}"
+        else:
+            label = f"{low} to {high}"
+        labels.append((label, group[2]))
+    return labels

@@ -1,0 +1,223 @@
+"""From a release, or from what was found and is not published yet, to what a report tells.
+
+What everybody may see is counted from the released rows and the manifest alone, in both cases by the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.full_domain import allowed_rows, measure_of
+from sqlanon.made import Made
+from sqlanon.queries import pictures
+from sqlanon.queries.earlier import EARLIER
+from sqlanon.queries.macros import k_anonymity_of
+from sqlanon.queries.names import create_table, drop_table
+from sqlanon.release.check import AGAINST, Check
+from sqlanon.release.decoy_claims import k_counts_decoys
+from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.reader import SUBJECT, open_release
+from sqlanon.release.requirements import needs_source, requirement_checks
+from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
+from sqlanon.report.distributions import distribution
+from sqlanon.report.facts import FEW, Facts, Inside, Looked, Shown, Sizes
+from sqlanon.resources import sql_text
+from sqlanon.source_audit import SourceAudit
+
+SAMPLE = 1500
+"""So many generalizations are drawn at most."""
+SMALL = 120
+"""A lattice of so many generalizations is drawn as a whole."""
+WITH_SOURCE = "checked with the source at hand"
+
+Claims = Callable[[int, int, int, str], Manifest]
+"""The manifest of a release: by its rows, classes, smallest class and digest."""
+
+
+def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> Facts:
+    """What a release file shows.
+
+    Parameters
+    ----------
+    path:
+        The file; it is opened as a stranger does it.
+    with_source:
+        What was found with the source at hand; only whether it passed is told.
+    limits:
+        What the engine may take.
+
+    Raises
+    ------
+    ReleaseError
+        It is not there, or not a release.
+    """
+    with open_release(path, limits) as release:
+        manifest = release.manifest
+        if manifest.digest_algorithm != DIGEST:
+            release.engine.script(sql_text("macros_older.sql"))
+        checks = verify_release(path, release, fresh=False).checks
+        if with_source is not None:
+            checks = beside(checks, with_source.checks)
+        readable = all(check.passed for check in checks[:2])  # it has the columns that it claims, and its roles
+        return _facts(release.engine, SUBJECT, manifest, checks, published=True, readable=readable)
+
+
+def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check, ...]:
+    """The checks of a release, and those that need its source: of these, whether they passed and no figure."""
+    found = {check.name: check for check in alone}
+    for check in with_source:
+        name = check.name.removeprefix(AGAINST)
+        if name not in found or found[name].passed is None:
+            found[name] = Check(name, check.passed, WITH_SOURCE)
+        elif check.passed is False:
+            found[name] = replace(found[name], passed=False)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """What was found and is not published: how its release is made, and what would be claimed of it.
+
+    Attributes
+    ----------
+    made, claims:
+        The release, and its manifest.
+    generalization:
+        By quasi-identifier the chosen level; None: several.
+    lattice:
+        The table of what was looked at.
+    nodes, checked:
+        Generalizations: how many there are, and how many were counted.
+    statement:
+        That makes the release.
+    warnings:
+        What the data holder should know before sharing.
+    """
+
+    made: Made
+    claims: Claims
+    generalization: Mapping[str, int | None]
+    lattice: exp.Table
+    nodes: int
+    checked: int
+    statement: str
+    warnings: tuple[str, ...]
+
+    def facts(self, private: bool = False) -> Facts:
+        """What its release will show. The rows are made once, in the run's work schema, and dropped.
+
+        Parameters
+        ----------
+        private:
+            Whether the figures of checks against the source are told, too.
+        """
+        run, policy = self.made.run, self.made.prepared.policy
+        rows = run.work("reported")
+        run.engine.execute(create_table(rows.copy(), self.made.recoding.select(shuffled=False)))
+        try:
+            macros = run.install_macros()
+            name = rows.sql(run.engine.dialect)
+            quasi = self.claims(0, 0, 0, "").quasi
+            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, quasi, macros))[0]
+            claims = self.claims(released, classes, k or 0, "")
+            audited = replace(audited_of(run.engine, claims, name), macros=macros)
+            checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
+            if needs_source(policy.privacy, policy.source.person is not None):
+                plain = self.made.chosen.recoding
+                audit = SourceAudit(
+                    run.engine, run.work, macros, self.made.prepared, self.made.recoding, plain, run.population
+                )
+                told = k_counts_decoys(audit.checks(name), claims)
+                checks = tuple(told) if private else beside(checks, told)
+            return _facts(run.engine, rows, claims, checks, published=False, readable=True)
+        finally:
+            run.engine.execute(drop_table(rows))
+
+    def inside(self, compared: Sequence[Mapping[str, Any]] = ()) -> Inside:
+        """What is for inside only."""
+        prepared, engine = self.made.prepared, self.made.run.engine
+        source, types = prepared.source.relation, prepared.source.columns
+        own = prepared.columns.generalized
+        before = {
+            column.name: distribution(engine, source, column.name, types[column.name], 1)
+            for column in prepared.released
+        }
+        heights = dict(zip(prepared.policy.generalized, prepared.marginals.heights, strict=False))
+        return Inside(
+            sizes=_sizes(engine.rows(pictures.sizes(source, own))),
+            before=before,
+            heights=heights,
+            generalization=self.generalization,
+            measure=prepared.policy.search.measure,
+            allowed_rows=allowed_rows(prepared),
+            nodes=self.nodes,
+            checked=self.checked,
+            statuses=tuple(engine.rows(pictures.statuses(self.lattice))),
+            looked=self.looked(),
+            lattice=self.small_lattice(),
+            compared=compared,
+            statement=self.statement,
+            warnings=self.warnings,
+        )
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The chosen levels; none where there are several for an attribute."""
+        levels = tuple(self.generalization.values())
+        return tuple(level for level in levels if level is not None) if None not in levels else ()
+
+    def looked(self) -> tuple[Looked, ...]:
+        """The generalizations that were counted; of many a sample."""
+        maximised = measure_of(self.made.prepared).shown(1.0) < 0
+        query = pictures.looked_at(self.lattice, self.chosen, SAMPLE, maximised)
+        rows = self.made.run.engine.rows(query)
+        return tuple(Looked(tuple(levels), *rest) for levels, *rest in rows)
+
+    def small_lattice(self) -> tuple[Looked, ...]:
+        """All generalizations, where there are few; those that were not looked at, too."""
+        lattice = self.made.prepared.lattice
+        if lattice.size > SMALL or EARLIER in lattice.attributes:
+            return ()
+        statuses = {looked.levels: looked for looked in _rows_of(self.made.run.engine, self.lattice)}
+        every = product(*(lattice.levels(i) for i in range(len(lattice.top))))
+        found = [statuses.get(levels, Looked(levels, "unseen")) for levels in every]
+        return tuple(replace(one, chosen=one.levels == self.chosen) for one in found)
+
+
+def _rows_of(engine: Engine, lattice: exp.Table) -> list[Looked]:
+    rows = engine.rows(pictures.every(lattice))
+    return [Looked(tuple(levels), *rest) for levels, *rest in rows]
+
+
+def _facts(
+    engine: Engine, relation: exp.Table, claims: Manifest, checks: Iterable[Check], published: bool, readable: bool
+) -> Facts:
+    """What is shown of released rows."""
+    few = few_of(claims)
+    if not readable:
+        return Facts(claims, published, few, tuple(checks), None, (), ())
+    quasi, columns = claims.quasi, engine.columns(relation)
+    rows = engine.rows(pictures.sizes(relation, quasi))
+    shown = tuple(
+        Shown(one.name, columns[one.name], one.role, distribution(engine, relation, one.name, columns[one.name], few))
+        for one in claims.columns
+    )
+    return Facts(claims, published, few, tuple(checks), _sizes(rows), shown, tuple(verification_sql(claims)))
+
+
+def few_of(claims: Manifest) -> int:
+    """Counts below it are not told: the k of the policy that a manifest shows."""
+    k = claims.policy.get("privacy", {}).get("k")
+    return k if isinstance(k, int) and k > 0 else FEW
+
+
+def _sizes(rows: Iterable[Sequence[int]]) -> Sizes:
+    return Sizes(tuple((size, n) for size, n in rows if size))  # without a GROUP BY, no rows are a class of none

@@ -1,0 +1,115 @@
+"""The charts of a result, for notebooks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.report import refuse_without_charts
+from sqlanon.report.facts import Facts, Inside, Sizes
+from sqlanon.report.gather import Unpublished
+
+if TYPE_CHECKING:
+    from sqlanon.report.style import Chart
+
+
+class Charts:
+    """The charts of a result, as altair makes them: a notebook shows them, ``.save("chart.svg")`` writes them.
+
+    What is asked for is counted once. `classes`, `risk` and `distribution` show what the release shows, and what is in
+    fewer than k rows not at all; with ``private=True`` the source, too. `frontier`, `lattice` and `attributes` are for
+    inside only: a generalization that was not chosen tells something of the source.
+    """
+
+    def __init__(self, found: Unpublished) -> None:
+        self._found = found
+
+    def classes(self, private: bool = False) -> Chart:
+        """How many equivalence classes there are of each range of sizes: rows ``size``, ``classes``, counted over the
+        quasi-identifiers of the released rows."""
+        from sqlanon.report import charts  # noqa: PLC0415 - altair takes its time
+
+        return charts.classes(self._sizes, self._facts.few, self._inside.sizes if private else None)
+
+    def risk(self, private: bool = False) -> Chart:
+        """The share of the rows by the risk of being found: 1 / the size of a row's class."""
+        from sqlanon.report import charts  # noqa: PLC0415
+
+        return charts.risk(self._sizes, self._facts.few, self._inside.sizes if private else None)
+
+    def distribution(self, name: str, private: bool = False) -> Chart:
+        """The rows of each value of a released column, or of each range where it has many numbers or dates.
+
+        Raises
+        ------
+        PolicyError
+            No column of that name is released.
+        """
+        from sqlanon.report import charts  # noqa: PLC0415
+
+        columns = {column.name: column for column in self._facts.columns}
+        if name not in columns:
+            told = f"no column {name!r} is released; there are {', '.join(columns)}"
+            raise PolicyError([Problem("attributes", told)])
+        after = columns[name].after
+        return charts.distribution(name, after, self._inside.before.get(name) if private else None)
+
+    def attributes(self) -> Chart:
+        """The level of each quasi-identifier, beside the levels that its hierarchy has: `Result.generalization`."""
+        from sqlanon.report import charts  # noqa: PLC0415
+
+        return charts.attributes(self._inside.heights, self._inside.generalization)
+
+    def frontier(self) -> Chart:
+        """The generalizations that were counted: ``score`` against ``suppressed_rows`` of `Result.lattice`.
+
+        Where one does not meet the policy, its ``bound`` takes the place of its score. Of many the frontier, the chosen
+        one and a sample are drawn, always the same.
+
+        Raises
+        ------
+        PolicyError
+            The strategy does not search the lattice.
+        """
+        from sqlanon.report import charts_of_search  # noqa: PLC0415
+
+        self._refuse_without_lattice()
+        inside = self._inside
+        return charts_of_search.frontier(inside.looked, list(inside.heights), inside.measure, inside.allowed_rows)
+
+    def lattice(self) -> Chart:
+        """The lattice: ``levels`` and ``status`` of `Result.lattice`; of a large one, counts by ``height``.
+
+        Raises
+        ------
+        PolicyError
+            The strategy does not search the lattice.
+        """
+        from sqlanon.report import charts_of_search  # noqa: PLC0415
+
+        self._refuse_without_lattice()
+        inside = self._inside
+        if inside.lattice:
+            return charts_of_search.lattice(inside.lattice, list(inside.heights))
+        return charts_of_search.statuses(inside.statuses)
+
+    def _refuse_without_lattice(self) -> None:
+        if not self._inside.statuses:
+            raise PolicyError([Problem("search.strategy", "it does not search the lattice: there is no chart of it")])
+
+    @cached_property
+    def _facts(self) -> Facts:
+        refuse_without_charts(page=False)
+        return self._found.facts()
+
+    @cached_property
+    def _inside(self) -> Inside:
+        refuse_without_charts(page=False)
+        return self._found.inside()
+
+    @property
+    def _sizes(self) -> Sizes:
+        sizes = self._facts.sizes
+        assert sizes is not None  # of what is not published yet, they are always there
+        return sizes

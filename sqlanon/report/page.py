@@ -1,0 +1,103 @@
+"""The page: one HTML file that needs nothing else, and asks for nothing.
+
+Its security policy names the scripts and the style that it has by their hashes; nothing else may run, and nothing may
+be loaded. Vega interprets its expressions, so that it needs no ``unsafe-eval``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import vl_convert
+
+from sqlanon.markup import escaped
+from sqlanon.report.facts import Facts, Inside
+from sqlanon.report.sections import sections
+
+PRIVATE = "PRIVATE: for inside only. This page shows what is in the source, not only what was released."
+RUNNING = "PRIVATE: for inside only"
+
+
+def page(facts: Facts, inside: Inside | None = None) -> str:
+    """The page of a report.
+
+    Parameters
+    ----------
+    facts:
+        What everybody may see.
+    inside:
+        What is for inside only; with it, the page says on each of its pages that it is.
+    """
+    charts: dict[str, Any] = {}
+    body = "\n".join(sections(facts, inside, charts))
+    title = f"{facts.claims.table_name}: what was done to protect it"
+    bundle, script, style = _bundle(), _part("page.js"), _part("page.css")
+    if inside is not None:
+        # Of a printed page, every browser repeats what is fixed, and some have boxes in the margins.
+        style += f'@page {{ @top-center {{ content: "{RUNNING}"; color: #a3122c; font: 700 9pt sans-serif; }} }}\n'
+    policy = (
+        f"default-src 'none'; script-src {_hash(bundle)} {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    top = '<p class="private" role="note">{}</p>\n<div class="running" aria-hidden="true">{}</div>\n'
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="referrer" content="no-referrer">',
+            f"<title>{RUNNING + ' · ' if inside is not None else ''}{escaped(title)}</title>",
+            f"<style>{style}</style>",
+            "</head>",
+            "<body>",
+            top.format(escaped(PRIVATE), escaped(RUNNING)) if inside is not None else "",
+            body,
+            "<footer><details><summary>Licences of the libraries that draw the charts</summary>",
+            f"<pre>{escaped(_part('licences.txt'))}</pre></details></footer>",
+            f'<script type="application/json" id="charts">{embedded(charts)}</script>',
+            f"<script>{bundle}</script>",
+            f"<script>{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def embedded(value: Mapping[str, Any]) -> str:
+    """JSON for a script element: nothing in it ends the element, or begins a comment.
+
+    >>> embedded({"a": "</script><!--"})
+    '{"a":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    if "</script" in text.lower() or "<!--" in text:  # it would end its element
+        raise ValueError("the script of the charts cannot be embedded")
+    return text
+
+
+def _part(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """A script or a style as a security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

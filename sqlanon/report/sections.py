@@ -1,0 +1,291 @@
+"""The sections of the page, each an HTML text. All that comes from outside is escaped here; charts are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlanon.markup import escaped, html_table
+from sqlanon.report import charts as draw
+from sqlanon.report import charts_of_search as draw_search
+from sqlanon.report import words
+from sqlanon.report.facts import Distribution, Facts, Inside, Sizes
+from sqlanon.report.style import STATUSES
+
+_VERDICTS = {True: ("holds", "holds"), False: ("fails", "FAILS"), None: ("unsure", "not verifiable alone")}
+_MANY = 200
+"""Columns of which no more charts are drawn: the page stays small."""
+
+
+def sections(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> Iterator[str]:
+    """All sections; fills ``charts`` with what is to be drawn, by the name of its place."""
+    yield _head(facts)
+    yield _policy(facts)
+    yield _verdicts(facts, inside)
+    if facts.sizes is None:
+        yield "<p>The file does not hold what it claims: nothing else of it is shown.</p>"
+    else:
+        yield _columns(facts, inside, charts)
+        yield _classes(facts, facts.sizes, inside, charts)
+        yield _risk(facts, facts.sizes, inside, charts)
+    if inside is not None:
+        yield _search(facts, inside, charts)
+        yield _strategies(inside, charts)
+    yield _check_it(facts, inside)
+    yield _versions(facts)
+
+
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "\n".join(f"<p>{escaped(one)}</p>" for one in texts)
+
+
+def _figure(charts: dict[str, Any], name: str, chart: Any, caption: str, table: str) -> str:
+    """A chart with a caption, and its figures as a table for those who do not see it."""
+    spec = chart.to_dict()
+    spec.pop("$schema", None)  # an address; the page says itself what it is
+    charts[name] = spec
+    return (
+        f'<figure id="{name}"><figcaption>{escaped(caption)}</figcaption>\n<div class="plot" id="plot-{name}"></div>\n'
+        f"<details><summary>The figures as a table</summary>{_scroll(table)}</details></figure>"
+    )
+
+
+def _scroll(table: str) -> str:
+    return f'<div class="scroll">{table}</div>'
+
+
+def _head(facts: Facts) -> str:
+    claims, sizes = facts.claims, facts.sizes
+    kind = "holds" if facts.holds else "fails"
+    what = "A release" if facts.published else "What would be released; nothing is published yet"
+    figures = {
+        "rows released": f"{claims.released_rows:,}",
+        "rows left out": f"{claims.suppressed_rows:,}",
+        "groups that look alike": f"{claims.classes:,}",
+        "smallest group": words.count(claims.smallest_class, facts.few),
+    }
+    if sizes is not None and sizes.rows:
+        figures["average risk"] = f"{100 * sizes.average_risk:.3g} %"
+    cells = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in figures.items())
+    return (
+        f'<header><p class="soft">{escaped(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
+        f"<h1>{escaped(claims.table_name)}: what was done to protect the people in it</h1>\n"
+        f'<p class="verdict {kind}">{escaped(words.verdict(facts))}</p>\n<dl class="figures">{cells}</dl></header>\n'
+        "<noscript><p>The charts need JavaScript. All their figures are in the tables as well.</p></noscript>"
+    )
+
+
+def _policy(facts: Facts) -> str:
+    asked = "".join(f"<li>{escaped(one)}</li>" for one in words.requirements(facts))
+    return f"<section><h2>What was asked</h2>\n<ul>{asked}</ul>\n{_paragraphs(words.search(facts))}</section>"
+
+
+def _verdicts(facts: Facts, inside: Inside | None) -> str:
+    rows = []
+    for check in facts.checks:
+        kind, word = _VERDICTS[check.passed]
+        rows.append(
+            f'<tr><th scope="row">{escaped(check.name)}</th><td class="{kind}">{word}</td>'
+            f"<td>{escaped(check.message)}</td></tr>"
+        )
+    warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
+    warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
+    return (
+        "<section><h2>Does it hold?</h2>\n<table><caption>Each requirement, and what else was checked</caption>\n"
+        '<thead><tr><th scope="col">what</th><th scope="col">verdict</th><th scope="col">what was seen</th></tr>'
+        f"</thead>\n<tbody>{''.join(rows)}</tbody></table>{warnings}</section>"
+    )
+
+
+def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str:
+    done = [
+        [one.name, words.ROLES.get(one.role, one.role), words.done_to(facts, one.name, one.after)]
+        for one in facts.columns
+    ]
+    there = {one.name.lower() for one in facts.columns}
+    attributes = facts.claims.policy.get("attributes", {})
+    done += [
+        [name, words.ROLES["identifying"], words.done_to(facts, name, None)]
+        for name, spec in attributes.items()
+        if name.lower() not in there and spec.get("role") == "identifying"
+    ]
+    table = html_table("Each column, and what was done to it", ["column", "kind", "what was done"], done)
+    parts = [f"<section><h2>What happened to each column</h2>\n{_scroll(table)}"]
+    if inside is not None and inside.heights:
+        told = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
+        levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], told, [2])
+        caption = "At level 0 a column reads as in the source; at the last of its levels all rows read the same."
+        chart = draw.attributes(inside.heights, inside.generalization)
+        parts.append(_figure(charts, "levels", chart, caption, levels))
+    for place, one in enumerate(facts.columns[:_MANY]):
+        before = None if inside is None else inside.before.get(one.name)
+        parts.append(f"<h3>{escaped(one.name)}</h3>")
+        parts.append(_distribution(facts, f"column-{place}", one.name, one.after, before, charts))
+    return "\n".join([*parts, "</section>"])
+
+
+def _level(level: int | None) -> str:
+    return "several" if level is None else str(level)
+
+
+def _distribution(
+    facts: Facts, place: str, name: str, after: Distribution, before: Distribution | None, charts: dict[str, Any]
+) -> str:
+    told = _told(after, facts.few)
+    if not after.bars and not (before and before.bars):
+        return f"<p>{escaped(told)}</p>"
+    bars = [[label, rows] for label, rows in after.bars]
+    headings, table = ["value", "rows"], ""
+    if before is not None:
+        of = [[label, rows] for label, rows in before.bars]
+        table = html_table("In the source", headings, of, [1])
+        told += f" In the source: {_told(before, 1)}"
+    table = html_table("In the release", headings, bars, [1]) + table
+    return _figure(charts, place, draw.distribution(name, after, before), told, table)
+
+
+def _told(found: Distribution, few: int) -> str:
+    """What is not in the chart."""
+    if found.values is None:
+        return "Ranges of its values, and the rows in each." if found.bars else "It has too few rows to tell of."
+    if not found.others:
+        return f"All of its {found.values:,} values." if found.values != 1 else "It has one value."
+    rare = f", of which {found.rare:,} are in fewer than {few} rows each" if found.rare else ""
+    if not found.bars:
+        return f"None of its {found.values:,} values is in {few} rows or more: none is shown."
+    return f"The most frequent of its {found.values:,} values; {found.others:,} are not shown{rare}."
+
+
+def _classes(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str, Any]) -> str:
+    before = None if inside is None else inside.sizes
+    caption = "Rows that agree in all generalized columns are a group: nobody can tell its members apart by these."
+    tables = _sizes_table("In the release", sizes, facts.few, inside is not None)
+    if before is not None:
+        tables += _sizes_table("In the source", before, facts.few, True)
+    chart = draw.classes(sizes, facts.few, before)
+    figure = _figure(charts, "classes", chart, caption, tables)
+    return f"<section><h2>How large the groups are</h2>\n{figure}</section>"
+
+
+def _sizes_table(caption: str, sizes: Sizes, few: int, apart: bool) -> str:
+    rows = [
+        [draw.range_label(low, high, few, apart), classes, rows] for low, high, classes, rows in sizes.bins(few, apart)
+    ]
+    return html_table(caption, ["rows in a group", "groups", "rows"], rows, [1, 2])
+
+
+def _risk(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str, Any]) -> str:
+    tables = {"release": sizes} if inside is None else {"source": inside.sizes, "release": sizes}
+    figures = [
+        ["highest risk of a row", *(_highest(one, facts, of == "source") for of, one in tables.items())],
+        ["average risk of a row", *(f"{100 * one.average_risk:.3g} %" for one in tables.values())],
+        [
+            f"rows in groups of fewer than {facts.few}",
+            *(f"{one.rows_below(facts.few):,}" if of == "source" else words.count(one.rows_below(facts.few), facts.few)
+              for of, one in tables.items()),
+        ],
+    ]  # fmt: skip
+    table = html_table("Risk of being found", ["", *(f"in the {of}" for of in tables)], figures, [1, 2][: len(tables)])
+    caption = (
+        "Somebody who knows that a person is in the table, and all of that person's generalized columns, finds the "
+        "right row with a chance of 1 in as many rows as look alike."
+    )
+    shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
+    told = "" if not facts.claims.policy.get("persons") else "<p>Counted in rows; the policy counts persons.</p>"
+    chart = draw.risk(sizes, facts.few, None if inside is None else inside.sizes)
+    return f"<section><h2>Risk</h2>\n{told}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
+
+
+def _shares(caption: str, sizes: Sizes, few: int, apart: bool) -> str:
+    rows = [
+        [draw.range_label(low, high, few, apart, of_risk=True), f"{100 * rows / max(sizes.rows, 1):.3g} %"]
+        for low, high, _, rows in sizes.bins(few, apart)
+    ]
+    return html_table(caption, ["risk of being found", "share of the rows"], rows, [1])
+
+
+def _highest(sizes: Sizes, facts: Facts, private: bool) -> str:
+    if not private and 0 < sizes.smallest < facts.few:
+        return f"more than 1 in {facts.few}"
+    return f"1 in {sizes.smallest:,}" if sizes.smallest else "none"
+
+
+def _search(facts: Facts, inside: Inside, charts: dict[str, Any]) -> str:
+    names = list(inside.heights)
+    counts: dict[str, int] = {}
+    for _, status, n in inside.statuses:
+        counts[status] = counts.get(status, 0) + n
+    told = f"The lattice has {inside.nodes:,} generalizations; {inside.checked:,} were counted."
+    if not inside.statuses:
+        told = "This strategy does not search the lattice: there is no picture of it."
+        return f"<section><h2>The alternatives</h2>\n<p>{escaped(told)}</p></section>"
+    words_ = [[STATUSES[status][0], n] for status, n in counts.items()]
+    table = html_table("Generalizations that were looked at", ["policy", "generalizations"], words_, [1])
+    parts = [f"<section><h2>The alternatives</h2>\n<p>{escaped(told)}</p>"]
+    if inside.looked:
+        chart = draw_search.frontier(inside.looked, names, inside.measure, inside.allowed_rows)
+        best = [
+            [draw_search.named(one, names), one.suppressed_rows, one.score, one.classes, "chosen" if one.chosen else ""]
+            for one in inside.looked
+            if one.frontier or one.chosen
+        ][:100]
+        headings = ["levels", "rows left out", inside.measure, "groups", ""]
+        frontier = html_table("Beaten by no other in both", headings, best, [1, 2, 3])
+        caption = (
+            "Each mark is a version of the table that was counted: further left fewer rows are left out, further down "
+            f"less is lost. Those on the line are beaten by none in both. {len(inside.looked):,} are drawn."
+        )
+        if inside.measure == "distinct":
+            caption = caption.replace("further down less is lost", "further up more is kept")
+        parts.append(_figure(charts, "frontier", chart, caption, frontier))
+    if inside.lattice:
+        chart = draw_search.lattice(inside.lattice, names)
+        caption = "All generalizations: from the source as it is, at the bottom, to everything hidden, at the top."
+        parts.append(_figure(charts, "lattice", chart, caption, table))
+    else:
+        chart = draw_search.statuses(inside.statuses)
+        caption = "The generalizations that were looked at, by their number of steps."
+        parts.append(_figure(charts, "lattice", chart, caption, table))
+    return "\n".join([*parts, "</section>"])
+
+
+def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
+    if not inside.compared:
+        return ""
+    headings = ["strategy", inside.measure, "loss", "groups", "rows left out", "seconds", ""]
+    keys = ("strategy", "score", "loss", "classes", "suppressed_rows", "seconds", "error")
+    table = html_table("What each strategy found", headings, [[one[key] for key in keys] for one in inside.compared],
+                       [1, 2, 3, 4, 5])  # fmt: skip
+    chart = draw_search.compared(inside.compared, inside.measure)
+    figure = _figure(charts, "strategies", chart, "The same policy, several ways to look for an answer.", table)
+    return f"<section><h2>Strategies compared</h2>\n{figure}</section>"
+
+
+def _check_it(facts: Facts, inside: Inside | None) -> str:
+    parts = ["<section><h2>Check it yourself</h2>"]
+    if facts.published:
+        parts.append("<p>Open the release with DuckDB, and ask it. Or: <code>sqlanon verify</code> and its path.</p>")
+    else:
+        parts.append("<p>Once it is published, these can be asked in the release itself.</p>")
+    statements = ";\n\n".join(facts.statements) + ";" if facts.statements else ""
+    parts.append(f"<details><summary>The SQL of the checks</summary><pre>{escaped(statements)}</pre></details>")
+    if inside is not None:
+        makes = f"<pre>{escaped(inside.statement)}</pre>"
+        parts.append(f"<details><summary>The SQL that makes the release</summary>{makes}</details>")
+    return "\n".join([*parts, "</section>"])
+
+
+def _versions(facts: Facts) -> str:
+    claims = facts.claims
+    rows = [
+        ["table", claims.table_name],
+        ["published" if facts.published else "made", f"{claims.published_at:%Y-%m-%d %H:%M} UTC"],
+        ["sqlanon", claims.sqlanon_version],
+        ["engine", claims.engine],
+        ["strategy", claims.policy.get("search", {}).get("strategy", "")],
+        ["policy (SHA-256)", claims.policy_hash],
+        *([["content digest", f"{claims.digest} ({claims.digest_algorithm})"]] if claims.digest else []),
+        *([["manifest (SHA-256)", claims.fingerprint()]] if facts.published else []),
+    ]
+    table = html_table("What made it, and what tells it apart from others", ["what", "which"], rows)
+    return f"<section><h2>Versions and hashes</h2>\n{table}</section>"

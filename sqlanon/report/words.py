@@ -1,0 +1,178 @@
+"""A policy in words, from what the manifest of a release shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.privacy.base import plain
+from sqlanon.report.facts import Distribution, Facts
+
+MEASURES: Mapping[str, str] = {
+    "loss": "how much detail the values lose (loss, 0 to 1)",
+    "precision": "how far the values are generalized (precision, as loss from 0 to 1)",
+    "height": "the number of generalization steps (height)",
+    "relative_height": "the number of generalization steps, relative to those that there are (relative height)",
+    "discernibility": "how many rows look alike (discernibility)",
+    "average_class_size": "the average size of a class (average class size)",
+    "distinct": "the number of different rows (distinct; more is better)",
+    "suppression": "the number of rows left out (suppression)",
+    "entropy": "the information that the values lose (non-uniform entropy)",
+}
+ROLES: Mapping[str, str] = {
+    "identifying": "names people: left out",
+    "quasi": "may be known to others: generalized",
+    "sensitive": "sensitive",
+    "insensitive": "not critical",
+}
+
+
+def count(rows: int, few: int) -> str:
+    """A number of rows; one that is too small to be told, as such.
+
+    >>> count(1200, 5), count(3, 5), count(0, 5)
+    ('1,200', 'fewer than 5', '0')
+    """
+    return f"fewer than {few}" if 0 < rows < few else f"{rows:,}"
+
+
+def requirements(facts: Facts) -> list[str]:
+    """What is asked of a release, a sentence each."""
+    return sentences(facts.claims.policy)
+
+
+def sentences(policy: Mapping[str, Any]) -> list[str]:
+    """The requirements of a policy as a manifest shows it, a sentence each."""
+    section, _ = read_part(PrivacySection, policy.get("privacy"), "privacy", {})
+    if section is None:
+        return ["The manifest does not say in a readable way what was asked."]
+    return list(_sentences(section, "people" if policy.get("persons") else "rows"))
+
+
+def _sentences(section: PrivacySection, who: str) -> Iterator[str]:
+    if section.k is not None:
+        yield (
+            f"Nobody stands alone: each combination of the generalized columns is shared by at least {section.k} {who} "
+            f"({section.k}-anonymity)."
+        )
+    for shield in section.k_anonymity:
+        yield f"At least {shield.k} {who} share each combination of {', '.join(shield.quasi)}."
+    yield from _of_sensitive(section)
+    yield from _of_people(section)
+    if section.confidence is not None:
+        yield f"After noise, nobody is left nearly alone, with a confidence of {100 * section.confidence:g} %."
+
+
+def _of_sensitive(section: PrivacySection) -> Iterator[str]:
+    """What is asked of the sensitive values of those who look alike."""
+    for one in section.l_diversity:
+        joint = ", also among those who agree in the other sensitive columns" if one.joint else ""
+        meant = {
+            "distinct": f"at least {plain(one.l)} different values",
+            "entropy": f"values as diverse as {plain(one.l)} equally frequent ones",
+            "recursive": f"no value that outweighs the others (recursive, c = {plain(one.c or 0)}, l = {plain(one.l)})",
+        }[one.kind]
+        yield f"Those who look alike have {meant} of {one.attribute}{joint} (l-diversity)."
+    for close in section.t_closeness:
+        yield (
+            f"Within each group, {close.attribute} is distributed nearly as in the whole table: the distance is at "
+            f"most {plain(close.t)} ({close.distance} t-closeness)."
+        )
+    for delta in section.delta_disclosure:
+        yield (
+            f"No value of {delta.attribute} is much more or less frequent in a group than in the whole table "
+            f"(δ-disclosure privacy, δ = {plain(delta.delta)})."
+        )
+    for beta in section.beta_likeness:
+        yield (
+            f"No value of {beta.attribute} is much more frequent in a group than in the whole table "
+            f"({beta.kind} β-likeness, β = {plain(beta.beta)})."
+        )
+    for alpha in section.alpha_k:
+        yield f"No value of {alpha.attribute} has more than {100 * alpha.alpha:g} % of a group."
+
+
+def _of_people(section: PrivacySection) -> Iterator[str]:
+    """What is asked of the whole table, and beside a population."""
+    if section.k_map is not None:
+        yield f"Each group matches at least {section.k_map} people of the population (k-map)."
+    if section.delta_presence is not None:
+        least, most = plain(section.delta_presence.min), plain(section.delta_presence.max)
+        yield f"Of each group of the population, a share of {least} to {most} is in the release (δ-presence)."
+    if section.average_risk is not None:
+        yield f"The average risk of being found is at most {100 * section.average_risk:g} %."
+    if section.sample_uniqueness is not None:
+        yield f"At most {100 * section.sample_uniqueness:g} % of the rows are alone in their group."
+    unique = section.population_uniqueness
+    if unique is not None:
+        yield f"At most {100 * unique.limit:g} % are estimated to be unique in the population ({unique.estimator})."
+
+
+def search(facts: Facts) -> list[str]:
+    """How the version was chosen, a sentence each."""
+    claims = facts.claims
+    asked = claims.policy.get("search", {})
+    limit = asked.get("suppression_limit") or 0
+    what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
+    measure = MEASURES.get(claims.measure, claims.measure)
+    proof = "It is proven that no other does better." if claims.optimal else "That no other does better is not proven."
+    told = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
+    if claims.policy.get("suppressed") == "mask":
+        told.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
+    if claims.decoys:
+        told.append(f"{claims.decoys:,} rows of nobody (decoys) fill groups that would be too small.")
+    if claims.epsilon is not None:
+        told.append(f"Noise protects what stays a number: a budget of ε = {claims.epsilon:g} a row.")
+    return told
+
+
+def done_to(facts: Facts, name: str, after: Distribution | None) -> str:
+    """What was done to a column, in a few words."""
+    spec = _spec(facts, name)
+    if spec.get("role") != "quasi":
+        return "left out of the release" if spec.get("role") == "identifying" else "released as it is"
+    if spec.get("noise") is not None:
+        return "noise within each group"
+    level = next((one for own, one in facts.claims.generalization.items() if own.lower() == name.lower()), None)
+    if level is None:
+        return "generalized as far as each group needs it"
+    if not level:
+        return "released as it is: level 0"
+    hidden = after is not None and [label for label, _ in after.bars] == ["*"] and not after.others
+    return f"{'hidden altogether' if hidden else _by_rule(spec.get('hierarchy'), level)}: level {level}"
+
+
+def _spec(facts: Facts, name: str) -> Mapping[str, Any]:
+    attributes: Mapping[str, Any] = facts.claims.policy.get("attributes", {})
+    found: Any = next((spec for own, spec in attributes.items() if own.lower() == name.lower()), {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _by_rule(rules: object, level: int) -> str:
+    """What a level of a hierarchy means, where its rule tells."""
+    if not isinstance(rules, Sequence) or len(rules) != 1 or not isinstance(rules[0], Mapping):
+        return "generalized"
+    rule = rules[0]
+    kind, steps = rule.get("rule"), rule.get("widths") or rule.get("dates") or []
+    step = steps[level - 1] if isinstance(steps, Sequence) and level <= len(steps) else None
+    if kind == "mask":
+        side = "last" if rule.get("mask") == "right" else "first"
+        return f"its {side} {'character' if level == 1 else f'{level} characters'} hidden"
+    if kind == "intervals" and step is not None:
+        return f"ranges of {step}"
+    if kind == "dates" and step is not None:
+        return f"only the {step}"
+    if kind in ("categories", "file", "table"):
+        return "grouped"
+    return "generalized"
+
+
+def verdict(facts: Facts) -> str:
+    """The whole in a sentence."""
+    if not facts.holds:
+        return "This release does NOT hold what it claims."
+    if any(check.passed is None for check in facts.checks):
+        return "All that can be checked holds; the rest needs the source."
+    return "All requirements hold."

@@ -1,0 +1,674 @@
+"""The report: what it tells is right, and it tells no more than the release does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import random
+import re
+import stat
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy, some
+from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
+
+import sqlanon
+import sqlanon.report.page as paging
+from sqlanon.cli import main
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import MissingLibraryError, PolicyError, ReleaseError
+from sqlanon.queries import pictures
+from sqlanon.queries.names import table
+from sqlanon.report import facts_of_release, words
+from sqlanon.report.distributions import BARS, NO_VALUE, distribution
+from sqlanon.report.facts import Sizes
+from sqlanon.report.page import page
+
+BUNDLE = "window.vegaEmbed = () => null;"
+
+
+@pytest.fixture(autouse=True)
+def without_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The charts' own script takes seconds to put together; the tests in a browser have it."""
+    monkeypatch.setattr(paging, "_bundle", lambda: BUNDLE)
+
+
+class Parsed(html.parser.HTMLParser):
+    """A page as a browser reads it: its elements, its attributes, its texts, and what is in its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.scripts = (
+            Counter[str](),
+            list[tuple[str, str]](),
+            [""],
+            list[str](),
+        )
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attributes]
+        self._open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:
+            while self._open.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "script":
+            self.scripts[-1] += data
+        elif not self._open or self._open[-1] != "style":
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def charts(self) -> dict[str, Any]:
+        charts: dict[str, Any] = json.loads(self.scripts[0])
+        return charts
+
+
+def read(path: Path) -> Parsed:
+    return Parsed(path.read_text(encoding="utf-8"))
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """All values of a JSON tree."""
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from leaves(value)
+    else:
+        yield tree
+
+
+def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All records that charts draw."""
+    for spec in charts.values():
+        for found in re.findall(r'"values": (\[\{.*?\}\])', json.dumps(spec)):
+            yield from json.loads(found)
+
+
+# What is counted
+
+
+@pytest.mark.parametrize("seed", some(range(6), 3))
+def test_distributions_are_what_plain_python_counts(seed: int) -> None:
+    rng = random.Random(seed)
+    values = [rng.choice(["a", "b", " ", "", None, "<b>", "z", *map(str, range(seed * 8))]) for _ in range(300)]
+    few = rng.choice([1, 2, 5, 20])
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (x VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?)", [[value] for value in values])
+        found = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", few)
+    counts = Counter(values)
+    told = sorted((n for n in counts.values() if n >= few), reverse=True)
+    assert sorted((n for _, n in found.bars), reverse=True) == told[:BARS]
+    assert (found.values, found.others) == (len(counts), len(counts) - len(found.bars))
+    assert found.rare == sum(n < few for n in counts.values())
+    for label, n in found.bars:
+        if label not in (NO_VALUE, "(empty text)", "(empty text)′"):
+            assert counts[label] == n
+    assert len({label for label, _ in found.bars}) == len(found.bars)
+
+
+@pytest.mark.parametrize(("type_", "make"), [
+    ("INTEGER", lambda rng: rng.randrange(-50, 1000)),
+    ("DOUBLE", lambda rng: rng.choice([float("nan"), float("inf"), None, 1e300, *[rng.gauss(5, 2)] * 40])),
+    ("DECIMAL(9,2)", lambda rng: round(rng.expovariate(0.001), 2)),
+    ("DATE", lambda rng: f"{rng.randrange(1900, 2020)}-01-02"),
+])  # fmt: skip
+def test_ranges_hold_all_rows_and_no_few(type_: str, make: Any) -> None:
+    rng = random.Random(type_)
+    values = [make(rng) for _ in range(400)]
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t (x {type_})")
+        connection.executemany("INSERT INTO t VALUES (?)", [[value] for value in values])
+        found = distribution(DuckDBEngine(connection), table("t"), "x", type_, 7)
+        assert found.values is None
+        assert all(n >= 7 for _, n in found.bars)
+        assert 5 <= len(found.bars) <= 3 * BARS
+        assert sum(n for _, n in found.bars) == len(values)
+        for label, n in found.bars:
+            if match := re.fullmatch(r"([-\d.,]+) to ([-\d.,]+)", label):
+                low, high = (float(edge.replace(",", "")) for edge in match.groups())
+                of = "date_part('year', x)" if type_ == "DATE" else "x::DOUBLE"
+                query = f"SELECT count(*) FROM t WHERE {of} >= {low} AND {of} < {high} AND isfinite({of})"
+                assert connection.execute(query).fetchone() == (n,), label
+
+
+def test_ranges_of_values_that_are_nearly_all_the_same() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT if(i < 30, i, 7) AS x FROM range(1000) AS r(i)")
+        found = distribution(DuckDBEngine(connection), table("t"), "x", "BIGINT", 5)
+    assert sum(n for _, n in found.bars) == 1000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_are_what_plain_python_counts(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [(rng.choice("ab"), rng.choice([None, 1, 2, 3])) for _ in range(rng.choice([0, 1, 40]))]
+    with duckdb.connect() as connection:
+        connection.execute('CREATE TABLE t ("x""y" VARCHAR, z INTEGER)')
+        for row in rows:
+            connection.execute("INSERT INTO t VALUES (?, ?)", row)
+        found = connection.execute(pictures.sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
+    expected = Counter(Counter(rows).values())
+    assert found == sorted(expected.items())
+    sizes = Sizes(tuple(found))
+    for apart in (False, True):
+        bins = sizes.bins(5, apart)
+        assert sum(classes for _, _, classes, _ in bins) == sizes.classes == sum(expected.values())
+        assert sum(of for *_, of in bins) == sizes.rows == len(rows)
+
+
+@pytest.mark.parametrize("maximised", [False, True])
+@pytest.mark.parametrize("limit", some([10_000, 7, 60], 3))
+def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) -> None:
+    rng = random.Random(limit)
+    nodes = [
+        ([a, b], a + b, rng.choice(["satisfies", "satisfies", "violates", "open"]), rng.randrange(40), rng.randrange(9))
+        for a in range(15)
+        for b in range(20)
+    ]
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE lattice (levels INTEGER[], height INTEGER, bound DOUBLE, status VARCHAR, classes BIGINT, "
+            "suppressed_rows BIGINT, score DOUBLE)"
+        )
+        rows = []
+        for levels, height, status, out, score in nodes:
+            figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
+            rows.append([levels, height, status, *figures])
+        connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
+        query = pictures.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
+        found = connection.execute(query).fetchall()
+        connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
+        again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()
+    assert found == again
+    counted = [node for node in nodes if node[2] != "open"]
+    assert len(found) == min(limit, len(counted))
+    sign = -1 if maximised else 1
+    good = [(out, sign * score, levels) for levels, _, status, out, score in nodes if status == "satisfies"]
+    beaten = {tuple(levels) for out, score, levels in good
+              if any((o < out and s <= score) or (o == out and s < score) for o, s, _ in good)}  # fmt: skip
+    for levels, status, _, _, _, frontier, chosen in found:
+        assert chosen == (levels == [3, 4])
+        if frontier:
+            assert status == "satisfies"
+            assert tuple(levels) not in beaten
+    if limit > len(counted):
+        corners = {(out, score) for out, score, levels in good if tuple(levels) not in beaten}
+        assert {(out, sign * score) for _, _, _, out, score, frontier, _ in found if frontier} == corners
+
+
+# What is told, and what is not
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(SOURCE)
+        yield connection
+
+
+class Pages:
+    """The pages of a table full of needles: of a policy, for inside only, and of its releases. Made when asked for."""
+
+    def __init__(self, db: sqlanon.Database, folder: Path) -> None:
+        policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
+        closeness = [{"attribute": "illness", "distance": "equal", "t": 0.9}]
+        tree = policy.model_dump(exclude_none=True) | {"privacy": {"k": 4, "t_closeness": closeness}}
+        self.db, self.folder, self.policy = db, folder, sqlanon.Policy(**tree)
+        self.result = db.anonymize(self.policy)
+
+    def __getitem__(self, name: str) -> Path:
+        path = self.folder / f"{name}.html"
+        if path.exists():
+            return path
+        if name in ("public", "private"):
+            assert self.result.report(path, private=name == "private")
+        else:
+            kind = "parquet" if name == "parquet" else "duckdb"
+            release = self.result.publish(self.folder / f"{name}.{kind}", "people")
+            assert self.db.report(release.path, path, policy=self.policy if name == "beside" else None)
+        return path
+
+
+@pytest.fixture(scope="module")
+def pages(source: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    with sqlanon.connect(source) as db:
+        yield Pages(db, tmp_path_factory.mktemp("pages"))
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parquet", "beside")]
+PUBLIC = ("public", *SLOW)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
+    parsed = read(pages[name])
+    everything = "\n".join([parsed.text, *parsed.scripts, *map(str, leaves(parsed.charts)), *dict(parsed.attributes)])
+    everything += pages[name].read_text(encoding="utf-8")
+    texts = {what: value for what, value in needles(source).items() if not what.endswith(("binary", "suppressed"))}
+    texts |= {what: value for what, value in needles(source).items() if value.isascii() and b"odd-" in value}
+    assert len(texts) > 2 * ROWS
+    assert [what for what, value in texts.items() if value.decode() in everything] == []
+    assert "QX71" in everything
+    # Of a text that is different in each row nothing is shown, though it is released.
+    assert "Note number" not in everything
+
+
+def test_the_search_finds_private_values_in_the_private_page(pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
+    text = read(pages["private"]).text
+    values = [value for (value,) in source.execute("SELECT DISTINCT city::VARCHAR FROM people").fetchall()]
+    assert len(values) == 5
+    assert all(value in text for value in values)
+    assert "odd-illness" in text
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_count_below_k_is_in_a_public_page(name: str, pages: Pages) -> None:
+    drawn = list(records(read(pages[name]).charts))
+    rows = [record["rows"] for record in drawn if "rows" in record]
+    assert len(rows) > 20
+    assert min(rows) >= 4
+    # (Of ranges of class sizes all are counted: none below k is filled.)
+    below = [record for record in drawn if record.get("label", "").startswith(("fewer than", "more than"))]
+    assert [record["count"] for record in below] == [0, 0]
+
+
+def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
+    private, public = read(pages["private"]), read(pages["public"])
+    assert {"frontier", "lattice", "levels"} <= private.charts.keys()
+    assert not {"frontier", "lattice", "levels"} & public.charts.keys()
+    assert "The SQL that makes the release" in private.text
+    assert "The SQL that makes the release" not in public.text
+    assert "in the source" not in public.text.lower().replace("reads as in the source", "")
+    assert private.text.count("PRIVATE: for inside only") == 3
+    assert "PRIVATE" not in public.text
+    assert stat.S_IMODE(pages["private"].stat().st_mode) == 0o600
+
+
+@pytest.mark.slow
+def test_the_verdict_of_what_needs_the_source(pages: Pages) -> None:
+    """A release alone cannot tell; with the source it holds, and how far it is from its limit is not told."""
+    assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
+    for name in ("public", "beside"):
+        assert "0.9-closeness of illnessholdschecked with the source at hand" in read(pages[name]).text
+    assert "the farthest class is" in read(pages["private"]).text
+
+
+@pytest.mark.slow
+def test_the_page_of_a_policy_shows_what_its_release_shows(pages: Pages) -> None:
+    policy, release = read(pages["public"]).charts, read(pages["duckdb"]).charts
+    assert policy == release
+
+
+def test_the_figures_of_the_page(pages: Pages) -> None:
+    text = read(pages["public"]).text
+    assert f"rows released{ROWS}rows left out{ODD}" in text
+    assert "shared by at least 4 rows (4-anonymity)" in text
+    assert "At most 2 % of the rows may be left out." in text
+    for column, done in {
+        "name": "left out of the release", "city": "grouped: level 1", "sex": "released as it is: level 0",
+        "born": "only the year: level 1", "illness": "released as it is",
+    }.items():  # fmt: skip
+        kind = words.ROLES[ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]]
+        assert f"{column}{kind}{done}" in text
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, "private"])
+def test_the_security_policy_names_all_that_runs(name: str, pages: Pages) -> None:
+    text, parsed = pages[name].read_text(encoding="utf-8"), read(pages[name])
+    (policy_text,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    policy = dict(part.strip().split(" ", 1) for part in policy_text.split(";"))
+    assert policy["default-src"] == "'none'"
+    assert "unsafe" not in policy_text
+    styles = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    for given, named in ((parsed.scripts[1:], policy["script-src"]), (styles, policy["style-src"])):
+        hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in given]
+        assert named == " ".join(f"'sha256-{one}'" for one in hashes)
+    assert len(parsed.scripts) == 3
+    assert not [name for name, _ in parsed.attributes if name.startswith("on") or name in ("src", "href", "style")]
+
+
+def test_the_page_is_accessible(pages: Pages) -> None:
+    parsed = read(pages["private"])
+    assert parsed.tags["caption"] == parsed.tags["table"] > 20
+    scopes = [value for name, value in parsed.attributes if name == "scope"]
+    assert len(scopes) == parsed.tags["th"]
+    assert set(scopes) == {"col", "row"}
+    assert ("lang", "en") in parsed.attributes
+    assert "Redistribution and use in source and binary forms" in parsed.text
+    assert parsed.tags["figure"] == parsed.tags["figcaption"] == len(parsed.charts)
+
+
+# Hostile names and labels
+
+HOSTILE = [
+    "<script>alert(1)</script>", "</script><img src=x onerror=alert(2)>", "${alert(3)}", "javascript:alert(4)",
+    "a\"b'c`d", "datum['x'] + alert(5)", "<!--", "]]>", "&lt;b&gt;", "\u2028\u202e{{7*7}}", "\\u003cscript", "=1+1",
+]  # fmt: skip
+ALLOWED = {
+    *("html", "head", "meta", "title", "style", "script", "noscript", "body", "header", "section", "footer"),
+    *("h1", "h2", "h3", "p", "div", "ul", "li", "dl", "dt", "dd", "pre", "code", "details", "summary"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+}
+DRAWN = {
+    *("label", "place", "rows", "of", "count", "level", "height", "told"),
+    *("levels", "status", "classes", "out", "score", "frontier", "chosen", "x", "y", "x2", "y2", "text"),
+}
+
+
+def hostile_result(db: sqlanon.Database, **sections: Any) -> sqlanon.Result:
+    names = {f"q{HOSTILE[0]}": "suppress", f"s{HOSTILE[1]}": "sensitive", f"i{HOSTILE[4]}": "insensitive"}
+    return db.anonymize(make_policy(names, k=2, table="t", **sections))
+
+
+@pytest.fixture
+def hostile() -> Iterator[sqlanon.Database]:
+    quoted = [name.replace('"', '""') for name in (f"q{HOSTILE[0]}", f"s{HOSTILE[1]}", f"i{HOSTILE[4]}")]
+    with duckdb.connect() as connection:
+        connection.execute(f'CREATE TABLE t ("{quoted[0]}" VARCHAR, "{quoted[1]}" VARCHAR, "{quoted[2]}" VARCHAR)')
+        rows = [[one, HOSTILE[i % 3], one] for i, one in enumerate(HOSTILE * 3)] + [[None, None, None]] * 3
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        with sqlanon.connect(connection) as db:
+            yield db
+
+
+def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: Path) -> None:
+    result = hostile_result(hostile)
+    result.report(tmp_path / "private.html", private=True)
+    release = result.publish(tmp_path / "r.duckdb", f"t{HOSTILE[1]}")
+    hostile.report(release.path, tmp_path / "public.html")
+    for name in ("private", "public"):
+        text, parsed = (tmp_path / f"{name}.html").read_text(encoding="utf-8"), read(tmp_path / f"{name}.html")
+        assert parsed.tags.keys() <= ALLOWED, parsed.tags
+        assert parsed.tags["script"] == 3
+        assert all(one in parsed.text for one in HOSTILE), "they are shown as they are"
+        embedded = text.partition('id="charts">')[2].partition("</script>")[0]
+        assert not set("<>&\u2028") & set(embedded)
+        assert set(HOSTILE) <= set(leaves(parsed.charts))
+        # No name and no label is a key, or in an expression: only data, and titles of charts.
+        keys = {key for record in records(parsed.charts) for key in record}
+        assert keys <= DRAWN
+        assert not re.search(r'"(href|url|expr|calculate|signal|labelExpr|test)":', embedded)
+
+
+def test_reprs_for_notebooks_are_escaped_and_scan_nothing(hostile: sqlanon.Database, tmp_path: Path) -> None:
+    result = hostile_result(hostile)
+    release = result.publish(tmp_path / "r.duckdb", f"t{HOSTILE[1]}")
+    hostile.close()  # nothing can be asked any more
+    release.path.unlink()
+    for shown in (result._repr_html_(), release._repr_html_()):
+        assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert HOSTILE[0] in Parsed(result._repr_html_()).text
+    assert f"Release t{HOSTILE[1]}" in Parsed(release._repr_html_()).text
+
+
+# Charts in notebooks
+
+
+@pytest.mark.slow
+def test_the_charts_of_a_result(hostile: sqlanon.Database) -> None:
+    chart = hostile_result(hostile).chart
+    drawn = {
+        "classes": chart.classes(), "classes before": chart.classes(private=True), "risk": chart.risk(),
+        "attributes": chart.attributes(), "frontier": chart.frontier(), "lattice": chart.lattice(),
+        "distribution": chart.distribution(f"s{HOSTILE[1]}", private=True),
+    }  # fmt: skip
+    specs = {name: one.to_dict() for name, one in drawn.items()}
+    assert {"the release"} == {record["of"] for record in records({"": specs["classes"]})}
+    assert {"the release", "the source"} == {record["of"] for record in records({"": specs["classes before"]})}
+    shares = [record["count"] for record in records({"": specs["risk"]})]
+    assert sum(shares) == pytest.approx(1)
+    assert (
+        sum(record["chosen"] for record in records({"": specs["lattice"]}) if "chosen" in record) == 3
+    )  # mark and ring
+    with pytest.raises(PolicyError, match="no column 'nobody' is released"):
+        chart.distribution("nobody")
+
+
+@pytest.mark.slow
+def test_a_strategy_without_a_lattice_has_no_chart_of_it(hostile: sqlanon.Database, tmp_path: Path) -> None:
+    result = hostile_result(hostile, search={"strategy": "mondrian"})
+    with pytest.raises(PolicyError, match="does not search the lattice"):
+        result.chart.frontier()
+    with pytest.raises(PolicyError, match="does not search the lattice"):
+        result.chart.lattice()
+    assert result.report(tmp_path / "page.html", private=True)
+    assert "there is no picture of it" in read(tmp_path / "page.html").text
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "noise": {"privacy": {"k": 20}, "attributes": {"cost": {"role": "quasi", "noise": {"epsilon": 4.0}}}},
+    "decoys": {"release": {"decoys": True}},
+    "masked": {"release": {"suppressed": "mask"}},
+    "cells": {"search": {"suppression": "cells"}},
+    "combinations": {"search": {"strategy": "mu-argus", "suppression_limit": 1}},
+    "without k": {"privacy": {"l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}},
+    "most": {"search": {"measure": "distinct"}},
+    "persons": {"source": {"person": "name"}, "attributes": {"name": None}},
+    "earlier": {"release": {"after": "all"}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: Path) -> None:
+    make_hospital(tmp_path / "hospital.duckdb", rows=3000)
+    asked = KINDS[kind]
+    given: dict[str, Any] = {
+        "zip": "mask", "birth_date": {"dates": ["year", "decade"]}, "sex": "suppress", "diagnosis": "sensitive",
+        "cost": "insensitive", "name": "identifying", "address": "identifying",
+    } | asked.get("attributes", {})  # fmt: skip
+    attributes = {name: spec for name, spec in given.items() if spec is not None}
+    sections = {
+        "source": {
+            "database": tmp_path / "hospital.duckdb",
+            "table": "patients",
+            "undeclared": "drop",
+            **asked.get("source", {}),
+        },
+        "attributes": make_policy(attributes).model_dump(exclude_none=True)["attributes"],
+        "privacy": asked.get("privacy", {"k": 5}),
+        "search": {"suppression_limit": 0.02, **asked.get("search", {})},
+        "release": {"table": "patients", **asked.get("release", {})},
+        "catalog": {"database": tmp_path / "catalog.duckdb"},
+    }
+    policy = sqlanon.Policy(**sections)
+    with sqlanon.connect() as db:
+        if kind == "earlier":
+            first = sections | {"release": {"table": "patients"}, "privacy": {"k": 9}}
+            db.anonymize(sqlanon.Policy(**first)).publish(tmp_path / "first.duckdb")
+        result = db.anonymize(policy)
+        assert result.report(tmp_path / "private.html", private=True)
+        assert result.report(tmp_path / "public.html")
+        release = result.publish(tmp_path / "release.duckdb")
+        assert db.report(release.path, tmp_path / "release.html")
+        assert db.report(release.path, tmp_path / "checked.html", policy=policy)
+    assert read(tmp_path / "public.html").charts == read(tmp_path / "release.html").charts
+    assert read(tmp_path / "private.html").charts.keys() > read(tmp_path / "public.html").charts.keys()
+    few = asked.get("privacy", {}).get("k", 5)
+    assert min(record["rows"] for record in records(read(tmp_path / "public.html").charts) if "rows" in record) >= few
+
+
+# What can be asked wrongly, and what is missing
+
+
+def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["sqlanon", "report", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Path:
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT i % 4 AS ward, i AS age FROM range(40) AS r(i)")
+    (tmp_path / "policy.toml").write_text(
+        '[source]\ndatabase = "people.duckdb"\ntable = "people"\n[attributes]\n'
+        'ward = { role = "quasi", hierarchy = "suppress" }\n'
+        'age = { role = "quasi", hierarchy = { intervals = [20] } }\n'
+        '[privacy]\nk = 5\n[release]\ndatabase = "release.duckdb"\n'
+    )
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_command(workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, release = workshop / "policy.toml", workshop / "release.duckdb"
+    assert cli(monkeypatch, policy, "-o", workshop / "page.html") == 0
+    assert not release.exists(), "nothing is published"
+    assert capsys.readouterr().out == f"{workshop / 'page.html'}: what was asked holds\n"
+    assert cli(monkeypatch, policy, "-o", workshop / "inside.html", "--private", "--compare") == 0
+    assert "strategies" in read(workshop / "inside.html").charts
+    with sqlanon.connect() as db:
+        db.anonymize(sqlanon.Policy.load(policy)).publish()
+    assert cli(monkeypatch, release, "-o", workshop / "page.html") == 0
+    assert cli(monkeypatch, release, "-o", workshop / "page.html", "--policy", policy) == 0
+    assert "against the source: source rows" not in read(workshop / "page.html").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["policy.toml", "-o", "people.duckdb"], "its name must end in .html"),
+        (["policy.toml", "-o", "nowhere/page.html"], "there is no folder"),
+        (["policy.toml", "-o", "page.html", "--policy", "policy.toml"], "is for a release"),
+        (["policy.toml", "-o", "page.html", "--compare"], "only a private page shows it"),
+        (["people.duckdb", "-o", "page.html", "--private", "--compare"], "a release alone shows nothing private"),
+        (["people.duckdb", "-o", "page.html"], "it has no manifest"),
+        (["gone.duckdb", "-o", "page.html"], "there is no release"),
+        (["gone.toml", "-o", "page.html"], "gone.toml"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: list[str], told: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workshop)
+    before = (workshop / "people.duckdb").read_bytes()
+    assert cli(monkeypatch, *arguments) == 2
+    assert told in capsys.readouterr().err
+    assert (workshop / "people.duckdb").read_bytes() == before
+    assert not (workshop / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_a_release_that_was_tampered_with(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlanon.connect() as db:
+        release = db.anonymize(sqlanon.Policy.load(workshop / "policy.toml")).publish()
+    with duckdb.connect(release.path) as connection:
+        connection.execute(f"DELETE FROM {_table_of(connection)} WHERE rowid = 0")
+    assert cli(monkeypatch, release.path, "-o", workshop / "page.html") == 1
+    assert "This release does NOT hold what it claims." in read(workshop / "page.html").text
+    with duckdb.connect(release.path) as connection:
+        connection.execute('UPDATE sqlanon.manifest SET columns = \'[{"name": "x", "type": "y", "role": "quasi"}]\'')
+    assert cli(monkeypatch, release.path, "-o", workshop / "page.html") == 1
+    assert "nothing else of it is shown" in read(workshop / "page.html").text
+
+
+def _table_of(connection: duckdb.DuckDBPyConnection) -> str:
+    """The table that holds the released rows, whatever it is called."""
+    query = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY estimated_size DESC"
+    (name, *_) = connection.execute(query).fetchone() or ("",)
+    return str(name)
+
+
+@pytest.mark.parametrize("library", ["altair", "vl_convert"])
+def test_without_the_extra(
+    library: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert cli(monkeypatch, workshop / "policy.toml", "-o", workshop / "page.html") == 2
+    assert capsys.readouterr().err == (
+        f"error: a report needs {library.replace('vl_convert', 'vl-convert-python')}, which is not installed: "
+        "pip install 'sqlanon[report]'\n"
+    )
+    with sqlanon.connect() as db:
+        chart = db.anonymize(sqlanon.Policy.load(workshop / "policy.toml")).chart
+        if library == "altair":
+            with pytest.raises(MissingLibraryError, match=r"a chart needs altair.*sqlanon\[report\]"):
+                chart.classes()
+        else:  # charts alone do not need it
+            assert chart.classes().to_dict()
+
+
+@pytest.mark.slow
+def test_a_page_that_cannot_be_written_leaves_nothing(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workshop / "page.html").mkdir()
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="cannot be written"):
+        db.report(sqlanon.Policy.load(workshop / "policy.toml"), workshop / "page.html")
+    assert [path.name for path in workshop.iterdir() if path.name.startswith(".")] == []
+
+
+# Words
+
+
+def test_every_requirement_and_every_measure_has_its_words() -> None:
+    attributes = {"a": "suppress", "b": "suppress", "s": "sensitive", "u": "sensitive"}
+    asked: dict[str, Any] = {
+        "k": 3, "average_risk": 0.2, "sample_uniqueness": 0.1, "k_map": 2,
+        "delta_presence": {"max": 0.5}, "k_anonymity": [{"quasi": ["a"], "k": 7}],
+        "population_uniqueness": {"limit": 0.05, "population": 1000},
+        "l_diversity": [{"attribute": "s", "kind": "distinct", "l": 2}, {"attribute": "s", "kind": "entropy", "l": 1.5},
+                        {"attribute": "u", "kind": "recursive", "l": 2, "c": 4, "joint": True}],
+        "t_closeness": [{"attribute": "s", "distance": "equal", "t": 0.3}],
+        "delta_disclosure": [{"attribute": "s", "delta": 2}], "beta_likeness": [{"attribute": "u", "beta": 3}],
+        "alpha_k": [{"attribute": "s", "alpha": 0.75}],
+    }  # fmt: skip
+    roles = make_policy(attributes).model_dump(exclude_none=True)["attributes"]
+    policy = sqlanon.Policy(attributes=roles, privacy=asked, population={"table": "p"})
+    told = words.sentences(policy.redacted())
+    assert len(told) == 14
+    assert "{" not in " ".join(told)
+    for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):
+        assert any(figure in one.lower() for one in told), figure
+    assert words.MEASURES.keys() == set(sqlanon.policy.sections.Measure.__args__)  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_the_words_of_levels(tmp_path: Path) -> None:
+    rules: dict[str, Any] = {
+        "m": {"mask": "left"}, "i": {"intervals": [5, 10]}, "d": {"dates": ["month", "year"]}, "s": "suppress",
+        "l": [{"mask": "right", "levels": 1}, "suppress"],
+    }  # fmt: skip
+    attributes = {
+        name: {"role": "quasi", "hierarchy": rule, "min_level": 1, "max_level": 1} for name, rule in rules.items()
+    }
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT '12' || i % 2 AS m, i % 2 AS i, DATE '2000-01-01' AS d, i % 2 AS s, 'ab' AS l "
+            "FROM range(20) AS r(i)"
+        )
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(make_policy(attributes, k=5)).publish(tmp_path / "r.duckdb", "t")
+    facts = facts_of_release(release.path)
+    assert [words.done_to(facts, one.name, one.after) for one in facts.columns] == [
+        "its first character hidden: level 1", "ranges of 5: level 1", "only the month: level 1",
+        "hidden altogether: level 1", "generalized: level 1",
+    ]  # fmt: skip
+    assert page(facts).startswith("<!DOCTYPE html>")

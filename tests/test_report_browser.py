@@ -1,0 +1,197 @@
+"""The report in a real browser: it draws, asks for nothing, prints, and takes no text for a script."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import duckdb
+import pytest
+from browser import Browser, chromium
+from conftest import make_policy
+from test_report import HOSTILE
+
+import sqlanon
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.report.gather import SAMPLE
+from sqlanon.report.page import RUNNING
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium() is None, reason="there is no chromium on this machine: apt-get install chromium"),
+]
+SCREENSHOTS = Path(__file__).resolve().parent.parent / "build" / "screenshots"
+SVG = {"svg", "g", "path", "line", "text", "rect", "defs", "clipPath", "tspan"}
+MEGABYTE = 1_000_000
+HOSPITAL: dict[str, Any] = {
+    "name": "identifying", "address": "identifying", "zip": "mask",
+    "birth_date": {"dates": ["month", "year", "decade"]}, "sex": "suppress", "ethnicity": "suppress",
+    "diagnosis": "sensitive", "cost": "insensitive",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    names = ("public", "private", "release", "local", "large", "hostile")
+    found = {name: folder / f"{name}.html" for name in names}
+    make_hospital(folder / "hospital.duckdb", rows=2000)
+    policy = make_policy(HOSPITAL, k=5, table="patients", search={"suppression_limit": 0.02})
+    with sqlanon.connect(folder / "hospital.duckdb") as db:
+        result = db.anonymize(policy)
+        result.report(found["public"])
+        result.report(found["private"], True, db.compare(policy, ["optimal", "datafly", "mondrian"]))
+        db.report(result.publish(folder / "release.parquet", "patients").path, found["release"])
+        local = make_policy(HOSPITAL, k=5, table="patients", search={"strategy": "mondrian"})
+        db.report(local, found["local"], private=True)
+    large(found["large"])
+    hostile(found["hostile"])
+    return found
+
+
+def large(path: Path) -> None:
+    """Of a search that looked at 100,000 generalizations."""
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"'aaaaaaaa' || (i % 3) AS c{j}" for j in range(5))
+        connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(100) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy({f"c{j}": "mask" for j in range(5)}, k=5))
+            lattice = result._run.work("lattice").sql("duckdb")
+            connection.execute(f"DELETE FROM {lattice}")
+            connection.execute(
+                f"INSERT INTO {lattice} SELECT l, list_sum(l), list_sum(l) / 50, if(hash(l) % 3 = 0, 'satisfies', "
+                "'violates'), 50, hash(l) % 99, if(hash(l) % 3 = 0, list_sum(l) / 45 + (hash(l) % 7) / 90, NULL) FROM "
+                "(SELECT [i % 10, i // 10 % 10, i // 100 % 10, i // 1000 % 10, i // 10000]::INTEGER[] AS l "
+                "FROM range(100000) AS r(i))"
+            )
+            assert len(result.lattice) == 100_000
+            result.report(path, private=True)
+
+
+def hostile(path: Path) -> None:
+    """Its columns and its labels try to be scripts."""
+    with duckdb.connect() as connection:
+        connection.execute('CREATE TABLE t ("<img src=x onerror=alert(0)>" VARCHAR, "${alert(1)}" VARCHAR)')
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [[one, one] for one in HOSTILE * 3])
+        with sqlanon.connect(connection) as db:
+            names = {"<img src=x onerror=alert(0)>": "suppress", "${alert(1)}": "sensitive"}
+            db.report(make_policy(names, k=2, table="t"), path, private=True)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+NAMES = ["public", "private", "release", "local", "large", "hostile"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_draws_and_asks_for_nothing(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
+    assert pages[name].stat().st_size < 3 * MEGABYTE
+    browser.scheme(scheme)
+    browser.open(pages[name])
+    browser.screenshot(SCREENSHOTS / f"{name}-{scheme}.png")
+    assert browser.complaints == []
+    assert browser.requests == [pages[name].as_uri()]
+    figures = browser.value("document.querySelectorAll('figure').length")
+    drawn = browser.value(
+        "[...document.querySelectorAll('.plot svg')].filter(svg => svg.getBoundingClientRect().height > 20 "
+        "&& svg.querySelectorAll('.role-mark path, .role-mark line').length > 0).length"
+    )
+    assert drawn == figures >= 4
+    light = browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert light == (scheme == "light")
+    texts = browser.value("getComputedStyle(document.querySelector('.plot svg text')).fill")
+    assert texts == browser.value("getComputedStyle(document.querySelector('.plot')).color")
+
+
+def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
+    """The control of the test above: the page may load nothing and run nothing more, and what tries is noticed."""
+    browser.open(pages["public"])
+    assert browser.value("fetch('http://127.0.0.1:9/').then(() => 'loaded', () => 'refused')") == "refused"
+    assert any("127.0.0.1:9" in one for one in browser.complaints)
+    heard = len(browser.complaints)
+    browser.value("{ const more = document.createElement('script'); more.textContent = 'window.ran = 1'; "
+                  "document.body.append(more); }")  # fmt: skip
+    assert browser.value("window.ran === undefined")
+    browser.value("document.body.insertAdjacentHTML('beforeend', '<img src=\"http://127.0.0.1:9/x.png\">')")
+    browser.until("document.images.length === 1 && document.images[0].complete")
+    assert len(browser.complaints) >= heard + 2
+    assert {*browser.requests} == {pages["public"].as_uri(), *browser.refused}
+
+
+def test_the_large_lattice_is_a_sample(pages: dict[str, Path], browser: Browser) -> None:
+    browser.open(pages["large"])
+    points = browser.value("document.querySelectorAll('#plot-frontier .mark-symbol path').length")
+    assert SAMPLE < points <= SAMPLE + 10  # and what marks the chosen one, and the legend
+    assert "The lattice has 100,000 generalizations" in browser.value("document.body.innerText")
+
+
+@pytest.mark.parametrize("name", ["private", "hostile"])
+def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+    browser.open(pages[name])
+    charts = browser.value("document.querySelectorAll('figure').length")
+    links = "[...document.querySelectorAll('.vega-actions a')]"
+    assert browser.value(f"{links}.length") == 2 * charts
+    saved = [browser.saved(f"{links}[{i}]", tmp_path) for i in range(2 * charts)]
+    assert {path.suffix for path in saved} == {".png", ".svg"}
+    assert len(set(saved)) == 2 * charts
+    for path in saved:
+        if path.suffix == ".png":
+            assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        else:
+            text = path.read_text(encoding="utf-8")
+            assert {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(text).iter()} <= SVG
+            assert "currentColor" in text
+    assert browser.complaints == []
+    assert all(one == pages[name].as_uri() or one.startswith(("data:", "blob:")) for one in browser.requests)
+
+
+def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
+    browser.open(pages["hostile"])
+    shown = set()
+    for i in range(browser.value("document.querySelectorAll('.plot .mark-rect path').length")):
+        place = browser.value(
+            f"(() => {{ const bar = document.querySelectorAll('.plot .mark-rect path')[{i}]; "
+            "bar.scrollIntoView({block: 'center'}); const at = bar.getBoundingClientRect(); "
+            "return [at.x + at.width / 2, at.y + at.height / 2]; })()"
+        )
+        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+        if browser.value("document.querySelector('#vg-tooltip-element.visible') !== null"):
+            shown.add(browser.value("document.querySelector('#vg-tooltip-element').innerText"))
+            inside = browser.value(
+                "[...document.querySelectorAll('#vg-tooltip-element *')].map(one => one.tagName.toLowerCase())"
+            )
+            assert set(inside) <= {"table", "tbody", "tr", "td", "h2"}
+    assert any("<script>alert(1)</script>" in one for one in shown)
+    assert browser.complaints == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> None:
+    browser.scheme("dark")  # paper is white nevertheless
+    browser.open(pages[name])
+    target = SCREENSHOTS / f"{name}.pdf"
+    browser.pdf(target)
+    assert browser.complaints == []
+    if shutil.which("pdftotext") is None:
+        pytest.skip("there is no pdftotext on this machine: apt-get install poppler-utils")
+    done = subprocess.run(["pdftotext", "-layout", target, "-"], capture_output=True, text=True, check=True)
+    *printed, rest = done.stdout.split("\f")
+    assert rest == ""
+    assert len(printed) >= 2
+    is_private = name in ("private", "local", "large", "hostile")
+    assert [RUNNING in one for one in printed] == [is_private] * len(printed)
+
+
+def test_a_page_fits_a_telephone(pages: dict[str, Path], browser: Browser) -> None:
+    browser.open(pages["private"])
+    browser.screenshot(SCREENSHOTS / "private-telephone.png", width=400)
+    assert browser.value("document.documentElement.scrollWidth") <= 400

@@ -1,0 +1,46 @@
+"""docs/report.md is true: its commands and its Python run as they stand."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from test_readme import FOLDER, ROOT, blocks
+
+from sqlanon import Policy, connect
+from sqlanon.cli import main
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.report.gather import SAMPLE, SMALL
+from sqlanon.report.notebook import Charts
+
+PAGE = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+
+
+def test_every_chart_is_told_of() -> None:
+    for name in vars(Charts):
+        if not name.startswith("_"):
+            assert f"| `{name}(" in PAGE, name
+    assert f"up to {SMALL} generalizations" in PAGE
+    assert f"{SAMPLE:,} are drawn" in PAGE
+
+
+@pytest.mark.slow
+def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FOLDER).mkdir()
+    make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=3000)
+    (tmp_path / FOLDER / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    with connect() as db:
+        db.anonymize(Policy.load(tmp_path / FOLDER / "first.toml")).publish()
+    monkeypatch.chdir(tmp_path)
+    (commands,) = blocks("sh", PAGE)
+    for line in commands.splitlines():
+        monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code, line
+    (program,) = blocks("python", PAGE)
+    exec(compile(program, "docs/report.md", "exec"), {})
+    made = {path.name for path in (tmp_path / FOLDER).iterdir() if path.suffix in (".html", ".svg", ".png")}
+    assert made == {"before.html", "release.html", "checked.html", "inside.html", "frontier.svg", "zip.png"}
