@@ -269,7 +269,7 @@ def test_trees_under_the_same_rule_are_told_apart(tmp_path: Path) -> None:
     """Europe and America in one release, two other groups in the other: joined on the cost, countries stand alone."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(
-            "CREATE TABLE p AS SELECT ['DE', 'FR', 'US', 'CA'][i % 4 + 1] country, i cost FROM range(12) t(i)"
+            "CREATE TABLE p AS SELECT ['DE', 'FR', 'US', 'CA'][i % 4 + 1] country, i AS cost FROM range(12) t(i)"
         )
     publish(of_places(tmp_path, "one", {"EU": ["DE", "FR"], "AM": ["US", "CA"]}, 1))
     other = {"G1": ["DE", "US"], "G2": ["FR", "CA"]}
@@ -297,7 +297,7 @@ def masked(place: Path, name: str, **more: Any) -> sqlanon.Policy:
 def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
     """0213* becomes 0213**: under the same rule the same rows have other labels, and one more is among them."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i % 7 cost FROM range(40) t(i)")
+        connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
     publish(masked(tmp_path, "one"))
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO p VALUES (100, '02130', 3), (101, '0213000', 99)")
@@ -313,7 +313,7 @@ def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
 def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> None:
     """One who came has three rows, which is more than k rows and fewer than k persons."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE p AS SELECT i // 3 who, i % 2 sex, i % 5 cost FROM range(60) t(i)")
+        connection.execute("CREATE TABLE p AS SELECT i // 3 who, i % 2 sex, i % 5 AS cost FROM range(60) t(i)")
 
     def asked(name: str) -> sqlanon.Policy:
         return sqlanon.Policy(
@@ -335,7 +335,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
 def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_published(tmp_path: Path) -> None:
     """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 cost FROM range(9) t(i)")
+        connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 AS cost FROM range(9) t(i)")
 
     def asked(name: str, **more: Any) -> sqlanon.Policy:
         return sqlanon.Policy(
@@ -365,7 +365,9 @@ def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_publi
 def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_path: Path) -> None:
     """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE p AS SELECT i % 2 sex, i age, i % 3 cost, i % 4 illness FROM range(24) t(i)")
+        connection.execute(
+            "CREATE TABLE p AS SELECT i % 2 sex, i age, i % 3 AS cost, i % 4 illness FROM range(24) t(i)"
+        )
 
     def asked(name: str, age: Any, illness: str, **more: Any) -> sqlanon.Policy:
         return sqlanon.Policy(
@@ -393,7 +395,7 @@ def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_p
 def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) -> None:
     """One promises 2, the other 5: three who came are too few beside the second."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i cost FROM range(40) t(i)")
+        connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i AS cost FROM range(40) t(i)")
 
     def asked(name: str, k: int, **more: Any) -> sqlanon.Policy:
         return masked(tmp_path, name, **more).model_copy(
@@ -445,7 +447,7 @@ def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) ->
 @pytest.mark.slow
 def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 cost FROM range(40) t(i)")
+        connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
 
     def asked(name: str, **more: Any) -> sqlanon.Policy:
         tree = masked(tmp_path, name, **more).model_dump(exclude_none=True)
