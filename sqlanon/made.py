@@ -161,7 +161,8 @@ class Made:
             return []
         least = promised_k(policy.privacy.model_dump(mode="json"), policy.generalized)
         found: list[tuple[str, str | None, int, int]] = []
-        for attribute, level in zip(self.prepared.attributes, self.chosen.generalization.values()):
+        own = self.prepared.attributes[: len(policy.generalized)]
+        for attribute, level in zip(own, self.chosen.generalization.values(), strict=True):
             if level is None or level == attribute.height:
                 continue
             label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")

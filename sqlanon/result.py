@@ -24,8 +24,9 @@ from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.queries.names import star
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.publish import Content, publish, utc_now
+from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.staging import Content
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
@@ -229,7 +230,7 @@ class Result:
             lambda written: self._recording(target, written, together),
             ranges_of(self._prepared),
             self._made.suppressed_by,
-            1 if self.policy.release is None else self.policy.release.keep,
+            self._keep,
         )
         verification = publish(self._run.engine, content, target, name)
         if together is not None:  # published a second time, it says once what it says
@@ -252,6 +253,10 @@ class Result:
         if any(same_file(target, file) for file in private):
             raise ReleaseError(f"{target} is the source, or the catalog: a release needs a file of its own")
         return target
+
+    @property
+    def _keep(self) -> int:
+        return 1 if self.policy.release is None else self.policy.release.keep
 
     def _table_name(self) -> str:
         if self.policy.release is not None:
@@ -296,7 +301,7 @@ class Result:
             return recording_replaced(engine, path, target, manifest.published_at)
         known = together.known if together is not None else frozenset()
         row = released_row(self.run_id, target, manifest, self._run.identity, self._prepared.after, together)
-        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies, known)
+        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies, known, self._keep)
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import oracle_attacks as oracle
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Attribute, Row, Tree
@@ -35,7 +36,7 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
     return target
 
 
-quick = settings(max_examples=4, deadline=None)
+quick = settings(max_examples=examples(4), deadline=None)
 
 
 @st.composite
@@ -449,4 +450,4 @@ def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
     ],
 )
 def test_many_more_tables(test: Any, cases: Sequence[st.SearchStrategy[Any]]) -> None:
-    settings(quick, max_examples=100)(given(*cases)(test.hypothesis.inner_test))()
+    settings(quick, max_examples=examples(40))(given(*cases)(test.hypothesis.inner_test))()

@@ -12,6 +12,7 @@ from typing import Any
 import oracle
 import pytest
 import strategies
+from conftest import examples
 from hypothesis import given, settings
 from strategies import Case
 from test_cli import POLICY, Run, folder, made, on_a_terminal, rewrite, run
@@ -170,14 +171,14 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
     return oracle.score(oracle.Release(table, levels, case.k), "loss", "mean", case.weights)
 
 
-@settings(quick, max_examples=5)
+@settings(quick, max_examples=examples(5))
 @given(case=strategies.cases())
 def test_loss_whatever_the_measure(case: Case) -> None:
     check_loss(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=60)
+@settings(thorough, max_examples=examples(20))
 @given(case=strategies.cases())
 def test_loss_whatever_the_measure_many(case: Case) -> None:
     check_loss(case)

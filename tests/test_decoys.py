@@ -22,7 +22,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import some
+from conftest import examples, some
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
@@ -35,8 +35,8 @@ from sqlanon.cli import main
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.release.verify import verify_file
 
-quick = settings(max_examples=1, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, max_examples=300, print_blob=True)
+quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+thorough = settings(quick, max_examples=examples(40), print_blob=True)
 
 OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
 """What is released as it is, under names that queries have themselves."""
@@ -401,7 +401,7 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
         tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
         assert sorted(tables) == [
             ("main", "t_v1"),
-            *(("sqlanon", name) for name in ("attributes", "manifest", "quality", "suppression")),
+            *(("sqlanon", name) for name in ("attributes", "figures", "manifest", "suppression")),
         ]
         described = connection.execute("DESCRIBE t").fetchall()
     assert [row[:2] for row in described] == [

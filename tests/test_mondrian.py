@@ -14,7 +14,7 @@ import duckdb
 import oracle_privacy
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import some
+from conftest import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, adult, asked
@@ -278,14 +278,14 @@ def refuse_further_cuts(plain: Plain, part: Part) -> None:
 SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from(["strict", "relaxed"])
 
 
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=examples(3))
 @given(cases(), LIMITS, SUMMARIES, CUTS)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(case: Case, limits: list[int], summary: str, cuts: str) -> None:
     check(case, limits, summary, cuts)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=200)
+@settings(thorough, max_examples=examples(50))
 @given(cases(), LIMITS, SUMMARIES, CUTS, st.booleans())
 def test_parts_and_labels_are_those_of_a_plain_mondrian_thoroughly(
     case: Case, limits: list[int], summary: str, cuts: str, publish: bool
@@ -315,7 +315,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
         assert verification.verified, verification.failures
 
 
-@settings(privacy_properties.quick, max_examples=2)
+@settings(privacy_properties.quick, max_examples=examples(2))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)

@@ -788,13 +788,13 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
 def test_the_audit_finds_a_column_that_the_policy_does_not_release(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = publishing._write_rows
+    write = publishing.write_rows
 
     def one_more(engine: Any, content: Any, staged: Path, table_name: str) -> None:
         write(engine, content, staged, table_name)
         run(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
 
-    monkeypatch.setattr(publishing, "_write_rows", one_more)
+    monkeypatch.setattr(publishing, "write_rows", one_more)
     assert any("columns" in failure for failure in audited(source, tmp_path / "r.duckdb").failures)
     assert list(tmp_path.iterdir()) == []
 

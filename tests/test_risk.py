@@ -16,7 +16,7 @@ import duckdb
 import oracle_privacy
 import pytest
 import strategies_privacy
-from conftest import connection_of
+from conftest import connection_of, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Row
@@ -565,7 +565,7 @@ def check(case: PrivacyCase) -> None:
     assert found == expected(source, case.privacy)
 
 
-quick = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @quick
@@ -575,7 +575,7 @@ def test_requirements_together(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=60)
+@settings(quick, max_examples=examples(30))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
@@ -583,7 +583,7 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", strategies_privacy.KINDS)
-@settings(quick, max_examples=100, print_blob=True)
+@settings(quick, max_examples=examples(12), print_blob=True)
 @given(data=st.data())
 def test_each_requirement_many(kind: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)))

@@ -103,6 +103,46 @@ def extend(
 
 
 @app.command()
+def live(
+    policy: PolicyFile,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="VIEW", help="the view; by default the table's name with _live")
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="remove the view instead")] = False,
+    as_json: AsJson = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Make a view in the private database that generalizes, and suppresses whenever it is read."""
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_progress
+
+    asked = load(policy)
+    if drop:
+        with connect(memory_limit=memory_limit, threads=threads) as db:
+            dropped = db.drop_live(asked, name)
+        if as_json:
+            print_json({"dropped": dropped})
+        else:
+            typer.echo(f"view {dropped} is gone, and what it read beside its table")
+        return
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+        made = db.live(asked, name, progress)
+    for warning in made.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(made.to_dict() | {"database": str(asked.source.database)})
+        return
+    shown, limit = made.rows - made.suppressed_rows, made.limit_rows
+    typer.echo(f"{shown:,} of {made.rows:,} rows shown now, {made.suppressed_rows:,} suppressed (limit {limit:,})")
+    levels = ", ".join(f"{attribute} {level}" for attribute, level in made.generalization.items())
+    typer.echo(f"generalization: {levels} ({made.measure} {made.score:.6g})")
+    kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
+    typer.echo(f"{'replaced' if made.replaced else 'made'}: view {made.view} ({kind}), in {asked.source.database}")
+    typer.echo("what it leaves out later: FROM sqlanon.live_views")
+
+
+@app.command()
 def compare(
     policy: PolicyFile,
     strategies: Annotated[

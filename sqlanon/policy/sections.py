@@ -317,7 +317,10 @@ class ReleaseSection(Section):
         if self.keep > 1 and self.file is not None:
             yield ("keep",), "a Parquet file has one version: give database = ... in place of file = ..."
         if self.keep > 1 and not self.ledger:
-            yield ("keep",), "versions that are kept are held against one another by the ledger: leave ledger = false out"
+            yield (
+                ("keep",),
+                "the ledger holds versions that are kept against one another: leave ledger = false out",
+            )
 
 
 class CatalogSection(Section):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
+from sqlanon.policy.names import TOLD
 from sqlanon.queries.names import (
     cast,
     col,
@@ -25,9 +26,6 @@ from sqlanon.queries.names import (
     total,
 )
 
-ABOUT = ("release_overview", "class_sizes", "suppression_by", "quality")
-"""The views that every release file has."""
-
 OVERVIEW_COLUMNS = {
     "position": "INTEGER",
     "attribute": "VARCHAR",
@@ -39,7 +37,7 @@ OVERVIEW_COLUMNS = {
 """Of ``sqlanon.attributes``."""
 
 QUALITY_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
-"""Of ``sqlanon.quality``."""
+"""Of ``sqlanon.figures``. No view is called so: duckdb-engine takes tables of one name in two schemas for one."""
 
 SUPPRESSION_COLUMNS = {
     "attribute": "VARCHAR",
@@ -75,15 +73,14 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
         _in_order("attributes", OVERVIEW_COLUMNS),
         class_sizes(table(name), quasi),
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
-        _in_order("quality", QUALITY_COLUMNS),
+        _in_order("figures", QUALITY_COLUMNS),
     )
-    return [create_view(table(one, "main", catalog), query) for one, query in zip(ABOUT, queries, strict=True)]
+    return [create_view(table(one, "main", catalog), query) for one, query in zip(TOLD, queries, strict=True)]
 
 
 def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
     shown: list[exp.Expr] = [col(one) for one in columns if one != "position"]
     return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
-
 
 
 def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
@@ -99,15 +96,6 @@ def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
     ]
     query = select(columns, subquery(classes, "c"), [col("class_size")])
     return query.order_by(col("class_size"), copy=False)
-
-
-def labels_table(attribute: str) -> str:
-    """The table with the labels of a generalized attribute.
-
-    >>> labels_table("age")
-    'age_labels'
-    """
-    return f"{attribute}_labels"
 
 
 def labels(attribute: str, relation: exp.Expr, bounds: tuple[exp.Expr, exp.Expr] | None) -> exp.Query:

@@ -19,9 +19,10 @@ from sqlanon.release.reader import open_release
 
 
 def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manifest:
-    """The manifest of a release, of its newest version if none is asked for, if its rows are a table and nothing more: they can be read by any engine then.
+    """The manifest of a release, if its rows are a table and nothing more: they can be read by any engine then.
 
-    It is opened as `open_release` does it: nothing in the file can reach beyond it.
+    It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
+    newest that counts.
 
     Raises
     ------

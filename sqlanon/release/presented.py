@@ -9,13 +9,14 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
+from sqlanon.policy.names import TOLD, labels_table
 from sqlanon.queries import presented as pr
 from sqlanon.queries.bounds import Kind, bounds
 from sqlanon.queries.names import cast, col, column_definitions, create_table, insert_row, table
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import comment_on_column, comment_on_release, what_was_done
 
-ABOUT = ("attributes", "suppression", "quality")
+ABOUT = ("attributes", "suppression", "figures")
 """The tables in the schema ``sqlanon`` that tell about a release."""
 
 Suppressed: TypeAlias = Sequence[tuple[str, str | None, int, int]]
@@ -39,8 +40,8 @@ def objects(manifests: Sequence[Manifest]) -> set[str]:
     newest = manifests[0]
     if newest.version is None:
         return {f"table main.{newest.table_name}"}
-    tables = [one.rows_table for one in manifests] + [pr.labels_table(name) for name in labelled(newest)]
-    views = (newest.table_name, *pr.ABOUT)
+    tables = [one.rows_table for one in manifests] + [labels_table(name) for name in labelled(newest)]
+    views = (newest.table_name, *TOLD)
     return {f"table main.{name}" for name in tables} | {f"view main.{name}" for name in views}
 
 
@@ -52,7 +53,7 @@ def refuse_name(manifest: Manifest) -> None:
     ReleaseError
         Says which.
     """
-    taken = {name.lower() for name in (*pr.ABOUT, *map(pr.labels_table, labelled(manifest)))}
+    taken = {name.lower() for name in (*TOLD, *map(labels_table, labelled(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release has a {manifest.table_name!r} of its own: give its table another name")
 
@@ -80,11 +81,11 @@ def present(
     newest = manifests[0]
     rows = table(newest.rows_table, "main", catalog)
     for name in labelled(newest):
-        target = table(pr.labels_table(name), "main", catalog)
+        target = table(labels_table(name), "main", catalog)
         engine.execute(create_table(target, labels_of(name, rows.copy(), ranges.get(name.lower()))))
     for name, columns, content in (
         ("attributes", pr.OVERVIEW_COLUMNS, overview(newest)),
-        ("quality", pr.QUALITY_COLUMNS, quality(newest)),
+        ("figures", pr.QUALITY_COLUMNS, quality(newest)),
         ("suppression", pr.SUPPRESSION_COLUMNS, suppressed),
     ):
         engine.execute(column_definitions(table(name, "sqlanon", catalog), columns.items()))
@@ -107,7 +108,7 @@ def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | 
 
 
 def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
-    """The rows of ``sqlanon.quality``."""
+    """The rows of ``sqlanon.figures``."""
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
     figures: list[tuple[str, float | None, str]] = [
@@ -121,9 +122,7 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("score", manifest.score, f"what was lost, by the measure {manifest.measure}"),
         ("optimal", manifest.optimal, "1: it is proven that no generalization that meets the policy is better"),
     ]
-    return [
-        (i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)
-    ]
+    return [(i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)]
 
 
 def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
@@ -157,7 +156,7 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
             yield pr.comment_on_column(relation, column.name, told)
     for name in labelled(newest):
         told = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
-        yield pr.comment("TABLE", table(pr.labels_table(name), "main", catalog), told)
+        yield pr.comment("TABLE", table(labels_table(name), "main", catalog), told)
 
 
 def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:

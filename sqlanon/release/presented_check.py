@@ -8,6 +8,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.policy.names import labels_table
 from sqlanon.queries import presented as pr
 from sqlanon.queries.bounds import Kind
 from sqlanon.queries.names import (
@@ -31,6 +32,9 @@ from sqlanon.release.side_by_side import promised_k
 
 _KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
 """By the type of the bounds of a table of labels, what they are ranges of."""
+
+SUPPRESSION = "suppression by value"
+"""The check of what is told of suppressed rows."""
 
 _AGAIN = "made_again"
 """A database of the engine that checks a file: views as this version makes them."""
@@ -86,7 +90,7 @@ def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_write
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     again = table("labels_again", "main", "memory")
     for name in labelled(manifest):
-        found = table(pr.labels_table(name), "main", ATTACHED)
+        found = table(labels_table(name), "main", ATTACHED)
         kind = _KINDS.get(engine.columns(found).get(f"{name}_low", ""))
         engine.execute(create_table(again.copy(), labels_of(name, SUBJECT.copy(), kind)))
         same = engine.columns(found) == engine.columns(again)
@@ -95,14 +99,19 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             same = same and not engine.rows(select([exp.Count(this=exp.Star())], subquery(more, "m")))[0][0]
         engine.execute(drop_table(again.copy()))
         if not same:
-            yield f"{pr.labels_table(name)!r} has not the labels of the rows"
+            yield f"{labels_table(name)!r} has not the labels of the rows"
+
+
+def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
+    """What an open release file tells of suppressed rows."""
+    found: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
+    return found
 
 
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether what is told of suppressed rows is of no fewer than k, and of the rows that are released."""
-    suppressed: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
-    wrong = list(_wrong_suppression(engine, manifest, suppressed))
-    return Check("suppression by value", not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
+    wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine)))
+    return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
 
 
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed) -> Iterator[str]:
@@ -128,7 +137,7 @@ def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Itera
         yield "the comments are not those of the manifest"
     if engine.rows(star(table("attributes", "sqlanon", ATTACHED))) != overview(manifests[0]):
         yield "the overview is not that of the manifest"
-    if engine.rows(star(table("quality", "sqlanon", ATTACHED))) != quality(manifests[0]):
+    if engine.rows(star(table("figures", "sqlanon", ATTACHED))) != quality(manifests[0]):
         yield "the quality is not that of the manifest"
 
 

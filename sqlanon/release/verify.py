@@ -23,12 +23,19 @@ from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
-from sqlanon.queries.names import create_view, star, table
+from sqlanon.queries.names import create_temporary_view, star, table
 from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn
-from sqlanon.release.presented_check import about_checks, stable_view_check, suppression_check
+from sqlanon.release.presented import Suppressed
+from sqlanon.release.presented_check import (
+    SUPPRESSION,
+    about_checks,
+    stable_view_check,
+    suppressed_rows,
+    suppression_check,
+)
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
 from sqlanon.resources import CHECKS, macros, sql_text
@@ -45,12 +52,15 @@ class Verification:
         The release, what it claims, and what was found.
     digest:
         Of the rows that are in the file.
+    suppressed:
+        What it tells of suppressed rows.
     """
 
     path: Path
     manifest: Manifest
     checks: tuple[Check, ...]
     digest: str
+    suppressed: Suppressed = ()
 
     @property
     def verified(self) -> bool:
@@ -103,7 +113,10 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     """`verify_file`, of a release that is open."""
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
-    return Verification(path, release.manifest, tuple(_checks(release, digest, fresh)), digest)
+    checks, suppressed = _checks(release, digest, fresh), list[Any]()
+    if any(check.name == SUPPRESSION and check.passed for check in checks):
+        suppressed += suppressed_rows(release.engine)
+    return Verification(path, release.manifest, tuple(checks), digest, tuple(suppressed))
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
@@ -241,7 +254,7 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
     columns = _columns(manifest.columns, list(engine.columns(relation).items()))
     if not columns.passed:
         return Check(name, False, columns.message)
-    engine.execute(create_view(table(rows), star(relation)))
+    engine.execute(create_temporary_view(table(rows), star(relation)))
     smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
     found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.smallest_class)

@@ -92,7 +92,9 @@ def _levels_of(rule: Mapping[str, Any]) -> int | None:
     for name in ("widths", "dates"):
         if own is None and name in rule:
             own = len(rule[name])
-    return own if own is not None else rule.get("depth", 1 if rule["rule"] == "suppress" else None)
+    if own is None:
+        own = rule.get("depth", 1 if rule["rule"] == "suppress" else None)
+    return None if own is None else int(own)
 
 
 def _by_name(figures: Mapping[str, Any]) -> dict[str, Any]:
