@@ -132,10 +132,9 @@ def released(directory: Path, strategy: str, threads: int = 2, **search: Any) ->
         ATTRIBUTES, k=3, table=None, source={"files": [str(source)]}, search={"strategy": strategy, **search}
     )
     with sqlanon.connect(threads=threads) as db:
-        path = db.anonymize(ask).publish(directory / "r.duckdb").path
-    with duckdb.connect(path, read_only=True) as connection:
-        name = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()[0][0]
-        return Counter(connection.execute(f'SELECT age, town, sex FROM "{name}"').fetchall())
+        release = db.anonymize(ask).publish(directory / "r.duckdb")
+    with duckdb.connect(release.path, read_only=True) as connection:
+        return Counter(connection.execute(f'SELECT age, town, sex FROM "{release.table}"').fetchall())
 
 
 def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ form                  as in                                                its b
 ====================  ===================================================  =========================================
 ``20``                the value itself                                     20 and 20
 ``20-24``             intervals of integers; ranges that strategies make   20 and 24
-``-5 to 24``          the latter, where a bound has a dash, as dates have   -5 and 24
+``-5 to 24``          the latter, where a bound has a dash, as dates have  -5 and 24
 ``[20, 25)``          intervals of other numbers, and of dates             20 and 25; of integers 24; of days the day
                                                                            before
 ``<0``, ``≥100``      the open ends of intervals                           none and 0 (of integers -1, of days the day
