@@ -21,14 +21,14 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared
+from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
-from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.result import Result
 from sqlanon.sources import readable
 from sqlanon.steps import Steps
+from sqlanon.viewing import Viewing
 from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def connect(
     return Database(source, Limits(memory_limit, threads))
 
 
-class Database(Looking):
+class Database(Looking, Viewing):
     """A source, and the private work database of sqlanon beside it. Made by `connect`; a context manager."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Database(Looking):
 
                 noise = drawer(run, policy)
             prepared = based_on_earlier(run, policy)
-            warnings = self._warnings(engine, prepared)
+            warnings = unique_warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
         started = time.perf_counter()
         found = anonymization.anonymize(engine, prepared, work, partial(tell, "search"))
@@ -329,19 +329,6 @@ class Database(Looking):
 
     def __repr__(self) -> str:
         return f"Database({self._space.described!r})"
-
-    @staticmethod
-    def _warnings(engine: DuckDBEngine, prepared: Prepared) -> tuple[str, ...]:
-        noisy = prepared.columns.noisy
-        names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
-        if not names:
-            return ()
-        counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
-        return tuple(
-            f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
-            "or a quasi-identifier"
-            for name in nearly_unique(names, counts)
-        )
 
     @staticmethod
     def _record(path: Path, engine: DuckDBEngine, prepared: Prepared, result: Result, lattice: exp.Table) -> None:

@@ -33,6 +33,7 @@ from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.recode import Column
+from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
 from sqlanon.steps import Steps
@@ -190,6 +191,20 @@ def prepare(
         population=theirs,
         population_columns=names,
         population_person=person,
+    )
+
+
+def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
+    """Tell of columns that are released as they are, and re-identify by themselves."""
+    noisy = prepared.columns.noisy
+    names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
+    if not names:
+        return ()
+    counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
+    return tuple(
+        f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
+        "or a quasi-identifier"
+        for name in nearly_unique(names, counts)
     )
 
 

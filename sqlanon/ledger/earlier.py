@@ -51,10 +51,10 @@ def opened(engine: DuckDBEngine, publication: Publication, verified: bool = Fals
     path = publication.path
     failures: tuple[str, ...] = ()
     if verified:
-        manifest = read_claims(path, engine.limits)
+        manifest = read_claims(path, engine.limits, publication.version)
         digest = manifest.digest
     else:
-        found = verify_file(path, limits=engine.limits)
+        found = verify_file(path, limits=engine.limits, version=publication.version)
         manifest, digest, failures = found.manifest, found.digest, found.failures
     if publication.manifest_hash not in (None, manifest.fingerprint()):
         raise ReleaseError(f"{path} is not the release that the ledger has of it: its manifest was changed")

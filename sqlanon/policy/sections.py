@@ -292,12 +292,15 @@ class ReleaseSection(Section):
     )
     decoys: Switch = Field(default=False, description="fill classes that stay too small with rows of nobody")
     ledger: Switch = Field(default=True, description="whether the catalog records the publication")
+    keep: Annotated[Whole, Field(ge=1)] = Field(
+        default=1, description="how many versions the file has: this one, and the newest of those before"
+    )
 
     @model_serializer(mode="wrap")
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        idle = {"after": not self.after, "decoys": not self.decoys, "ledger": self.ledger}
+        idle = {"after": not self.after, "decoys": not self.decoys, "ledger": self.ledger, "keep": self.keep == 1}
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     @model_validator(mode="after")
@@ -311,6 +314,13 @@ class ReleaseSection(Section):
             yield ("file",), "stands beside a database: give database = ... or file = ..., not both"
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
+        if self.keep > 1 and self.file is not None:
+            yield ("keep",), "a Parquet file has one version: give database = ... in place of file = ..."
+        if self.keep > 1 and not self.ledger:
+            yield (
+                ("keep",),
+                "the ledger holds versions that are kept against one another: leave ledger = false out",
+            )
 
 
 class CatalogSection(Section):
