@@ -2,9 +2,9 @@
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The format of these tables, for later versions to know. 2: the ledger.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 2 AS format;
-UPDATE sqlanon.catalog_format SET format = 2 WHERE format < 2;
+-- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 3 AS format;
+UPDATE sqlanon.catalog_format SET format = 3 WHERE format < 3;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -67,6 +67,7 @@ ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        --
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those it breaks, by --force
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the one whose rows it has, too
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another took its place
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS version INTEGER;        -- of those in one file
 
 -- Which rows of the source are in a release: hashes of their keys, with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
@@ -102,5 +103,5 @@ SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
     n.strategy, n.generalization, n.rows, r.released_rows, n.suppressed_rows, n.classes, n.measure, n.score, n.optimal,
     r.epsilon, sum(r.epsilon) OVER (PARTITION BY r.source ORDER BY r.published_at) AS epsilon_so_far,
-    r.after, r.breaks, r.extends, r.replaced_at, r.digest
+    r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version
 FROM sqlanon.releases AS r LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;

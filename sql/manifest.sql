@@ -1,4 +1,5 @@
--- The manifest of a release: what it claims, to be held against what it shows. It has no private value.
+-- The manifest of a release: what it claims, to be held against what it shows. It has no private value. One row for
+-- each version that is kept.
 
 CREATE TABLE sqlanon.manifest (
     table_name VARCHAR NOT NULL,
@@ -26,6 +27,8 @@ CREATE TABLE sqlanon.manifest (
     decoys BIGINT,                        -- where asked for: so many of the released rows are of nobody
     decoy_classes BIGINT,                 -- so many classes have k rows because of them
     smallest_class_without_decoys BIGINT, -- what k is without them
+    heights VARCHAR,                      -- JSON: height of the hierarchy by quasi-identifier
+    version INTEGER,                      -- the rows are in <table_name>_v<version>; the view <table_name> is of the newest
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL
 );

@@ -11,7 +11,8 @@ the steps (`counting` says what is counted from what, `steps` runs it), `result`
 SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/` look at a source as it
 stands (`looking` has their verbs). After it, `attacks/` try what outsiders would; `against_source` and `source_audit`
 hold it against its source. Between releases, `ledger/` knows what was published, what a new one may be based on, and
-what it would break; `extend/` lets one grow. `made` says how a release is made of what was found. Beyond the house of
+what it would break; `extend/` lets one grow. In place of a release, `live/` leaves a view in the source's own database
+(`viewing` has its verbs). `made` says how a release is made of what was found. Beyond the house of
 the design there are these: sources were a part of their own (each kind leaks in its own way), the steps were too much
 for one file, and what a run leaves in the engine needed an owner.
 

@@ -15,6 +15,7 @@ from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.ledger import Publication, beside_earlier
+from sqlanon.made import Made
 from sqlanon.noise.check import NoiseCheck
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
@@ -57,6 +58,10 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
         return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
         checks.append(_same_rows(run, macros, manifest, view, found.digest))
+        if checks[-1].passed and manifest.version is not None and not found.in_postgres:
+            told = sorted(Made(run, prepared, again).suppressed_by(view), key=str)
+            right = told == sorted(found.suppressed, key=str)
+            checks.append(_check("suppression by value", right, "the source tells the same of its suppressed rows"))
         return checks + _audited(audit, run, view)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks

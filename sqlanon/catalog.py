@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,10 @@ from sqlanon.workdir import private_files
 ATTACHED = "sqlanon_catalog"
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-NEWEST = "ledger"
-"""What the first version of the catalog did not have: where it is, nothing has to be installed."""
+FORMAT = 3
+"""Of the catalog's tables: where it is no older, nothing has to be installed."""
+PATIENCE = 10.0
+"""So many seconds another process may hold the catalog: runs hold it for moments, their own and those beside it."""
 
 
 def init_database(path: Path) -> None:
@@ -60,7 +63,7 @@ def _refuse_others(path: Path) -> None:
 @contextmanager
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     """Attach the catalog for a moment, and write to it in one transaction; made if it is not there, for its owner's
-    eyes only.
+    eyes only. Where another process holds it, this one waits for it, but not for long.
 
     Raises
     ------
@@ -72,7 +75,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
         _attach(engine, path)
         path.chmod(0o600)  # it may have been somebody's database before
         try:
-            installed = has_table(engine, NEWEST)
+            installed = _format_of(engine) >= FORMAT
             with engine.transaction():
                 if not installed:
                     with engine.using(ATTACHED):
@@ -83,8 +86,16 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
 
 
 def _attach(engine: DuckDBEngine, path: Path) -> None:
+    """Attach the catalog, as soon as no other process holds it: one that only looks at it does, too."""
+    give_up = time.monotonic() + PATIENCE
     try:
-        engine.attach(path, ATTACHED, read_write=True)
+        while True:
+            try:
+                return engine.attach(path, ATTACHED, read_write=True)
+            except duckdb.IOException as error:
+                if "lock" not in str(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.02)
     except duckdb.Error as error:
         raise SourceError(
             f"the catalog {path} cannot be opened: {str(error).splitlines()[0]}; "
@@ -119,12 +130,12 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
         engine.detach(BESIDE)
 
 
-def has_table(engine: DuckDBEngine, name: str) -> bool:
-    """Whether the open catalog has a table."""
+def _format_of(engine: DuckDBEngine) -> int:
+    """The format of the open catalog; 0 where there is none."""
     try:
-        return bool(engine.types(table(name, SCHEMA, ATTACHED)))
-    except duckdb.CatalogException:
-        return False
+        return int(engine.rows(select([col("format")], table("catalog_format", SCHEMA, ATTACHED)))[0][0])
+    except (duckdb.CatalogException, IndexError):
+        return 0
 
 
 def hierarchy_name(policy_hash: str, attribute: str) -> str:

@@ -21,16 +21,15 @@ from sqlanon.errors import ReleaseError
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared
+from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
-from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
-from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.release.postgres_reader import verify_anywhere
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
 from sqlanon.sources import readable
 from sqlanon.steps import Steps
+from sqlanon.viewing import Viewing
 from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def connect(
     return Database(source, Limits(memory_limit, threads))
 
 
-class Database(Looking):
+class Database(Looking, Viewing):
     """A source, and the private work database of sqlanon beside it. Made by `connect`; a context manager."""
 
     def __init__(
@@ -130,7 +129,7 @@ class Database(Looking):
 
                 noise = drawer(run, policy)
             prepared = based_on_earlier(run, policy)
-            warnings = self._warnings(engine, prepared)
+            warnings = unique_warnings(engine, prepared)
         seconds["load"] = time.perf_counter() - started
         started = time.perf_counter()
         found = anonymization.anonymize(engine, prepared, work, partial(tell, "search"))
@@ -286,19 +285,6 @@ class Database(Looking):
         return f"Database({self._space.described!r})"
 
     @staticmethod
-    def _warnings(engine: DuckDBEngine, prepared: Prepared) -> tuple[str, ...]:
-        noisy = prepared.columns.noisy
-        names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
-        if not names:
-            return ()
-        counts = _distinct_counts(engine, prepared, names)
-        return tuple(
-            f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
-            "or a quasi-identifier"
-            for name in nearly_unique(names, counts)
-        )
-
-    @staticmethod
     def _record(path: Path, engine: DuckDBEngine, prepared: Prepared, result: Result, lattice: exp.Table) -> None:
         policy_hash, now = prepared.policy.fingerprint(), utc_now()
         tree = prepared.policy.model_dump(mode="json")
@@ -310,12 +296,3 @@ class Database(Looking):
             catalog.store_hierarchies(engine, policy_hash, rules, own, now)
             if (decoys := result.decoy_query()) is not None:
                 catalog.store_decoys(engine, result.run_id, decoys, now)
-
-
-def _distinct_counts(engine: DuckDBEngine, prepared: Prepared, names: Sequence[str]) -> Sequence[int]:
-    """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
-    remote = prepared.source.remote
-    if remote is None:
-        return engine.rows(distinct_counts(prepared.source.relation, names))[0]
-    with remote.engine.reading():
-        return remote.engine.rows(distinct_counts_there(remote.relation, names))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +12,20 @@ from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
 from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.ledger import Together, secret_of
 from sqlanon.preparation import Prepared
+from sqlanon.queries.bounds import Kind
+from sqlanon.queries.coding import KNOWN
 from sqlanon.queries.earlier import KEY_HASH, key_hash
-from sqlanon.queries.names import drop_table, named, select, subquery
+from sqlanon.queries.names import cast, col, drop_table, named, select, subquery
 from sqlanon.queries.postgres import landed, travelling
+from sqlanon.queries.presented import suppressed_by
 from sqlanon.queries.recode import AnyRecoding, Column
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.requirements import needs_source
+from sqlanon.release.side_by_side import promised_k
 from sqlanon.remote import recoded, shipped
 from sqlanon.source_audit import SourceAudit
 from sqlanon.workspace import Run
@@ -29,8 +34,55 @@ if TYPE_CHECKING:
     from sqlanon.decoys import Filled
     from sqlanon.noise.stage import Noised
 
+_KINDS: Mapping[ColumnKind, Kind] = {
+    ColumnKind.INTEGER: "integer",
+    ColumnKind.DECIMAL: "number",
+    ColumnKind.FLOATING: "number",
+    ColumnKind.DATE: "date",
+    ColumnKind.ZONED: "date",
+}
+
 FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
+
+
+def ranges_of(prepared: Prepared) -> dict[str, Kind]:
+    """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
+    make ranges of numbers or times."""
+    policy, found = prepared.policy, dict[str, Kind]()
+    summarised = policy.search.traits.summarises
+    for name in policy.generalized:
+        rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
+        type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
+        kind = _KINDS.get(column_kind(type_))
+        if kind is not None and (summarised or rules & {"intervals", "dates"}):
+            found[name.lower()] = kind
+    return found
+
+
+def not_by_difference(
+    rows: Sequence[tuple[str, str | None, int, int]], suppressed: int, least: int
+) -> list[tuple[str, str | None, int, int]]:
+    """What may be told of an attribute's suppressed rows, where the sum of all is known: what is left must not be of
+    few rows either.
+
+    Parameters
+    ----------
+    rows:
+        Attribute, label, suppressed rows (at least so many as may be told of), released rows.
+    suppressed:
+        All suppressed rows.
+    least:
+        So many may be told of.
+
+    Examples
+    --------
+    >>> not_by_difference([("zip", "021**", 7, 90), ("zip", "022**", 5, 60)], suppressed=14, least=5)
+    [('zip', '021**', 7, 90)]
+    """
+    told = sorted(rows, key=lambda row: (-row[2], row[1] or ""))
+    rest = suppressed - sum(row[2] for row in told)
+    return told[:-1] if 0 < rest < least else told
 
 
 @dataclass(frozen=True)
@@ -122,6 +174,36 @@ class Made:
             return found
 
         return audit
+
+    def heights(self) -> dict[str, int]:
+        """The height of each attribute's hierarchy."""
+        return {one.attribute: one.height for one in self.prepared.own_hierarchies}
+
+    def suppressed_by(self, released: exp.Table) -> list[tuple[str, str | None, int, int]]:
+        """What may be told of the suppressed rows, by attribute and released label: nothing of fewer than k.
+
+        Where no one level was chosen for all rows, where rows are not persons, or are nobody's, nothing is told.
+
+        Parameters
+        ----------
+        released:
+            The released rows.
+        """
+        policy, figures = self.prepared.policy, self.chosen.figures
+        told = policy.source.person is None and policy.population is None and not policy.noisy
+        if not told or policy.search.is_local or self.filled is not None or not figures.suppressed_rows:
+            return []
+        least = promised_k(policy.privacy.model_dump(mode="json"), policy.generalized)
+        found: list[tuple[str, str | None, int, int]] = []
+        own = self.prepared.attributes[: len(policy.generalized)]
+        for attribute, level in zip(own, self.chosen.generalization.values(), strict=True):
+            if level is None or level == attribute.height:
+                continue
+            label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
+            query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
+            rows = [(attribute.column, *row) for row in self.run.engine.rows(query)]
+            found += not_by_difference(rows, figures.suppressed_rows, least)
+        return found
 
     def keys(self, path: Path) -> exp.Query | None:
         """The hashes of the keys of the released rows, where the policy names a key."""

@@ -32,7 +32,9 @@ from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.names import Namer, create_table, table
+from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.recode import Column
+from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.search import Lattice
 from sqlanon.sources import Source
 from sqlanon.steps import Steps
@@ -191,6 +193,28 @@ def prepare(
         population_columns=names,
         population_person=person,
     )
+
+
+def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
+    """Tell of columns that are released as they are, and re-identify by themselves."""
+    noisy = prepared.columns.noisy
+    names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
+    if not names:
+        return ()
+    counts = _distinct_counts(engine, prepared.source, names)
+    return tuple(
+        f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
+        "or a quasi-identifier"
+        for name in nearly_unique(names, counts)
+    )
+
+
+def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
+    """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
+    if source.remote is None:
+        return engine.rows(distinct_counts(source.relation, names))[0]
+    with source.remote.engine.reading():
+        return source.remote.engine.rows(distinct_counts_there(source.remote.relation, names))[0]
 
 
 def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, population: Scan | None) -> None:

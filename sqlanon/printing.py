@@ -3,27 +3,80 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
+from sqlanon.errors import ReleaseError
+from sqlanon.histogram import by_doubling
+from sqlanon.terminal import hand_out, is_unicode, percent, say, show_bars, show_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.table import Table
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlanon.attacks import Attacks
     from sqlanon.decoys import Decoys
+    from sqlanon.release.postgres_reader import PostgresRelease
+    from sqlanon.release.published import Release
+    from sqlanon.release.verify import Verification
     from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
     from sqlanon.suda import Suda
 
 
+def print_result(result: Result, release: Release | PostgresRelease, seconds: float) -> None:
+    """What was published: how much of the table, what was done to it, how large its classes are."""
+    from sqlanon.release.words import what_was_done
+
+    manifest = release.manifest
+    lost = f"{result.suppressed_rows:,} suppressed"
+    if result.suppressed_rows:
+        lost += f" ({percent(result.suppressed_rows, result.rows)})"
+    say(f"{result.released_rows:,} of {result.rows:,} rows released, {lost}")
+    say(f"{manifest.classes:,} classes, the smallest of {manifest.smallest_class:,} rows")
+    of = "times" if result.policy.search.is_local else f"of {result.nodes:,} generalizations"
+    say(f"{result.measure} {result.score:.6g}, {result.proof}; checked {result.checked:,} {of} in {seconds:.2f} s")
+    if result.noise is not None:
+        print_noise_of(result)
+    if result.decoys is not None:
+        say(told_of_decoys(result.decoys))
+    say("")
+    show_table(
+        ["quasi-identifier", "what was done"],
+        [(name, what_was_done(manifest, name)) for name in result.policy.quasi],
+    )
+    say("")
+    try:
+        print_class_sizes(release.class_sizes())
+    except ReleaseError as error:  # it is published all the same
+        say(f"the sizes of its classes cannot be told: {error}")
+    say("")
+    say(f"release: {release.path}, table {release.table}")
+
+
+def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
+    """A histogram of class sizes: of how many rows (or persons) how many classes are."""
+    bars = by_doubling(dict(sizes))
+    while bars and not next(iter(bars.values())):  # no class is as small
+        bars.pop(next(iter(bars)))
+    if bars:
+        show_bars((f"{unit} in a class", "classes"), bars)
+
+
+def print_verification(found: Verification) -> None:
+    """The checks of a release, and what they found."""
+    words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+    rows = []
+    for check in found.checks:
+        word, message = words[check.passed], check.message
+        if check.passed is None and message.startswith("not "):
+            word, _, message = message.partition(": ")
+        rows.append((word, check.name, message))
+    show_table(["result", "check", "what was found"], rows)
+    say("verified" if found.verified else "NOT verified")
+
+
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
     """What breaks each requirement, in a table."""
-    from rich.table import Table
-    from rich.text import Text
+    say("")
 
     def figure(one: RequirementRisk) -> str:
         if one.limit is not None:
@@ -31,46 +84,35 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
         return f"{one.population_classes:,} population classes without a row" if one.population_classes else ""
 
     headers = ["requirement", "holds", "classes that break it", "rows in them"]
-    table = Table(*headers, *(["figure"] if any(map(figure, requirements)) else []))
-    for column in table.columns[2:]:
-        column.justify = "right"
+    headers += ["figure"] if any(map(figure, requirements)) else []
+    rows = []
     for one in requirements:
         counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
-        cells = ["yes" if one.holds else "no", *counts, figure(one)]
-        # A name is text, whatever brackets are in it.
-        table.add_row(Text(one.requirement), *cells[: len(table.columns) - 1])
-    print_table(table)
+        rows.append([one.requirement, "yes" if one.holds else "no", *counts, figure(one)][: len(headers)])
+    show_table(headers, rows)
 
 
 def print_suda(found: Suda) -> None:
     """Special uniques: how many rows, with how few attributes, and what each attribute has to do with it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    typer.echo(
+    say(
         f"{found.rows_with_msus:,} of {found.rows:,} rows are alone with {found.size} or fewer of their "
         f"quasi-identifiers, in {found.msus:,} minimal ways"
     )
     if not found.msus:
         return
     smallest = ", ".join(f"{size}: {rows:,} rows" for size, rows in found.rows_by_smallest.items())
-    typer.echo(f"by the fewest that are enough: {smallest}")
+    say(f"by the fewest that are enough: {smallest}")
     score, ihsn = found.scores, found.ihsn_scores
-    typer.echo(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
+    say(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
     by = {"call": "as given", "policy": "by the policy", "default": "by default: the policy has none"}
     of = f"at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})"
-    typer.echo(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
-    table = Table("quasi-identifier", "contributes to the scores")
-    table.columns[1].justify = "right"
-    for name, share in sorted(score.contributions.items(), key=lambda one: -one[1]):
-        table.add_row(Text(name), f"{share:.1f} %")
-    print_table(table)
+    say(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
+    shares = sorted(score.contributions.items(), key=lambda one: -one[1])
+    show_table(["quasi-identifier", "contributes to the scores"], [(name, f"{one:.1f} %") for name, one in shares])
 
 
 def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
     """What strategies found, in a table."""
-    from rich.table import Table
-
     formats = {
         f"score ({measure})": ("score", ",.6g"),
         "loss": ("loss", ".4f"),
@@ -79,14 +121,12 @@ def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
         "checks": ("checked", ",d"),
         "seconds": ("seconds", ".2f"),
     }
-    table = Table("strategy", *formats)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    rows = []
     for one in found:
         cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
         cells[0] += " (optimal)" if one["optimal"] else ""
-        table.add_row(one["strategy"], *cells)
-    print_table(table)
+        rows.append([one["strategy"], *cells])
+    show_table(["strategy", *formats], rows)
 
 
 def print_noise_of(result: Result) -> None:
@@ -97,12 +137,12 @@ def print_noise_of(result: Result) -> None:
         if None not in shares:  # a date has none, nor has a column of zeros
             errors = [f"{error} ({100 * share:.3g} % of it)" for error, share in zip(errors, shares, strict=True)]
         told = f"off by {errors[0]} as expected, by {errors[1]} as drawn, on average"
-        typer.echo(f"noise: {name} with ε = {one['epsilon']:g}, {told}")
+        say(f"noise: {name} with ε = {one['epsilon']:g}, {told}")
     risk = 100 * (result.linking_risk or 0.0)
-    typer.echo(f"a record's ε is {result.epsilon:g}; {risk:.3g} % of the records can be linked to their own values")
+    say(f"a record's ε is {result.epsilon:g}; {risk:.3g} % of the records can be linked to their own values")
     if result.confidence is not None:
         rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
-        typer.echo(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+        say(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
 
 
 def told_of_decoys(decoys: Decoys) -> str:
@@ -115,58 +155,39 @@ def told_of_decoys(decoys: Decoys) -> str:
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """The errors that noise would make, in a table."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("noise on", "ε", "expected relative error", "expected error")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    say("")
+    rows = []
     for name, errors in noise.items():
         for one in errors:
             relative, error = one["expected_relative_error"], one["expected_error"]
             cells = ["" if relative is None else f"{100 * relative:.3g} %", "" if error is None else f"{error:,.4g}"]
-            table.add_row(Text(name), f"{one['epsilon']:g}", *cells)
-    print_table(table)
-
-
-def print_table(table: Table) -> None:
-    """As wide as it has to be where no terminal says otherwise."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else 1000)
-    with console.capture() as shown:
-        console.print(table)
-    typer.echo(shown.get(), nl=False)
+            rows.append([name, f"{one['epsilon']:g}", *cells])
+    show_table(["noise on", "ε", "expected relative error", "expected error"], rows)
 
 
 def print_json(value: Any) -> None:
     """One line of JSON."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    print(json.dumps(value, ensure_ascii=not is_unicode()))
 
 
 def print_attacks(attacks: Attacks, with_sql: bool) -> None:
     """The victims of each attack; with SQL, the statements that show them, where there are any."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("attack", "victims", "share", "")
-    for column in table.columns[1:3]:
-        column.justify = "right"
+    rows = []
     for one in attacks.values():
         name = one.name.replace("_", " ")
         if one.worst is None:
-            table.add_row(name, "", "", Text(f"skipped: {one.skipped}"))
+            rows.append([name, "", "", f"skipped: {one.skipped}"])
             continue
         figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
-        table.add_row(name, f"{one.worst.victims:,}", f"{one.worst.share:.2%}", Text(figures))
-    print_table(table)
+        rows.append([name, f"{one.worst.victims:,}", f"{100 * one.worst.share:.2f} %", figures])
+    show_table(["attack", "victims", "share", "figures"], rows)
     for path, decoys in attacks.decoys.items():
-        typer.echo(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
+        say(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
     if not with_sql and any(one.victims for one in attacks.values()):
-        typer.echo("who they are: --sql prints the statements that show them")
+        say("who they are: --sql prints the statements that show them")
     for one in attacks.values():
         if with_sql and one.victims:
-            typer.echo(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
+            hand_out(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
 
 
 def _plain(value: Any) -> str:

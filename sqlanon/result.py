@@ -22,7 +22,7 @@ from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import ReleaseError
 from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
-from sqlanon.made import Made
+from sqlanon.made import Made, ranges_of
 from sqlanon.policy import same_file, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
@@ -30,8 +30,9 @@ from sqlanon.queries.names import star
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres import publish_postgres
 from sqlanon.release.postgres_reader import PostgresRelease, Spot
-from sqlanon.release.publish import Content, publish, utc_now
+from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.remote import is_remote, shown_there
 from sqlanon.version import __version__
@@ -255,6 +256,9 @@ class Result:
             self._made.repeating(),
             self._made.audit(claims, together),
             lambda written: self._recording(target, written, together),
+            ranges_of(self._prepared),
+            self._made.suppressed_by,
+            self._keep,
         )
         verification = put(content)
         if together is not None:  # published a second time, it says once what it says
@@ -296,6 +300,10 @@ class Result:
             raise ReleaseError(f"{target} is the source, or the catalog: a release needs a file of its own")
         return target
 
+    @property
+    def _keep(self) -> int:
+        return 1 if self.policy.release is None else self.policy.release.keep
+
     def _table_name(self) -> str:
         if (section := self.policy.release) is not None:
             return section.table if section.postgres is None else table_parts(section.table)[-1]
@@ -323,6 +331,7 @@ class Result:
                 optimal=self.optimal,
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
+                heights=self._made.heights(),
                 **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
                 **({} if self.decoys is None else self.decoys.claimed()),
             )
@@ -338,7 +347,7 @@ class Result:
             return recording_replaced(engine, path, target, manifest.published_at)
         known = together.known if together is not None else frozenset()
         row = released_row(self.run_id, target, manifest, self._run.identity, self._prepared.after, together)
-        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies, known)
+        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies, known, self._keep)
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ from sqlanon.policy import (
 )
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
-from sqlanon.release import publish
 from sqlanon.release.reader import VERIFIED
+from sqlanon.release.staging import STAGED
 from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import (
     Place,
@@ -304,10 +304,52 @@ class Workspace:
             self._readers[database] = reader
         return self._readers[database]
 
+    @contextmanager
+    def writing(self, policy: Policy) -> Iterator[DuckDBEngine]:
+        """The database that the policy's source is in, for a moment open for writing: nobody else has it meanwhile.
+
+        Raises
+        ------
+        SourceError
+            The source is in no database, or that cannot be opened for writing.
+        """
+        database = self.home(policy)
+        if database is None:
+            yield self._engine
+            return
+        reader = self._reader(database)
+        alias = reader.rows(exp.select(exp.func("current_database")))[0][0]
+        self._engine.detach(alias)
+        try:
+            try:
+                self._engine.attach(database, alias, read_write=True)
+            except duckdb.Error as error:
+                raise SourceError(
+                    f"{database} cannot be opened for writing: {str(error).splitlines()[0]}; "
+                    "whoever else has it open must close it first"
+                ) from error
+            yield reader
+        finally:
+            self._engine.detach(alias)
+            self._engine.attach(database, alias, read_only=True)  # under its own name: what was made of it stays good
+
+    def home(self, policy: Policy) -> Path | None:
+        """The file of the database that the policy's source is in; None: that of a live connection.
+
+        Raises
+        ------
+        SourceError
+            It is in no database.
+        """
+        section = policy.source.model_copy(update=self._given)
+        if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
+            raise SourceError("source: it is in no database: load it into one, and connect to that")
+        return None if self._is_live else section.database
+
     def _free_alias(self, stem: str) -> str:
         """The file's own name, which views in it may use, unless it is taken."""
         names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
-        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, publish.STAGED, VERIFIED}
+        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | ours
         number, alias = 1, stem
         while alias.lower() in taken:

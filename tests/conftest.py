@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ from postgres_server import VARIABLE, running
 
 import sqlanon
 
+# Bytecode is kept, as in an installed package, whatever the shell says: tests start many processes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 DUCKDB_1 = duckdb.__version__.startswith("1.")
 """Whether this is the older DuckDB, which cannot do a few things by itself."""
 
@@ -22,6 +27,15 @@ def data_folder() -> Path | None:
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("SQLANON_DATA") or beside)
     return folder if (folder / "known_optima.json").is_file() else None
+
+
+EXAMPLES = float(os.environ.get("SQLANON_EXAMPLES", "1"))
+"""So many times the usual number of examples have the properties: more before a release, in hours nobody waits."""
+
+
+def examples(usual: int) -> int:
+    """How many examples a property has."""
+    return max(1, round(EXAMPLES * usual))
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +78,13 @@ def _attribute(spec: Any) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"mask": "right"} if spec == "mask" else spec}
 
 
-def some(values: Iterable[Any], every: int) -> list[Any]:
-    """All of them as parameters, tuples spread; the first and every so manieth of the rest are in the quick lane."""
+def some(values: Iterable[Any], every: int, few: int = 1) -> list[Any]:
+    """Values as parameters, tuples spread; the first and every so manieth of the rest are in the quick lane.
+
+    Of the others every ``few``-th is in the slow lane, and all are where more examples are asked for.
+    """
     return [
         pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=[pytest.mark.slow] if i % every else [])
         for i, one in enumerate(values)
+        if not i % every or not i % few or EXAMPLES > 1
     ]

@@ -264,6 +264,12 @@ def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
     )
 
 
+def exposes(file: File, quasi: Iterable[str], k: int) -> bool:
+    """Whether a file alone shows fewer than k rows for a combination of what it has of these columns."""
+    names = [name for name in quasi if name in _columns(file)]
+    return any(n < k for n in Counter(tuple(row[name] for name in names) for row in file.rows).values())
+
+
 def _columns(file: File) -> list[str]:
     return [*file.levels, *file.shown]
 
@@ -273,4 +279,4 @@ def _rows(file: File, columns: Sequence[str]) -> list[Row]:
     return [tuple([None if row[name] is None else str(row[name]) for name in columns]) for row in file.rows]
 
 
-__all__ = ["Based", "Broken", "File", "Levels", "based", "broken", "floors", "marks", "satisfying", "solve"]
+__all__ = ["Based", "Broken", "File", "Levels", "based", "broken", "exposes", "floors", "marks", "satisfying", "solve"]

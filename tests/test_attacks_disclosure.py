@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import oracle_attacks as oracle
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Row, Tree
@@ -29,7 +30,7 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ROWS, st.integers(0, 2), st.integers(0, 3))
 def test_classes_are_those_of_plain_python(rows: list[Row], quasi: int, known: int) -> None:
     rows = [row[2 - quasi :] for row in rows]

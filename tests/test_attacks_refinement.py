@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import oracle_attacks as oracle
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Row
@@ -28,7 +29,7 @@ def found(connection: duckdb.DuckDBPyConnection, query: Any) -> dict[Row, Row]:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
     pair = [data.draw(trees()) for _ in range(2)]

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +385,7 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path, _ = after
+    monkeypatch.setattr(catalog, "PATIENCE", 0.1)
     before = (folder / "release.duckdb").read_bytes()
     with held(path, how):
         assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
@@ -395,6 +396,24 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     assert "Traceback" not in shown.err
     assert (folder / "release.duckdb").read_bytes() == before
     assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+
+
+@pytest.mark.parametrize("how", ["reading", "writing"])
+def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
+    how: str, after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the runs beside it do, that look for releases of the same source in all catalogs of the folder."""
+    waited = []
+    with ExitStack() as holder:
+        holder.enter_context(held(after[0], how))
+
+        def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            holder.close()
+
+        monkeypatch.setattr(catalog.time, "sleep", sleep)
+        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert waited
 
 
 def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> None:

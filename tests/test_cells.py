@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, Read, adult, asked, check_privacy, task_of
@@ -141,13 +141,13 @@ def check_nothing_is_left_to_place(plan: Plan, placed: dict[int, Nodes], choice:
 DRAWS = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=4, max_size=4)
 
 
-@settings(quick, max_examples=5)
+@settings(quick, max_examples=examples(5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@settings(quick, max_examples=5)
+@settings(quick, max_examples=examples(5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -156,14 +156,14 @@ def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=60)
+@settings(thorough, max_examples=examples(20))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks_many(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=80)
+@settings(thorough, max_examples=examples(30))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -173,7 +173,7 @@ def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=examples(15))
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     directory = tmp_path_factory.mktemp("cells")
@@ -258,14 +258,14 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
 
-@settings(privacy_properties.quick, max_examples=1)
+@settings(privacy_properties.quick, max_examples=examples(1))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")
 
 
 @pytest.mark.slow
-@settings(privacy_properties.thorough, max_examples=30)
+@settings(privacy_properties.thorough, max_examples=examples(10))
 @given(privacy_cases())
 def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")

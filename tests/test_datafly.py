@@ -9,7 +9,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import example, given, settings
 from oracle import Levels, Table
 from plain_samarati import data_of, distinct_values
@@ -78,7 +78,7 @@ def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(limited_case=limited())
 def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> None:
     check(limited_case)
@@ -123,7 +123,7 @@ def test_the_example_of_sweeney() -> None:
     assert not result.optimal
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=examples(6))
 @given(case=strategies.cases())
 def test_the_engine_counts_the_same_values(case: Case) -> None:
     if oracle.solve(**case.arguments) is None:

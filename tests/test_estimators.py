@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from conftest import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -92,7 +93,7 @@ def test_with_a_large_fraction_the_choice_is_the_smaller_of_two(adult: Sizes, fr
 # ---- the models' own equations, solved in another way
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(samples_with_uniques, st.integers(0, 300))
 def test_zayatz_is_bayes_rule(sizes: Sizes, others: int) -> None:
     rows = rows_of(sizes)
@@ -199,7 +200,7 @@ def test_snb_solves_the_equations_of_its_model(pi: float) -> None:
 # ---- properties
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(samples, growth)
 @example({1: 10**6, 2: 1}, 1000.0)
 @example({1: 10**6, 2: 5 * 10**5, 10**8: 9}, 11.0)

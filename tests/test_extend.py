@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -259,10 +260,14 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("examples", [pytest.param(2, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
-def test_what_is_added_is_what_it_should_be(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("usual", [pytest.param(2, id="few"), pytest.param(15, id="many", marks=pytest.mark.slow)])
+def test_what_is_added_is_what_it_should_be(usual: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=examples(usual),
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
     @given(
         start=st.lists(st.tuples(ages, sexes, illnesses), min_size=4, max_size=30),

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
+from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +59,7 @@ def apart(rows: Sequence[Row], subset: Sequence[int]) -> tuple[int, float | None
     )
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(st.data())
 def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
     m, size = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
@@ -91,7 +91,7 @@ PAPER = [
 @pytest.mark.slow
 def test_it_is_what_all_pairs_of_many_tables_say() -> None:
     again = test_it_is_what_all_pairs_of_rows_say.hypothesis.inner_test  # type: ignore[attr-defined]
-    settings(max_examples=100, deadline=None)(given(st.data())(again))()
+    settings(max_examples=examples(100), deadline=None)(given(st.data())(again))()
 
 
 def test_the_example_of_the_paper() -> None:

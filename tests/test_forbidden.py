@@ -13,7 +13,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import make_policy, some
+from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Table
@@ -296,27 +296,27 @@ def check(restricted_case: Restricted) -> None:
                 assert found == sorted(one.levels for one in minimal_of(expected.satisfying)), strategy
 
 
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=50)
+@settings(thorough, max_examples=examples(15))
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=examples(25))
 @given(limited_case=limited())
 def test_gaps_change_no_answer(limited_case: Limited) -> None:
     check_gaps(limited_case)
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(limited_case=limited())
 def test_gaps_change_no_answer_many(limited_case: Limited) -> None:
     check_gaps(limited_case)

@@ -14,6 +14,7 @@ import strategies
 import strategies_privacy
 import test_privacy_properties
 import test_search_properties
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -35,7 +36,7 @@ def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(case=strategies.cases())
 def test_the_optimum(case: Case) -> None:
     test_search_properties.check(case, "optimal")
@@ -43,20 +44,20 @@ def test_the_optimum(case: Case) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(data=st.data())
 def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
     test_search_properties.check(data.draw(strategies.cases()), strategy)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements(case: PrivacyCase) -> None:
     test_privacy_properties.check(case)
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_many(case: PrivacyCase) -> None:
     test_privacy_properties.check(case)

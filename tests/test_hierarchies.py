@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1
+from conftest import DUCKDB_1, examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -41,7 +41,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 # The parser of DuckDB 1.5 ends a string at a NUL.
 ANY_CHARACTER = st.characters(codec="utf-8", exclude_characters="\0" if DUCKDB_1 else "")
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Bench:
@@ -188,14 +188,14 @@ def reference_mask(text: str, side: str, longest: int) -> Row:
 MASKED = st.lists(st.text(st.characters(codec="utf-8"), max_size=7), min_size=1, unique=True)
 
 
-@settings(few, max_examples=8)
+@settings(few, max_examples=examples(8))
 @given(MASKED, st.sampled_from(["right", "left"]))
 def test_mask_equals_plain_python(bench: Bench, values: list[str], side: str) -> None:
     check_mask(bench, values, side)
 
 
 @pytest.mark.slow
-@settings(few, max_examples=100)
+@settings(few, max_examples=examples(40))
 @given(MASKED, st.sampled_from(["right", "left"]))
 def test_mask_equals_plain_python_many(bench: Bench, values: list[str], side: str) -> None:
     check_mask(bench, values, side)

@@ -17,6 +17,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
+from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row, Value
@@ -323,14 +324,14 @@ def check_optimum(question: Question, most: int) -> None:
         assert search.checks <= len(tables)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(question=questions())
 def test_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=60)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=75)
+@settings(thorough, max_examples=examples(20))
 @given(question=questions())
 def test_the_most_distinct_tuples_many(question: Question) -> None:
     check_optimum(question, most=400)
@@ -346,14 +347,14 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(question=questions())
 def test_the_release(question: Question) -> None:
     check_release(question)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=75)
+@settings(thorough, max_examples=examples(20))
 @given(question=questions())
 def test_the_release_many(question: Question) -> None:
     check_release(question)

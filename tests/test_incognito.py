@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from oracle import Levels
 from plain_search import search_of
@@ -79,7 +79,7 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
     assert len(asked) < search.lattice.size
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=examples(6))
 @given(limited_case=limited())
 def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
     satisfying = STRATEGIES["incognito"](limited_case.search()).satisfying

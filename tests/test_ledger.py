@@ -332,6 +332,61 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
         publish(asked("two"))
 
 
+def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_published(tmp_path: Path) -> None:
+    """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 cost FROM range(9) t(i)")
+
+    def asked(name: str, **more: Any) -> sqlanon.Policy:
+        return sqlanon.Policy(
+            source={"database": tmp_path / "hospital.duckdb", "table": "p", "person": "who", "key": ["id"]},
+            attributes={
+                "sex": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
+                "cost": {"role": "insensitive"},
+            },
+            privacy={"k": 2},
+            search={"suppression_limit": 0.5},
+            release={"database": tmp_path / f"{name}.duckdb", "table": "p", **more},
+            catalog={"database": tmp_path / "private.duckdb"},
+        )
+
+    publish(asked("one"))
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO p VALUES (10, 10, 0, 0), (10, 11, 0, 0), (10, 12, 0, 0)")
+    with sqlanon.connect() as db:
+        assert db.anonymize(asked("two", after=["one"])).suppressed_rows == 3
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO p VALUES (11, 13, 0, 0)")
+    result, release = publish(asked("two", after=["one"]))
+    assert (result.suppressed_rows, result.warnings) == (0, ())
+    assert release.verify().verified
+
+
+def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_path: Path) -> None:
+    """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("CREATE TABLE p AS SELECT i % 2 sex, i age, i % 3 cost, i % 4 illness FROM range(24) t(i)")
+
+    def asked(name: str, age: Any, illness: str, **more: Any) -> sqlanon.Policy:
+        return sqlanon.Policy(
+            source={"database": tmp_path / "hospital.duckdb", "table": "p", "undeclared": "drop"},
+            attributes={
+                "sex": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
+                "age": age,
+                "cost": {"role": "insensitive"},
+                "illness": {"role": illness},
+            },
+            privacy={"k": 2},
+            release={"database": tmp_path / f"{name}.duckdb", "table": "p", **more},
+            catalog={"database": tmp_path / "private.duckdb"},
+        )
+
+    publish(asked("one", {"role": "insensitive"}, "identifying"))
+    quasi = {"role": "quasi", "hierarchy": {"intervals": [4, 12]}}
+    with pytest.raises(AuditError, match=r"24 combinations.*no generalization hides these rows"):
+        publish(asked("two", quasi, "sensitive", after=["one"]))
+
+
 # --- what a review found
 
 

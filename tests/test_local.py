@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
+from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from strategies import Case
@@ -62,14 +62,14 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=120)
+@settings(thorough, max_examples=examples(40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start_many(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
@@ -130,7 +130,7 @@ def of_classes(case: PrivacyCase) -> bool:
 
 
 @pytest.mark.parametrize("name", some(["local", "k-similar"], 2))
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)
@@ -138,7 +138,7 @@ def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["local", "k-similar"])
-@settings(thorough, max_examples=60)
+@settings(thorough, max_examples=examples(20))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds_many(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

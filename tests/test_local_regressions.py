@@ -48,7 +48,7 @@ def test_a_parquet_release_is_verified_with_any_requirement(tmp_path: Path, stra
         assert any("diversity" in check.name for check in release.verify().checks)
 
 
-RANGES: tuple[Any, ...] = ([1, 2, 3, 4], "INTEGER", {"[1-2]": [1, 2], "[3-4]": [3, 4]}, "[1-2]", "range")
+RANGES: tuple[Any, ...] = ([1, 2, 3, 4], "INTEGER", {"1-2": [1, 2], "3-4": [3, 4]}, "1-2", "range")
 SETS: tuple[Any, ...] = (
     ["a", "b", "c", "d"], "VARCHAR", {"{a, b}": ["a", "b"], "{c, d}": ["c", "d"]}, "{a, b}", "set",
 )  # fmt: skip

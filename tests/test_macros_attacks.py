@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def called(db: Connection, call: str) -> list[tuple[Any, ...]]:
 LIST = "['CLASS', 'say \"hi\"']"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(first=ROWS, second=ROWS, known=st.integers(0, 2))
 def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
     fill(db, r=first, o=second)

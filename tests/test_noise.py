@@ -603,7 +603,8 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(source: Path,
 
 def test_noise_is_never_in_a_view(source: Path, published: sqlanon.Release) -> None:
     """Who reads a view with a random function in it often enough averages the noise away."""
-    assert fetch(published.path, "SELECT count(*) FROM duckdb_views() WHERE NOT internal") == [(0,)]
+    views = fetch(published.path, "SELECT sql FROM duckdb_views() WHERE NOT internal")
+    assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
     one, other = (fetch(published.path, "FROM patients ORDER BY id") for _ in range(2))
     assert one == other
     with sqlanon.connect() as db:
@@ -783,12 +784,12 @@ def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     found = verify_file(copy)
     assert found.verified
     assert {check.name for check in found.checks if check.passed} >= {"5-anonymity", "classes", "content digest"}
-    execute(copy, "UPDATE patients SET zip = 'elsewhere' WHERE rowid = 5")
+    execute(copy, "UPDATE patients_v1 SET zip = 'elsewhere' WHERE rowid = 5")
     assert any("5-anonymity" in failure for failure in failures(copy))
 
 
 def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
-    execute(copy, "UPDATE patients SET height = height + 1 WHERE rowid = 5")
+    execute(copy, "UPDATE patients_v1 SET height = height + 1 WHERE rowid = 5")
     assert failures(copy) != ()
 
 
@@ -810,8 +811,8 @@ def test_verify_with_the_policy_finds_values_with_too_little_noise(
     tamper(
         copy,
         source,
-        f"UPDATE patients SET {name} = n.value FROM (SELECT p.id, {value} AS value FROM patients AS p "
-        f"JOIN s.patients AS o USING (id)) AS n WHERE patients.id = n.id",
+        f"UPDATE patients_v1 SET {name} = n.value FROM (SELECT p.id, {value} AS value FROM patients AS p "
+        f"JOIN s.patients AS o USING (id)) AS n WHERE patients_v1.id = n.id",
     )
     assert failures(copy) == ()  # alone it cannot be told
     assert failures(copy, policy_for(source)) != ()
@@ -822,7 +823,7 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
     tamper(
         copy,
         source,
-        "UPDATE patients SET height = round(o.height * 4) / 4 FROM s.patients AS o WHERE patients.id = o.id",
+        "UPDATE patients_v1 SET height = round(o.height * 4) / 4 FROM s.patients AS o WHERE patients_v1.id = o.id",
     )
     assert failures(copy) == ()
     assert failures(copy, policy_for(source)) != ()
@@ -831,13 +832,13 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE patients SET weight = 301 WHERE rowid = 5",
-        pytest.param("UPDATE patients SET weight = 19.5 WHERE rowid = 5", marks=pytest.mark.slow),
-        pytest.param("UPDATE patients SET weight = 70.1 WHERE rowid = 5", marks=pytest.mark.slow),
-        "UPDATE patients SET height = height + 1e-9 WHERE rowid = 5",
-        "UPDATE patients SET height = 'nan' WHERE rowid = 5",
-        pytest.param("UPDATE patients SET height = 'inf' WHERE rowid = 5", marks=pytest.mark.slow),
-        pytest.param("UPDATE patients SET height = NULL WHERE rowid = 5", marks=pytest.mark.slow),
+        "UPDATE patients_v1 SET weight = 301 WHERE rowid = 5",
+        pytest.param("UPDATE patients_v1 SET weight = 19.5 WHERE rowid = 5", marks=pytest.mark.slow),
+        pytest.param("UPDATE patients_v1 SET weight = 70.1 WHERE rowid = 5", marks=pytest.mark.slow),
+        "UPDATE patients_v1 SET height = height + 1e-9 WHERE rowid = 5",
+        "UPDATE patients_v1 SET height = 'nan' WHERE rowid = 5",
+        pytest.param("UPDATE patients_v1 SET height = 'inf' WHERE rowid = 5", marks=pytest.mark.slow),
+        pytest.param("UPDATE patients_v1 SET height = NULL WHERE rowid = 5", marks=pytest.mark.slow),
     ],
 )
 def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(change: str, copy: Path, source: Path) -> None:
@@ -847,7 +848,7 @@ def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(change: st
 
 @pytest.mark.slow
 def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, source: Path) -> None:
-    tamper(copy, source, "UPDATE patients SET illness = 'odd' WHERE rowid = 5")
+    tamper(copy, source, "UPDATE patients_v1 SET illness = 'odd' WHERE rowid = 5")
     assert failures(copy) == ()
     assert failures(copy, policy_for(source)) != ()
 
@@ -882,7 +883,7 @@ def test_a_confident_release_is_part_of_its_source(source: Path, tmp_path: Path)
     with sqlanon.connect() as db:
         release = db.anonymize(policy).publish(tmp_path / "r.duckdb", "patients")
     assert failures(release.path, policy) == ()
-    tamper(release.path, source, "UPDATE patients SET illness = 'odd' WHERE rowid = 5")
+    tamper(release.path, source, "UPDATE patients_v1 SET illness = 'odd' WHERE rowid = 5")
     assert failures(release.path, policy) != ()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_policy_privacy import Schema, load, only_problem, problems
@@ -155,7 +156,7 @@ def test_the_budget_of_a_record_is_shared_out(
     assert all(policy.epsilons[name] == one for name, one in own.items() if one is not None)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 @given(
     own=st.lists(st.none() | st.integers(1, 99).map(lambda n: n / 100), min_size=1, max_size=6),
     left=st.integers(1, 500),
@@ -429,7 +430,7 @@ _VALUES = _SCALARS | st.lists(_SCALARS, max_size=3) | st.decimals()
 _NOISE = st.dictionaries(_KEYS, _VALUES, max_size=3) | _SCALARS
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(
     noises=st.lists(_NOISE, min_size=1, max_size=2),
     privacy=st.dictionaries(st.sampled_from(["epsilon", "confidence", "k"]), _VALUES, max_size=3),

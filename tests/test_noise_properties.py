@@ -15,6 +15,7 @@ from typing import Any
 import oracle
 import oracle_noise
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, Phase, example, given, settings
 from oracle import Hierarchy
 from oracle_privacy import Source
@@ -273,7 +274,7 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=False))
 @example(case=ZEROS)
 @example(case=OUTSIDE)
@@ -281,13 +282,13 @@ def test_noise_of_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=True))
 def test_confidence_on_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(case=noise_cases({}, confidence=False, unknown=True))
 @example(case=replace(of((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
 @example(case=replace(of((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.5"))
@@ -297,7 +298,7 @@ def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
 
 
 @pytest.mark.parametrize("search", [{"strategy": "mondrian"}, {"strategy": "local"}, CELLS], ids=str)
-@settings(quick, max_examples=1)
+@settings(quick, max_examples=examples(1))
 @given(data=noise_cases({}, confidence=False), other=noise_cases({}, confidence=True))
 def test_noise_below_the_full_domain(search: dict[str, Any], data: NoiseCase, other: NoiseCase) -> None:
     for case in (data, other):
@@ -315,7 +316,7 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
 def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: bool) -> None:
-    @settings(quick, max_examples=60 if strategy == "optimal" else 6)
+    @settings(quick, max_examples=examples(20 if strategy == "optimal" else 3))
     @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
     def hold(case: NoiseCase) -> None:
         check(case, publish=True)
@@ -327,7 +328,7 @@ def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: b
 @pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
 @pytest.mark.parametrize("confidence", [False, True])
 def test_noise_below_the_full_domain_many(search: dict[str, Any], confidence: bool) -> None:
-    @settings(quick, max_examples=15)
+    @settings(quick, max_examples=examples(5))
     @given(case=noise_cases({}, confidence))
     def hold(case: NoiseCase) -> None:
         check_local(case, search, publish=True)

@@ -11,6 +11,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Levels, Release, Table
@@ -126,7 +127,7 @@ def check_choice(
 
 
 @ALL
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=examples(8))
 @given(limited_case=limited())
 def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
@@ -134,7 +135,7 @@ def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case:
 
 @pytest.mark.slow
 @ALL
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(limited_case=limited())
 def test_nothing_is_missed_and_every_stop_is_honest_many(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
@@ -163,7 +164,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 
 
 @ALL
-@settings(quick_privacy, max_examples=2)
+@settings(quick_privacy, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases())
 def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

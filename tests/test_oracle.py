@@ -13,6 +13,7 @@ from typing import Any
 import oracle
 import pytest
 import strategies
+from conftest import examples
 from hypothesis import given, settings
 from oracle import Hierarchy, Release, Table
 
@@ -169,7 +170,7 @@ def test_level_limits() -> None:
 # --- what must hold for any table -------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(strategies.cases())
 def test_properties_of_the_answer(case: strategies.Case) -> None:
     table = Table.of(case.rows, case.hierarchies)

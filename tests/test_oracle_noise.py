@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import oracle_noise as noise
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy
@@ -140,7 +141,7 @@ def some_records(draw: st.DrawFn) -> list[Noisy]:
     return draw(st.lists(record, min_size=1, max_size=12))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(some_records())
 def test_laws_of_the_figures(records: list[Noisy]) -> None:
     epsilons = [0.5, 2.0][: len(records[0].xs)]

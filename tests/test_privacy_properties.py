@@ -19,7 +19,7 @@ import oracle_privacy
 import pyarrow as pa
 import pytest
 import strategies_privacy
-from conftest import some
+from conftest import examples, some
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row
@@ -31,13 +31,13 @@ import sqlanon
 pytestmark = pytest.mark.slow
 
 quick = settings(
-    max_examples=5,
+    max_examples=examples(5),
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=60, print_blob=True)
+thorough = settings(quick, max_examples=examples(25), print_blob=True)
 
 
 def columns_of(source: Source) -> dict[str, pa.DataType]:
@@ -163,7 +163,7 @@ def check_infeasible(case: PrivacyCase, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(data=st.data())
 def test_each_requirement(kind: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)))
@@ -172,26 +172,26 @@ def test_each_requirement(kind: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @pytest.mark.parametrize("kind", KINDS)
-@thorough
+@settings(thorough, max_examples=examples(8))
 @given(data=st.data())
 def test_each_requirement_many(kind: str, strategy: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)), strategy)
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=examples(6))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together(case: PrivacyCase) -> None:
     check(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=300)
+@settings(thorough, max_examples=examples(80))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=examples(6))
 @given(case=strategies_privacy.privacy_cases())
 def test_k_minimal(case: PrivacyCase) -> None:
     check(case, "k_minimal")
@@ -260,7 +260,7 @@ def test_as_many_rows_are_suppressed_as_may_be(turn: int, kind: str) -> None:
 @pytest.mark.parametrize("persons", [None, "settled", "moving"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
 def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
-    for seed in range(8):
+    for seed in range(examples(2)):
         check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons), strategy)
 
 
@@ -269,7 +269,7 @@ def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cas
 @pytest.mark.parametrize("persons", [None, "settled"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
 def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
-    for seed in range(8):
+    for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
 
 
@@ -277,7 +277,7 @@ def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cas
 @BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_what_is_not_monotone_with_persons_many(kind: str, strategy: str) -> None:
-    for seed in range(8):
+    for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITHOUT[kind], ("0",), "moving"), strategy)
 
 
@@ -394,7 +394,7 @@ def test_average_risk_of_persons_without_suppression() -> None:
 # --- what is published ------------------------------------------------------------------------------
 
 
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_what_is_published(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)
@@ -425,14 +425,14 @@ def check_published(case: PrivacyCase, strategy: str) -> None:
     assert released == Release(case.source, levels, case.privacy).released([*case.source.sensitive])
 
 
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases())
 def test_the_order_of_rows_does_not_matter(case: PrivacyCase) -> None:
     check_order(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=examples(15))
 @given(case=strategies_privacy.privacy_cases())
 def test_the_order_of_rows_does_not_matter_many(case: PrivacyCase) -> None:
     check_order(case)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import oracle
 import pytest
 import strategies
+from conftest import examples
 from hypothesis import given, settings
 from oracle import Levels, Release, Table
 from plain_search import figures_of, measure_of
@@ -62,7 +63,7 @@ def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: L
 
 
 @pytest.mark.parametrize(("measure", "aggregate"), OBJECTIVES)
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=examples(8))
 @given(case=strategies.cases())
 def test_bounds_hold(measure: str, aggregate: str | None, case: Case) -> None:
     weights = case.weights if aggregate in ("mean", "sum") else None

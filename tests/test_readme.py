@@ -99,10 +99,12 @@ def test_the_sql(workshop: Path) -> None:
     (script,) = blocks("sql")
     statements = [text for line in script.splitlines() if (text := line.partition("--")[0].strip())]
     with duckdb.connect(workshop / FOLDER / "first.duckdb", read_only=True) as connection:
-        patients, k_anonymity, classes, *figures, manifest = (
+        patients, overview, labels, k_anonymity, classes, *figures, manifest = (
             connection.execute(statement).fetchall() for statement in statements
         )
     assert len(patients) == 5
+    assert ("zip", "quasi") in [row[:2] for row in overview]
+    assert [row[1] for row in labels] == list(range(1, len(labels) + 1))
     assert k_anonymity[0][0] >= 5
     assert k_anonymity[0][3] == 0
     assert len(classes) == 5

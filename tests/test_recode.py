@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
+from conftest import examples, make_policy, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -318,7 +318,7 @@ def test_unknown_values_are_an_error_unless_told(live: duckdb.DuckDBPyConnection
 columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 20)), min_size=1, max_size=25)
 
 
-quick = settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @quick
@@ -328,7 +328,7 @@ def test_rows_at_least_k_always_has_a_solution(rows: list[tuple[Any, ...]], data
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=examples(100))
 @given(rows=columns, data=st.data())
 def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     check_solution(rows, data)

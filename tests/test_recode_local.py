@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from conftest import connection_of
+from conftest import connection_of, examples
 from hypothesis import given, settings
 from oracle import Row, Table, Value
 from sqlglot import exp
@@ -159,20 +159,20 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOCAL, "local", at_random)  # type: ignore[arg-type]
 
 
-@settings(quick, max_examples=5)
+@settings(quick, max_examples=examples(5))
 @given(cases())
 def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
-@settings(quick, max_examples=2)
+@settings(quick, max_examples=examples(2))
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(25))
 @given(cases())
 def test_what_is_placed_is_released_thoroughly(case: Case) -> None:
     check(case, "drop")

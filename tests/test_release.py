@@ -39,7 +39,7 @@ MANIFEST_COLUMNS = {
     "table_name", "format", "published_at", "sqlanon_version", "engine", "policy", "policy_hash", "columns",
     "generalization", "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "measure", "score",
     "optimal", "guarantee", "epsilon", "noise", "linking_risk", "confidence", "decoys",
-    "decoy_classes", "smallest_class_without_decoys", "digest_algorithm", "digest",
+    "decoy_classes", "smallest_class_without_decoys", "heights", "version", "digest_algorithm", "digest",
 }  # fmt: skip
 
 # The rows stand in the order of `stay`, which is released: a release in the source's order would show.
@@ -223,59 +223,59 @@ def test_the_file_is_of_a_version_that_older_drivers_read(published: sqlanon.Rel
 # Tampering
 
 SWAP = """
-    UPDATE patients SET illness = o.illness
-    FROM (SELECT a.rowid AS id, b.illness FROM patients a, patients b WHERE (a.rowid, b.rowid) IN ({pairs})) AS o
-    WHERE patients.rowid = o.id
+    UPDATE patients_v1 SET illness = o.illness
+    FROM (SELECT a.rowid AS id, b.illness FROM patients_v1 a, patients_v1 b WHERE (a.rowid, b.rowid) IN ({pairs})) AS o
+    WHERE patients_v1.rowid = o.id
 """
 
 
 def two_rows_with_different_illness(path: Path) -> str:
     one, other = fetch(
         path,
-        "SELECT a.rowid, b.rowid FROM patients a, patients b "
+        "SELECT a.rowid, b.rowid FROM patients_v1 a, patients_v1 b "
         "WHERE a.illness <> b.illness AND a.city = b.city AND a.age = b.age LIMIT 1",
     )[0]
     return f"({one}, {other}), ({other}, {one})"
 
 
 TAMPERING = {
-    "a cell, so that k still holds": (["UPDATE patients SET illness = 'flu!' WHERE rowid = 5"], {"content digest"}),
-    "a cell becomes NULL": (["UPDATE patients SET illness = NULL WHERE rowid = 5"], {"content digest"}),
-    "a number": (["UPDATE patients SET stay = stay + 1 WHERE rowid = 5"], {"content digest"}),
+    "a cell, so that k still holds": (["UPDATE patients_v1 SET illness = 'flu!' WHERE rowid = 5"], {"content digest"}),
+    "a cell becomes NULL": (["UPDATE patients_v1 SET illness = NULL WHERE rowid = 5"], {"content digest"}),
+    "a number": (["UPDATE patients_v1 SET stay = stay + 1 WHERE rowid = 5"], {"content digest"}),
     "all numbers, the same multiset of each column": (
-        [f"UPDATE patients SET stay = {ROWS - 1} - stay"],
+        [f"UPDATE patients_v1 SET stay = {ROWS - 1} - stay"],
         {"content digest"},
     ),
-    "a row is removed": (["DELETE FROM patients WHERE rowid = 5"], {"rows", "content digest"}),
+    "a row is removed": (["DELETE FROM patients_v1 WHERE rowid = 5"], {"rows", "content digest"}),
     "a row is added": (
-        ["INSERT INTO patients SELECT city, age, illness, -1 FROM patients WHERE rowid = 5"],
+        ["INSERT INTO patients_v1 SELECT city, age, illness, -1 FROM patients_v1 WHERE rowid = 5"],
         {"rows", "content digest"},
     ),
     "a row is there twice": (
-        ["INSERT INTO patients FROM patients WHERE rowid = 5"],
+        ["INSERT INTO patients_v1 FROM patients_v1 WHERE rowid = 5"],
         {"rows", "content digest"},
     ),
     "a row in place of another": (
         [
-            "INSERT INTO patients FROM patients WHERE rowid = 5",
-            "DELETE FROM patients WHERE rowid = 6",
+            "INSERT INTO patients_v1 FROM patients_v1 WHERE rowid = 5",
+            "DELETE FROM patients_v1 WHERE rowid = 6",
         ],
         {"content digest"},
     ),
     "a class below k": (
-        ["UPDATE patients SET city = 'Elsewhere' WHERE rowid = 5"],
+        ["UPDATE patients_v1 SET city = 'Elsewhere' WHERE rowid = 5"],
         {"classes", "smallest class", "5-anonymity", "content digest"},
     ),
-    "all rows are removed": (["DELETE FROM patients"], {"rows", "5-anonymity", "content digest"}),
-    "a column is added": (["ALTER TABLE patients ADD COLUMN note VARCHAR"], {"columns"}),
-    "a column is removed": (["ALTER TABLE patients DROP COLUMN stay"], {"columns"}),
-    "a column is renamed": (["ALTER TABLE patients RENAME COLUMN stay TO days"], {"columns"}),
-    "a column has another type": (["ALTER TABLE patients ALTER stay TYPE INTEGER"], {"columns"}),
+    "all rows are removed": (["DELETE FROM patients_v1"], {"rows", "5-anonymity", "content digest"}),
+    "a column is added": (["ALTER TABLE patients_v1 ADD COLUMN note VARCHAR"], {"columns"}),
+    "a column is removed": (["ALTER TABLE patients_v1 DROP COLUMN stay"], {"columns"}),
+    "a column is renamed": (["ALTER TABLE patients_v1 RENAME COLUMN stay TO days"], {"columns"}),
+    "a column has another type": (["ALTER TABLE patients_v1 ALTER stay TYPE INTEGER"], {"columns"}),
     "columns in another order": (
         [
             "CREATE TABLE other AS SELECT age, city, illness, stay FROM patients",
-            "DROP TABLE patients",
-            "ALTER TABLE other RENAME TO patients",
+            "DROP TABLE patients_v1",
+            "ALTER TABLE other RENAME TO patients_v1",
         ],
         {"columns"},
     ),
@@ -329,8 +329,8 @@ def literal_rows(path: Path) -> str:
 def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
     """A view shows to each reader what it likes: it could tell a verifier from an analyst."""
     values = f"SELECT * FROM (VALUES {literal_rows(copy)}) AS v(city, age, illness, stay)"
-    run(copy, "DROP TABLE patients", f"CREATE VIEW patients AS {values}")
-    assert failed(copy) & {"contents", "macros"}
+    run(copy, "DROP TABLE patients_v1", f"CREATE VIEW patients_v1 AS {values}")
+    assert "contents" in failed(copy)
 
 
 def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
@@ -349,9 +349,9 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
         [
             "CREATE MACRO leak() AS TABLE SELECT 'Odd One' AS name",
             "CREATE MACRO sqlanon.leak(i) AS 'Odd One'",
-            "COMMENT ON TABLE patients IS 'Odd One'",
+            "COMMENT ON TABLE patients_v1 IS 'Odd One'",
             "COMMENT ON COLUMN patients.city IS 'Odd One'",
-            "ALTER TABLE patients ALTER city SET DEFAULT 'Odd One'",
+            "ALTER TABLE patients_v1 ALTER city SET DEFAULT 'Odd One'",
             "CREATE SEQUENCE odd_one",
             "CREATE SCHEMA odd_one",
         ],
@@ -360,14 +360,14 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
 )
 def test_verify_finds_what_else_can_carry_a_private_value(statement: str, copy: Path) -> None:
     run(copy, statement)
-    assert failed(copy) & {"contents", "macros"}
+    assert failed(copy) & {"contents", "macros", "words and views"}
 
 
 def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     digest, k = fetch(copy, "SELECT digest, smallest_class FROM sqlanon.manifest")[0]
     run(
         copy,
-        "UPDATE patients SET city = 'Elsewhere' WHERE rowid = 5",
+        "UPDATE patients_v1 SET city = 'Elsewhere' WHERE rowid = 5",
         f"CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE SELECT {ROWS} AS rows, '{digest}' AS digest",
         f"CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE SELECT {k} AS k, 0 AS classes, 0, 0",
     )
@@ -381,7 +381,7 @@ def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
             "DELETE FROM sqlanon.manifest",
             "INSERT INTO sqlanon.manifest FROM sqlanon.manifest",
             "DROP TABLE sqlanon.manifest",
-            "DROP TABLE patients",
+            "DROP TABLE patients_v1",
             "UPDATE sqlanon.manifest SET policy = '{'",
             "UPDATE sqlanon.manifest SET policy = '[]'",
             "UPDATE sqlanon.manifest SET columns = '[[1]]'",
@@ -429,13 +429,15 @@ def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, 
 
 
 def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
-    """The rows, the digest, the figures and k are all changed together: only the source can tell."""
-    run(copy, "UPDATE patients SET city = 'Elsewhere' WHERE rowid = 5")
+    """The rows, the digest, the figures and k are all changed together, by "another version", whose words nobody can
+    check: only the source can tell."""
+    run(copy, "UPDATE patients_v1 SET city = 'Elsewhere' WHERE rowid = 5")
     lowered(copy)
     run(copy, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 2', '"k": 1')""")
     run(
         copy,
         "UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('patients')), "
+        "sqlanon_version = '0.0.1', "
         "classes = (SELECT classes FROM sqlanon.k_anonymity('patients', ['city', 'age'])), "
         "smallest_class = (SELECT k FROM sqlanon.k_anonymity('patients', ['city', 'age']))",
     )
@@ -758,8 +760,8 @@ def audited(source: Path, target: Path) -> AuditError:
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
-        ("DELETE FROM sqlanon_staged.main.patients WHERE stay % 2 = 0", "rows"),
-        ("UPDATE sqlanon_staged.main.patients SET city = 'alone' WHERE stay = 7", "5-anonymity"),
+        ("DELETE FROM sqlanon_staged.main.patients_v2 WHERE stay % 2 = 0", "rows"),
+        ("UPDATE sqlanon_staged.main.patients_v2 SET city = 'alone' WHERE stay = 7", "5-anonymity"),
     ],
 )
 def test_the_audit_stops_a_release_that_the_search_got_wrong(
@@ -768,10 +770,11 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
     """The audit counts again in the file: a fault anywhere before it does not get out."""
     target = tmp_path / "r.duckdb"
     old = publish(source, target)
-    detach = publishing.DuckDBEngine.detach
+    detach, written = publishing.DuckDBEngine.detach, list[str]()
 
     def tampering(engine: Any, alias: str) -> None:
-        if alias == publishing.STAGED:
+        if alias == publishing.STAGED and not written:
+            written.append(alias)
             engine.connection.execute(statement)
         detach(engine, alias)
 
@@ -785,13 +788,13 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
 def test_the_audit_finds_a_column_that_the_policy_does_not_release(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = publishing._write_rows
+    write = publishing.write_rows
 
     def one_more(engine: Any, content: Any, staged: Path, table_name: str) -> None:
         write(engine, content, staged, table_name)
         run(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
 
-    monkeypatch.setattr(publishing, "_write_rows", one_more)
+    monkeypatch.setattr(publishing, "write_rows", one_more)
     assert any("columns" in failure for failure in audited(source, tmp_path / "r.duckdb").failures)
     assert list(tmp_path.iterdir()) == []
 
@@ -843,7 +846,7 @@ def positions(path: Path) -> list[int]:
     if path.suffix == ".parquet":
         column: list[int] = pq.read_table(path, use_threads=False)["stay"].to_pylist()
         return column
-    return [stay for (stay,) in fetch(path, "SELECT stay FROM patients ORDER BY rowid")]
+    return [stay for (stay,) in fetch(path, "SELECT stay FROM patients_v1 ORDER BY rowid")]
 
 
 @pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
@@ -909,7 +912,7 @@ def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, 
             "UPDATE sqlanon.manifest SET policy = '{}'",
             "UPDATE sqlanon.manifest SET rows = rows + 1",
             "UPDATE sqlanon.manifest SET columns = replace(columns, 'quasi', 'insensitive')",
-            "COMMENT ON TABLE patients IS 'Odd One'",
+            "COMMENT ON TABLE patients_v1 IS 'Odd One'",
             "CREATE SEQUENCE more",
             "CREATE SCHEMA more",
         ],

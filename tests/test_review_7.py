@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -290,7 +290,7 @@ CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, 
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(own=st.lists(CELLS, max_size=8), theirs=st.lists(CELLS, max_size=12), threshold=st.sampled_from([0, 0.2, 0.5]))
 def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, threshold: float) -> None:
     asked = sqlanon.Policy(

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import oracle_risk as oracle
 import pytest
-from conftest import connection_of
+from conftest import connection_of, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ VALUES = (
 TYPES = ("VARCHAR", "DATE", "DECIMAL(9, 2)", "INTEGER")
 ROWS = st.lists(st.tuples(*VALUES, st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, "h", "i"])), max_size=12)
 THRESHOLDS = (0.2, 0.5)
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import oracle_privacy
 import pytest
 import strategies
 import strategies_privacy
-from conftest import make_policy, some
+from conftest import examples, make_policy, some
 from hypothesis import example, given, settings
 from oracle import Hierarchy, Table
 from plain_samarati import data_of, misses, plain_samarati, random_case, vectors
@@ -110,7 +110,7 @@ def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> 
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(50))
 @given(limited_case=limited())
 def test_samarati_finds_the_k_minimal_generalizations_many(limited_case: Limited) -> None:
     check_samarati(limited_case)
@@ -141,7 +141,7 @@ def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
 
 
 @pytest.mark.slow
-@thorough
+@settings(thorough, max_examples=examples(50))
 @given(limited_case=limited())
 def test_binary_search_finds_the_least_height_many(limited_case: Limited) -> None:
     check_binary(limited_case)
@@ -161,7 +161,7 @@ def check_by_engine(case: Case) -> None:
         assert found == set().union(*data_of_engine(result._prepared).vectors()), "it leaves nothing behind"
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(case=strategies.cases())
 @example(case=SIBLINGS)
 def test_the_engine_finds_the_same_vectors(case: Case) -> None:
@@ -169,7 +169,7 @@ def test_the_engine_finds_the_same_vectors(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=150)
+@settings(thorough, max_examples=examples(50))
 @given(case=strategies.cases())
 def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
     check_by_engine(case)
@@ -239,7 +239,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 
 
 @STRATEGIES_HERE
-@settings(quick_privacy, max_examples=2)
+@settings(quick_privacy, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
@@ -247,7 +247,7 @@ def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
 
 @pytest.mark.slow
 @STRATEGIES_HERE
-@settings(thorough_privacy, max_examples=60)
+@settings(thorough_privacy, max_examples=examples(20))
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement_many(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

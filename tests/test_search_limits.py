@@ -14,7 +14,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from oracle import Hierarchy, Release, Table
 from oracle_privacy import Release as PrivacyRelease
@@ -84,7 +84,7 @@ def test_every_stop_is_honest(strategy: str, case: Case) -> None:
 
 @pytest.mark.slow
 @BOTH
-@thorough
+@settings(thorough, max_examples=examples(60))
 @given(case=strategies.cases())
 def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
@@ -102,7 +102,7 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
 
 @pytest.mark.slow
 @BOTH
-@settings(thorough, max_examples=900)
+@settings(thorough, max_examples=examples(200))
 @given(case=strategies.cases())
 def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
     with patch.object(boxes, "ROOM", 4):
@@ -131,7 +131,7 @@ def check_privacy(case: PrivacyCase, checks: int) -> None:
         assert (levels, result.gap) == (best.levels, 0)
 
 
-@settings(quick, max_examples=5)
+@settings(quick, max_examples=examples(5))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     for checks in (1, 2, 4):
@@ -139,7 +139,7 @@ def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=150)
+@settings(thorough, max_examples=examples(20))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement_many(case: PrivacyCase) -> None:
     for checks in (1, 2, 3, 5, 8, 13):

@@ -18,6 +18,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
+from conftest import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
@@ -27,8 +28,8 @@ import sqlanon
 
 pytestmark = pytest.mark.slow
 
-quick = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, max_examples=400, print_blob=True)
+quick = settings(max_examples=examples(15), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+thorough = settings(quick, max_examples=examples(100), print_blob=True)
 
 
 def arrow_table(case: Case) -> pa.Table:
@@ -142,7 +143,7 @@ FIGURE_3 = Case(
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=examples(8))
 @given(case=strategies.cases())
 @example(case=EXACT_LIMIT)
 @example(case=replace(EXACT_LIMIT, limit="0.28"))
@@ -161,7 +162,7 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
     check(case, strategy)
 
 
-@settings(quick, max_examples=1)
+@settings(quick, max_examples=examples(1))
 @given(case=strategies.cases().filter(lambda case: len(case.rows) > case.k))
 def test_all_measures_on_one_table(case: Case) -> None:
     for measure in oracle.MEASURES:
@@ -169,7 +170,7 @@ def test_all_measures_on_one_table(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=12)
+@settings(thorough, max_examples=examples(6))
 @given(case=strategies.cases())
 def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
     for measure in oracle.MEASURES:
@@ -180,14 +181,14 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
 ENOUGH = strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
 
 
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=examples(8))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
     check_top(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=60)
+@settings(thorough, max_examples=examples(30))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top_many(case: Case) -> None:
     check_top(case)
@@ -200,14 +201,14 @@ def check_top(case: Case) -> None:
     assert sum(recoded(case, top).values()) == len(case.rows)
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=examples(6))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
     check_release(case, strategy)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=60)
+@settings(thorough, max_examples=examples(30))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else_many(case: Case, strategy: str) -> None:
     check_release(case, strategy)
@@ -229,14 +230,14 @@ def check_release(case: Case, strategy: str) -> None:
 SOLVABLE = strategies.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:
     check_order(case)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=examples(15))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter_many(case: Case) -> None:
     check_order(case)

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
 from strategies import Case
@@ -87,27 +87,27 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=120)
+@settings(thorough, max_examples=examples(40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_the_full_domain_many(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=examples(4))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 6), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 6)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=120)
+@settings(thorough, max_examples=examples(40))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way_many(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 8)
@@ -144,7 +144,7 @@ def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     assert min(shown.values()) == 3
     assert sum(n in (3, 4, 5) for n in shown.values()) > 0.9 * len(shown)
     assert any(town.startswith("{") for _, town, _ in shown)
-    assert any(age.startswith("[") for age, _, _ in shown)
+    assert any("-" in age for age, _, _ in shown)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
 from strategies import Case
@@ -96,21 +96,21 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
                 assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
 
 
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=examples(3))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check(case, limits)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=80)
+@settings(thorough, max_examples=examples(30))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain_many(case: Case, limits: list[int]) -> None:
     check(case, limits)
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=examples(15))
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     directory = tmp_path_factory.mktemp("subtree")
@@ -162,14 +162,14 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@settings(privacy_properties.quick, max_examples=1)
+@settings(privacy_properties.quick, max_examples=examples(1))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")
 
 
 @pytest.mark.slow
-@settings(privacy_properties.thorough, max_examples=60)
+@settings(privacy_properties.thorough, max_examples=examples(20))
 @given(privacy_cases())
 def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")

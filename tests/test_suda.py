@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,7 +131,7 @@ def check(found: Suda, rows: Sequence[Row], names: Sequence[str], size: int, fra
 NAMES = ('my "col"', "score", "class", "q0", "Größe", "a'b")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_it_is_what_brute_force_finds(data: st.DataObject) -> None:
     m = data.draw(st.integers(1, 5))

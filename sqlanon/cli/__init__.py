@@ -9,31 +9,31 @@ from __future__ import annotations
 import os
 import sys
 
-import typer
-
 # isort: off
 from sqlanon.cli.common import app
 from sqlanon.cli import making, before, after  # in this order the help shows their commands
 
 # isort: on
 from sqlanon.errors import ReleaseError, SqlanonError
+from sqlanon.terminal import encode_safely, say
 
 __all__ = ["after", "app", "before", "main", "making"]
 
 
 def main() -> None:
     """Run the command line; errors become a sentence and an exit status, never a traceback."""
+    encode_safely()
     try:
         app(prog_name="sqlanon")
     except SqlanonError as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         sys.exit(error.exit_status)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"error: {named}{error.strerror or type(error).__name__}", err=True)
+        say(f"error: {named}{error.strerror or type(error).__name__}", err=True)
         sys.exit(SqlanonError.exit_status)
     except Exception as error:  # an engine's message may quote private values: only its kind is shown
         if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # so the engine tells of Ctrl-C
@@ -41,9 +41,9 @@ def main() -> None:
         if os.environ.get("SQLANON_DEBUG"):
             raise
         if type(error).__name__ == "OutOfMemoryException":  # the engine's
-            typer.echo("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)
+            say("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)
             sys.exit(SqlanonError.exit_status)
-        typer.echo(
+        say(
             f"error: {type(error).__name__} in the engine or in sqlanon itself. Set SQLANON_DEBUG=1 to see all of it; "
             "mind that it may quote values of the source",
             err=True,

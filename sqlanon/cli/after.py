@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, Threads, app, load
-from sqlanon.printing import print_json
+from sqlanon.printing import print_json, print_verification
 
 
 @app.command()
@@ -40,13 +40,7 @@ def verify(
     if as_json:
         print_json(found.to_dict())
     else:
-        words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
-        for check in found.checks:
-            word, message = words[check.passed], check.message
-            if check.passed is None and message.startswith("not "):
-                word, _, message = message.partition(": ")
-            typer.echo(f"{word}: {check.name}: {message}")
-        typer.echo("verified" if found.verified else "NOT verified")
+        print_verification(found)
     if not found.verified:
         raise typer.Exit(1)
 

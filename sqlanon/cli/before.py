@@ -10,6 +10,7 @@ import typer
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers, two_names
 from sqlanon.printing import print_json, print_noise, print_requirements, print_suda
 from sqlanon.printing_risk import print_attackers, print_leakage, print_matrix
+from sqlanon.terminal import hand_out, say
 
 
 @app.command()
@@ -50,14 +51,14 @@ def risk(
         return
     persons = found.persons is not None
     who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
-    typer.echo(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
+    say(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
     if found.k is not None:
         few = f"{found.k} persons" if persons else f"{found.k}"
         of = f", without {', '.join(asked.noisy)}" if asked.noisy else ""
-        typer.echo(f"{found.rows_below_k:,} rows are in classes of fewer than {few}{of}")
+        say(f"{found.rows_below_k:,} rows are in classes of fewer than {few}{of}")
     fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
-    typer.echo(f"the smallest class has {found.smallest_class:,} rows{fewest}")
-    typer.echo(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
+    say(f"the smallest class has {found.smallest_class:,} rows{fewest}")
+    say(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
     print_attackers(found)
     print_requirements(found.requirements)
     print_leakage(found.leakage)
@@ -66,7 +67,7 @@ def risk(
     if found.noise is not None:
         print_noise(found.noise)
     elif asked.noisy:
-        typer.echo("nothing meets the policy, so that there are no classes to tell the errors of noise for")
+        say("nothing meets the policy, so that there are no classes to tell the errors of noise for")
     if special is not None:
         print_suda(special)
 
@@ -86,4 +87,4 @@ def suggest(
     from sqlanon.database import connect
 
     with connect(database, memory_limit=memory_limit, threads=threads) as db:
-        typer.echo(db.suggest(table), nl=False)
+        hand_out(db.suggest(table))

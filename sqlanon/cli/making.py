@@ -9,7 +9,8 @@ import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.printing import print_comparison, print_json, print_noise_of, told_of_decoys
+from sqlanon.printing import print_comparison, print_json, print_result
+from sqlanon.terminal import hand_out, say
 
 
 @app.command()
@@ -59,23 +60,11 @@ def anonymize(
         "seconds": result.seconds | {"total": time.perf_counter() - started},
     }
     for warning in result.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     if as_json:
         print_json(figures)
         return
-    levels = ", ".join(
-        f"{name} {'at several levels' if level is None else level}" for name, level in result.generalization.items()
-    )
-    typer.echo(f"{result.released_rows:,} of {result.rows:,} rows released, {result.suppressed_rows:,} suppressed")
-    typer.echo(f"{figures['classes']:,} classes, the smallest of {figures['smallest_class']:,} rows")
-    typer.echo(f"generalization: {levels} ({result.measure} {result.score:.6g}, {result.proof})")
-    if result.noise is not None:
-        print_noise_of(result)
-    if result.decoys is not None:
-        typer.echo(told_of_decoys(result.decoys))
-    of = "times" if asked.search.is_local else f"of {result.nodes:,} generalizations"
-    typer.echo(f"checked {result.checked:,} {of} in {figures['seconds']['total']:.2f} s")
-    typer.echo(f"release: {release.path}, table {release.table}")
+    print_result(result, release, figures["seconds"]["total"])
 
 
 @app.command()
@@ -99,18 +88,58 @@ def extend(
         if found.added_rows:
             found.publish(force=force)
     for warning in found.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     figures = found.to_dict() | {"release": str(found.path), "table": found.table}
     figures |= {"seconds": {"total": time.perf_counter() - started}}
     if as_json:
         print_json(figures)
         return
-    typer.echo(f"{found.released_before:,} rows were released before; the source has {found.new_rows:,} more")
-    typer.echo(f"{found.added_rows:,} of them are added, {found.waiting_rows:,} have to wait")
+    say(f"{found.released_before:,} rows were released before; the source has {found.new_rows:,} more")
+    say(f"{found.added_rows:,} of them are added, {found.waiting_rows:,} have to wait")
     if not found.added_rows:
-        typer.echo("the release stays as it is")
-    typer.echo(f"{found.classes:,} classes, the smallest of {found.smallest_class:,} rows")
-    typer.echo(f"release: {found.path}, table {found.table}")
+        say("the release stays as it is")
+    say(f"{found.classes:,} classes, the smallest of {found.smallest_class:,} rows")
+    say(f"release: {found.path}, table {found.table}")
+
+
+@app.command()
+def live(
+    policy: PolicyFile,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="VIEW", help="the view; by default the table's name with _live")
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="remove the view instead")] = False,
+    as_json: AsJson = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Make a view in the private database that generalizes, and suppresses whenever it is read."""
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_progress
+
+    asked = load(policy)
+    if drop:
+        with connect(memory_limit=memory_limit, threads=threads) as db:
+            dropped = db.drop_live(asked, name)
+        if as_json:
+            print_json({"dropped": dropped})
+        else:
+            typer.echo(f"view {dropped} is gone, and what it read beside its table")
+        return
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+        made = db.live(asked, name, progress)
+    for warning in made.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(made.to_dict() | {"database": str(asked.source.database)})
+        return
+    shown, limit = made.rows - made.suppressed_rows, made.limit_rows
+    typer.echo(f"{shown:,} of {made.rows:,} rows shown now, {made.suppressed_rows:,} suppressed (limit {limit:,})")
+    levels = ", ".join(f"{attribute} {level}" for attribute, level in made.generalization.items())
+    typer.echo(f"generalization: {levels} ({made.measure} {made.score:.6g})")
+    kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
+    typer.echo(f"{'replaced' if made.replaced else 'made'}: view {made.view} ({kind}), in {asked.source.database}")
+    typer.echo("what it leaves out later: FROM sqlanon.live_views")
 
 
 @app.command()
@@ -141,7 +170,7 @@ def compare(
         print_comparison(found, asked.search.measure)
         for one in found:
             if one["error"] is not None:
-                typer.echo(f"{one['strategy']}: {one['error']}", err=True)
+                say(f"{one['strategy']}: {one['error']}", err=True)
     if all(one["error"] is not None for one in found):
         raise typer.Exit(1)
 
@@ -152,7 +181,7 @@ def plan(policy: PolicyFile) -> None:
     from sqlanon.database import connect
 
     with connect() as db:
-        typer.echo(str(db.plan(load(policy))))
+        hand_out(str(db.plan(load(policy))))
 
 
 @app.command()
@@ -163,4 +192,4 @@ def init(
     from sqlanon.catalog import init_database
 
     init_database(database.absolute())
-    typer.echo(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
+    say(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")

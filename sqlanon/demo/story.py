@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -115,7 +116,7 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
     _tell(console, *_hides(after))
 
     seconds = time.perf_counter() - start
-    console.print(_figures(before, after))
+    console.print(_figures(before, after, console.is_terminal))
     _tell(console, *_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
     return Demo(hospital, policy, release, generalization, before, after, verified, seconds)
 
@@ -165,8 +166,8 @@ def _hides(after: Attack) -> list[str]:
     ]
 
 
-def _figures(before: Attack, after: Attack) -> Table:
-    figures = Table("", "before", "after")
+def _figures(before: Attack, after: Attack, is_terminal: bool) -> Table:
+    figures = Table("", "before", "after", box=SIMPLE_HEAD if is_terminal else None, show_edge=False, pad_edge=False)
     for column in figures.columns[1:]:
         column.justify = "right"
     lines = {

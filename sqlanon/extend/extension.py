@@ -24,6 +24,7 @@ from sqlanon.ledger import (
     tree_of_both,
     trees_of,
 )
+from sqlanon.made import ranges_of
 from sqlanon.preparation import Prepared
 from sqlanon.queries import extension as ex
 from sqlanon.queries.earlier import KEY_HASH, key_hash
@@ -31,8 +32,9 @@ from sqlanon.queries.names import col, named, select, union_all
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.publish import Content, publish, utc_now
+from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.staging import Content
 from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
@@ -128,6 +130,7 @@ class Extension:
                     release.manifest, rows, classes, smallest, digest
                 ),
                 audit=lambda staged: self._audit(release.manifest, together, staged),
+                ranges=ranges_of(self._prepared),
                 recording=lambda written: self._recording(written, together),
             )
             verification = publish(engine, content, publication.path, publication.table_name)

@@ -45,6 +45,10 @@ def refuse_policy(policy: Policy) -> None:
             policy.release.suppressed == "mask",
             'masked rows cannot be taken back: use "drop"',
         )
+        asked["release.keep"] = (
+            policy.release.keep > 1,
+            "an extended release has the rows of the one before: leave it out",
+        )
         asked["release.decoys"] = (policy.release.decoys, "decoys cannot be told from rows: leave it out")
     problems = [Problem(place, message) for place, (wrong, message) in asked.items() if wrong]
     if problems:

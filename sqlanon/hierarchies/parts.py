@@ -11,6 +11,7 @@ from typing import TypeAlias
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
+from sqlanon.queries.bounds import Kind
 from sqlanon.queries.names import col, ident, is_null, named, native_type, number, select, subquery
 
 TOP = "*"
@@ -43,6 +44,7 @@ _KINDS = {
     ColumnKind.ZONED: {_Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ},
     ColumnKind.DATE: exp.DataType.TEMPORAL_TYPES - {_Type.TIME, _Type.TIMETZ},
 }
+_WIDE = {_Type.UBIGINT, _Type.INT128, _Type.UINT128, _Type.INT256, _Type.UINT256}  # than BIGINT
 _NARROW = {_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.UTINYINT, _Type.USMALLINT, _Type.UINT}
 
 
@@ -71,6 +73,22 @@ def is_narrow_integer(column_type: str) -> bool:
     (True, False)
     """
     return _parsed_type(column_type).this in _NARROW
+
+
+def bounds_kind(column_type: str) -> Kind | None:
+    """Tell what the labels of a column are made of, as `sqlanon.queries.bounds` asks; ``None``: of no numbers or dates.
+
+    >>> bounds_kind("SMALLINT"), bounds_kind("UBIGINT"), bounds_kind("TIMESTAMP"), bounds_kind("VARCHAR")
+    ('integer', 'number', 'date', None)
+    """
+    match column_kind(column_type):
+        case ColumnKind.INTEGER:
+            return "number" if _parsed_type(column_type).this in _WIDE else "integer"
+        case ColumnKind.DECIMAL | ColumnKind.FLOATING:
+            return "number"
+        case ColumnKind.DATE | ColumnKind.ZONED:
+            return "date"
+    return None
 
 
 def to_type(expression: exp.Expr, type_: str, attempt: bool = False) -> exp.Cast:

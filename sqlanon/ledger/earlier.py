@@ -69,10 +69,10 @@ def opened(
                 yield Earlier(path, found.manifest, relation, publication)
         return
     if verified:
-        manifest = read_claims(path, engine.limits)
+        manifest = read_claims(path, engine.limits, publication.version)
         _refuse_others(publication, manifest, manifest.digest, ())
     else:
-        found = verify_file(path, limits=engine.limits)
+        found = verify_file(path, limits=engine.limits, version=publication.version)
         manifest = found.manifest
         _refuse_others(publication, manifest, found.digest, found.failures)
     with attached(engine, path, manifest, name) as relation:

@@ -18,7 +18,8 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, same_file
-from sqlanon.queries.names import col, is_null, named, select, table, text
+from sqlanon.queries.names import col, is_null, named, number, select, table, text
+from sqlanon.release.manifest import versioned
 from sqlanon.release.verify import Verification
 
 
@@ -38,6 +39,8 @@ class Publication:
         The run of the release whose rows it has, too.
     manifest_hash:
         Of what it claims.
+    version:
+        Which of those in its file it is. None in catalogs of older versions, and of a Parquet file.
     """
 
     run_id: str
@@ -50,11 +53,14 @@ class Publication:
     after: tuple[str, ...] = ()
     extends: str | None = None
     manifest_hash: str | None = None
+    version: int | None = None
 
     @property
     def names(self) -> frozenset[str]:
-        """What a policy may call it: its file, with and without its ending and its folder, or its table."""
-        return frozenset({str(self.path), self.path.name, self.path.stem, self.table_name})
+        """What a policy may call it: its file, with and without its ending and its folder, or its table, with and
+        without its version."""
+        own = {str(self.path), self.path.name, self.path.stem, self.table_name}
+        return frozenset(own if self.version is None else own | {versioned(self.table_name, self.version)})
 
     def __str__(self) -> str:
         return f"{self.path} of {self.published_at:%Y-%m-%d %H:%M}"
@@ -65,12 +71,12 @@ BESIDE = 20
 
 _COLUMNS = (
     *("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after", "extends"),
-    "manifest_hash",
+    *("manifest_hash", "version"),
 )
 
 
 def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
-    """The publications whose place no other has taken, the oldest first.
+    """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first.
 
     Parameters
     ----------
@@ -173,6 +179,7 @@ def recording(
     keys: exp.Query | None = None,
     hierarchies: Sequence[Hierarchy] = (),
     known: Collection[tuple[str, Path]] = (),
+    keep: int = 1,
 ) -> Iterator[None]:
     """Write a publication to the ledger, and that what was in its place before is gone: if all goes well meanwhile.
 
@@ -188,6 +195,8 @@ def recording(
         Those that its labels are made by.
     known:
         By run and path, the releases of this source that it was held against, or replaces.
+    keep:
+        How many versions its file has, at most.
 
     Raises
     ------
@@ -198,7 +207,8 @@ def recording(
         of_source = [one for one in _read(engine) if one.source == row["source"] and str(one.path) != row["path"]]
         if any((one.run_id, one.path) not in known for one in of_source):
             raise ReleaseError("another release of this source was published meanwhile: try again")
-        _replace(engine, row["path"], row["published_at"])
+        version = row["version"] or 0
+        _replace(engine, row["path"], row["published_at"], range(version - keep + 1, version))
         catalog.insert(engine, "releases", row)
         if keys is not None:
             target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
@@ -229,10 +239,15 @@ def recording_replaced(engine: DuckDBEngine, path: Path, place: Path, at: dateti
         yield
 
 
-def _replace(engine: DuckDBEngine, place: str, at: datetime) -> None:
+def _replace(engine: DuckDBEngine, place: str, at: datetime, kept: Sequence[int] = ()) -> None:
+    """Write that a place was taken, but for the versions that its file has still."""
     releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
     same_place = exp.EQ(this=col("path"), expression=exp.Placeholder())
     standing = exp.and_(same_place, is_null(col("replaced_at")), copy=False)
+    if kept:
+        version = exp.Coalesce(this=col("version"), expressions=[number(1)])  # the first that a file has is not counted
+        there = exp.In(this=version, expressions=[number(one) for one in kept])
+        standing = exp.and_(standing, exp.Not(this=there), copy=False)
     gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
     engine.execute(exp.Update(this=releases, expressions=[gone], where=exp.Where(this=standing)), [at, place])
 

@@ -135,6 +135,11 @@ class Together:
             return Check(name, None, f"not safe, and published by force: {message}")
         queries = "\n\n".join(query for _, query in found)
         remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
+        if publication.run_id in self.prepared.after:
+            remedy = (
+                "it is based on that one, which shows as it is what is a quasi-identifier here, so that no "
+                f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
+            )
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
 
     def _addresses(self) -> list[str]:
@@ -160,8 +165,11 @@ class Together:
     def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
         policy = self.prepared.policy
         promised = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
-        # A release does not tell persons apart. Of so many rows, k persons have one at least.
-        k, shared = (min(promised, one.promised) - 1) * self._rows_of_a_person() + 1, linked.shared
+        k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
+        if not based:
+            # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
+            # other is made of parts with k persons each, counted where persons are known: here in fewer rows, too.
+            k = (k - 1) * self._rows_of_a_person() + 1
         if shared:
             query = complementary_victims(linked.first, linked.second, shared, linked.attributes, k)
             combinations, count = self.run.engine.rows(query)[0]
@@ -170,7 +178,7 @@ class Together:
                 told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
                 yield f"{told} (complementary release)", self._told(one, query, shown.titles)
         ways = [(linked, shown, "that it does not have")]
-        if one.publication.run_id not in self.prepared.after:  # what has left the source is in no release of it
+        if not based:  # what has left the source is in no release of it
             ways.append((_swapped(linked), _swapped(shown), "of it that are gone"))
         for own, as_shown, what in ways:
             few = subquery(temporal(own.first, own.second, shared, own.attributes, k), "few")
@@ -282,6 +290,7 @@ def released_row(
         "policy_hash": manifest.policy_hash,
         "manifest_hash": manifest.fingerprint(),
         "epsilon": manifest.epsilon,
+        "version": manifest.version,
         "after": list(after),
         "breaks": together.breaks if together else [],
     }
@@ -291,7 +300,7 @@ def held_against(
     run: Run, prepared: Prepared, target: Path, force: bool, opened: Mapping[str, Earlier] | None = None
 ) -> Together | None:
     """What a new release is held against: the releases that stand of the same source, and those that it is based on;
-    not the one that it replaces. None where there is no ledger.
+    not those that it replaces. None where there is no ledger.
 
     Parameters
     ----------
@@ -307,8 +316,11 @@ def held_against(
         return None
     known = publications(run.engine, policy.catalog.database)
     of_source = [one for one in known if one.source == run.identity or one.run_id in prepared.after]
-    earlier = [one for one in of_source if one.path != target or one.run_id in prepared.after]
-    replaced = next((one for one in of_source if one.path == target and one.run_id not in prepared.after), None)
+    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.after]
+    keep = 1 if policy.release is None else policy.release.keep
+    in_place.sort(key=lambda one: one.version or 1, reverse=True)
+    kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
+    earlier = [one for one in of_source if one not in in_place or one in kept]
     elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target)
     of_now = frozenset((one.run_id, one.path) for one in of_source)
     return Together(run, prepared, earlier, target, force, replaced, of_now, elsewhere, opened or {})

@@ -15,6 +15,7 @@ from sqlanon.quality.base import Totals
 from sqlanon.queries.local.kept import attribute_figures, class_figures, suppressed_ground
 from sqlanon.queries.local.placed import judged_groups, readable, released_values
 from sqlanon.queries.local.recode import LocalRecoding, kept_combinations
+from sqlanon.queries.local.sorting import may_be_sorted, sortable_labels, sorted_labels
 from sqlanon.queries.names import star
 
 
@@ -67,7 +68,8 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
     """Keep the classes that meet the policy, as readers see them.
 
     What reads the same is one class, however it was placed. Makes ``released_i`` (see `placed.released_values`),
-    ``readable`` and ``kept`` in the work schema.
+    ``readable`` and ``kept`` in the work schema; and ``sorted_i`` for attributes of numbers that are released as ranges
+    or medians.
     """
     steps, work = task.steps, task.work
     attributes = range(len(task.trees))
@@ -86,7 +88,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
     sums = steps.figures(attribute_figures(kept, len(task.trees)))
     return Kept(
         kept,
-        labels,
+        tuple(_in_order(task, outcome, kept, i, table) for i, table in enumerate(labels)),
         Figures(
             classes=figures["classes"],
             suppressed_rows=task.rows - figures["rows"],
@@ -99,6 +101,20 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
         figures["smallest"],
         tuple((sums[f"low_{i}"] or 0, sums[f"high_{i}"] or 0) for i in attributes),
     )
+
+
+def _in_order(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int, labels: exp.Table) -> exp.Table:
+    """The labels of an attribute; those of numbers padded, so that they sort as text.
+
+    What reads the same is known by now: nothing is padded that would read the same as something else then.
+    """
+    tree = task.trees[i]
+    if i not in outcome.values or i in outcome.typed or not tree.ordered:
+        return labels
+    sortable = task.steps.make(task.work(f"sortable_{i}"), sortable_labels(labels, kept, i, tree.root))
+    if not task.engine.rows(may_be_sorted(sortable, tree.forbidden))[0][0]:
+        return labels
+    return task.steps.make(task.work(f"sorted_{i}"), sorted_labels(sortable))
 
 
 def _as_guaranteed(task: LocalTask) -> Requirements:

@@ -1,4 +1,4 @@
-"""Checks of what a policy asks of earlier releases, against the rest of it."""
+"""Checks of what a policy asks of its release file and of earlier releases, against the rest of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlanon.errors import Problem
-from sqlanon.policy.names import EARLIER
+from sqlanon.policy.names import EARLIER, TOLD, labels_table
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join
 from sqlanon.policy.sections import Attribute, ReleaseSection, SearchSection, SourceSection
@@ -16,7 +16,7 @@ _OF_CLASSES = ("discernibility", "average_class_size", "distinct")
 
 
 def ledger_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what a key and ``after`` do not go together with.
+    """Yield what a key, ``after`` and the name of the released table do not go together with.
 
     Parameters
     ----------
@@ -31,6 +31,8 @@ def ledger_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
     if source is not None:
         yield from _key(source, attributes)
     release: ReleaseSection | None = parts.get("release")
+    if release is not None and release.database is not None:
+        yield from _table(release, attributes)
     if release is not None and release.after:
         yield from _after(parts, release, attributes)
 
@@ -44,6 +46,15 @@ def _key(source: SourceSection, attributes: Mapping[str, Attribute]) -> Iterator
                 f"{name!r} is declared {attribute.role}, and the columns of a key are never released: "
                 f'set role = "identifying" in {join("attributes", name)}, or leave the attribute out',
             )
+
+
+def _table(release: ReleaseSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
+    told = dict.fromkeys(TOLD, "a view that tells about the release")
+    told |= {labels_table(name).lower(): f"the labels of {name!r}" for name in attributes}
+    if (what := told.get(release.table.lower())) is not None:
+        yield Problem(
+            "release.table", f"{release.table!r} is {what}, in each release file: give the table another name"
+        )
 
 
 def _after(parts: Mapping[str, Any], release: ReleaseSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:

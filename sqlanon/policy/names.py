@@ -7,8 +7,20 @@ import re
 EARLIER = "sqlanon earlier releases"
 """The column of the marks that say which earlier releases have a row: no attribute can have this name."""
 
+TOLD = ("release_overview", "class_sizes", "suppression_by", "quality")
+"""The views that tell about a release, in each release file."""
+
 _NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
 _QUALIFIED = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
+
+
+def labels_table(attribute: str) -> str:
+    """The table with the labels of a generalized attribute, in each release file.
+
+    >>> labels_table("age")
+    'age_labels'
+    """
+    return f"{attribute}_labels"
 
 
 def table_parts(name: str) -> tuple[str, ...]:

@@ -310,6 +310,9 @@ class ReleaseSection(Section):
     )
     decoys: Switch = Field(default=False, description="fill classes that stay too small with rows of nobody")
     ledger: Switch = Field(default=True, description="whether the catalog records the publication")
+    keep: Annotated[Whole, Field(ge=1)] = Field(
+        default=1, description="how many versions the file has: this one, and the newest of those before"
+    )
 
     @model_serializer(mode="wrap")
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -319,6 +322,7 @@ class ReleaseSection(Section):
             "after": not self.after,
             "decoys": not self.decoys,
             "ledger": self.ledger,
+            "keep": self.keep == 1,
             "postgres": self.postgres is None,
         }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
@@ -335,9 +339,18 @@ class ReleaseSection(Section):
         if self.postgres is not None:
             if self.database is not None or self.file is not None:
                 yield ("postgres",), "stands beside a database or a file: give one of them"
+            if self.keep > 1:
+                yield ("keep",), "PostgreSQL keeps one version: leave it out"
             yield from release_name_flaws(self.table)
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
+        if self.keep > 1 and self.file is not None:
+            yield ("keep",), "a Parquet file has one version: give database = ... in place of file = ..."
+        if self.keep > 1 and not self.ledger:
+            yield (
+                ("keep",),
+                "the ledger holds versions that are kept against one another: leave ledger = false out",
+            )
 
 
 class CatalogSection(Section):

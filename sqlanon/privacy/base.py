@@ -75,9 +75,6 @@ class Distribution:
 class ClassRequirement(ABC):
     """A condition that every equivalence class of a release has to meet; classes that do not are suppressed."""
 
-    needs_domain: bool = False
-    """Whether it needs the columns of `queries.distribution.domain` beside its figures."""
-
     hereditary: bool = False
     """Whether no part of a class that breaks it ever meets it."""
 
@@ -90,6 +87,11 @@ class ClassRequirement(ABC):
     def distribution(self) -> Distribution | None:
         """The sensitive values that it looks at, if it does."""
         return None
+
+    @property
+    def needs_domain(self) -> bool:
+        """Whether it needs the columns of `queries.distribution.domain` beside its figures."""
+        return False
 
     @property
     def least_class(self) -> int:

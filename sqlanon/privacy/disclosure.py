@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.privacy.base import TOLERANCE, ClassRequirement, Distribution, plain
 from sqlanon.queries.coding import ROWS
-from sqlanon.queries.distribution import SHARE
+from sqlanon.queries.distribution import CUMULATED, SHARE
 from sqlanon.queries.names import all_of, anonymous, col, double_total, greatest, number
 
 
@@ -52,12 +52,12 @@ class DeltaDisclosure(_Shares):
     Attributes
     ----------
     values:
-        How many values the table has.
+        How many values the table has; None: as many as the domain has when it is asked.
     """
 
     attribute: str
     delta: float
-    values: int = 1
+    values: int | None = 1
 
     @property
     def name(self) -> str:
@@ -67,7 +67,12 @@ class DeltaDisclosure(_Shares):
     @property
     def least_class(self) -> int:
         """A row for each value of the table."""
-        return self.values
+        return self.values or 1
+
+    @property
+    def needs_domain(self) -> bool:
+        """Where the values are not counted yet."""
+        return self.values is None
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``, ``distinct``, and the greatest and the least n / q."""
@@ -78,15 +83,22 @@ class DeltaDisclosure(_Shares):
             "least ratio": exp.Min(this=_ratio()),
         }
 
+    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+        """``values``: how many the table has, where that is not known yet."""
+        return {"values": anonymous("len", col(CUMULATED))} if self.values is None else {}
+
     def condition(self) -> exp.Expr:
         """All values are there, and |ln(p / q)| ≤ δ for the greatest and for the least p / q."""
-        all_there = exp.EQ(this=self._figure("distinct"), expression=number(self.values))
+        all_there = exp.EQ(this=self._figure("distinct"), expression=self._all())
         return all_of([all_there, *(self._near(self._figure(f"{which} ratio")) for which in ("greatest", "least"))])
 
     def shortfall(self) -> exp.Expr:
         """All rows where a value is missing."""
-        missing = exp.LT(this=self._figure("distinct"), expression=number(self.values))
+        missing = exp.LT(this=self._figure("distinct"), expression=self._all())
         return exp.If(this=missing, true=self._figure("total"), false=number(1))
+
+    def _all(self) -> exp.Expr:
+        return self._figure("values") if self.values is None else number(self.values)
 
     def _near(self, ratio: exp.Expr) -> exp.Expr:
         log = exp.Ln(this=exp.Div(this=ratio, expression=self._figure("total")))

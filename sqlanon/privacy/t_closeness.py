@@ -28,12 +28,12 @@ class Domain:
     Attributes
     ----------
     values:
-        How many it has, NULL among them.
+        How many it has, NULL among them; None where that is to be counted whenever it is asked.
     height:
         The top level of its hierarchy, if it has one.
     """
 
-    values: int
+    values: int | None
     height: int = 0
 
 
@@ -152,12 +152,12 @@ class OrderedCloseness(_Closeness):
     Attributes
     ----------
     values:
-        m.
+        m; None: as many as the domain has then.
     """
 
     attribute: str
     t: float
-    values: int = 1
+    values: int | None = 1
     word: str = "ordered"
     needs_domain = True
 
@@ -182,15 +182,25 @@ class OrderedCloseness(_Closeness):
 
     def distance(self) -> exp.Expr:
         """Σ of |class's share so far − the table's| over all places / (m − 1)."""
-        if self.values < 2:
+        if self.values is not None and self.values < 2:
             return number(0.0)
+        last = number(self.values - 1) if self.values is not None else _last_place()
         in_order = anonymous("list_sort", self._column("steps"))
         # Before the first value nothing is there; after the last all is, and the table's shares still come.
-        start, end = (_step(number(place), number(0.0), number(0.0)) for place in (0, self.values - 1))
+        start, end = (_step(place, number(0.0), number(0.0)) for place in (number(0), last))
         steps = anonymous("list_append", anonymous("list_prepend", start, in_order), end)
         walk = exp.Lambda(this=_walk(self._column("total")), expressions=[_parameter("a"), _parameter("b")])
         sum_ = exp.Dot(this=exp.Paren(this=anonymous("list_reduce", steps, walk)), expression=ident("d"))
-        return exp.Div(this=sum_, expression=number(float(self.values - 1)))
+        if self.values is not None:
+            return exp.Div(this=sum_, expression=number(float(self.values - 1)))
+        apart = exp.GT(this=_last_place(), expression=number(0))
+        mean = exp.Div(this=sum_, expression=cast(_last_place(), "DOUBLE"))
+        return exp.Case(ifs=[exp.If(this=apart, true=mean)], default=number(0.0))
+
+
+def _last_place() -> exp.Expr:
+    """The number of the table's last value, from 0."""
+    return exp.Paren(this=exp.Sub(this=anonymous("len", col(CUMULATED)), expression=number(1)))
 
 
 def _walk(total: exp.Expr) -> exp.Expr:

@@ -177,6 +177,15 @@ def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
     return exp.Create(this=target, kind="VIEW", expression=query)
 
 
+def create_secure_view(target: exp.Table, query: exp.Expr) -> exp.Create:
+    """``CREATE SECURE VIEW target AS query``: the engine hides what is behind it. (sqlglot itself drops the word.)
+
+    >>> create_secure_view(table("v"), star(table("t"))).sql("duckdb")
+    'CREATE SECURE VIEW "v" AS SELECT * FROM "t"'
+    """
+    return exp.Create(this=target, kind="SECURE VIEW", expression=query)
+
+
 def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
     """``CREATE TEMPORARY VIEW target AS query``: it stays out of the file."""
     temporary = exp.Properties(expressions=[exp.TemporaryProperty()])

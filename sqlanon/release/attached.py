@@ -18,21 +18,22 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import open_release
 
 
-def read_claims(path: Path, limits: Limits) -> Manifest:
+def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manifest:
     """The manifest of a release, if its rows are a table and nothing more: they can be read by any engine then.
 
-    It is opened as `open_release` does it: nothing in the file can reach beyond it.
+    It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
+    newest that counts.
 
     Raises
     ------
     ReleaseError
         It is not there, or is not a release; or its rows are a view, or are worked out.
     """
-    with open_release(path, limits) as release:
+    with open_release(path, limits, version) as release:
         manifest = release.manifest
         if not release.is_parquet:
             found = {name.lower() for name in found_objects(release.engine)}
-            is_table = f"table main.{manifest.table_name}".lower() in found
+            is_table = f"table main.{manifest.rows_table}".lower() in found
             if not is_table or any(name.startswith("default of column main.") for name in found):
                 raise BrokenReleaseError(f"{path} was a release of sqlanon; its rows are no plain table any more")
     return manifest
@@ -52,7 +53,7 @@ def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: 
             engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
             return view
         engine.attach(path, alias, read_only=True)
-        return table(manifest.table_name, "main", alias)
+        return table(manifest.rows_table, "main", alias)
     except duckdb.Error as error:
         raise ReleaseError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 

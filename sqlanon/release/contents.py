@@ -1,12 +1,16 @@
-"""What stands in a release file beside the released rows: nothing but the manifest and our macros."""
+"""What stands in a release file beside the released rows: the manifest, what tells about it, and our macros; nothing
+else."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import col, is_there, select, text
+from sqlanon.queries.names import col, is_there, select, text, union_all
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.presented import ABOUT, objects
 from sqlanon.release.reader import ATTACHED
 
 STORAGE_VERSION = "v1.0.0"
@@ -20,24 +24,31 @@ _OBJECTS = (
     ("index", "duckdb_indexes", "index_name"),
     ("schema", "duckdb_schemas", "schema_name"),
 )
-_NOTES = (
-    ("comment on table", "duckdb_tables", "table_name", "comment"),
-    ("comment on column", "duckdb_columns", "column_name", "comment"),
-    ("default of column", "duckdb_columns", "column_name", "column_default"),
+_COMMENTED = (
+    ("duckdb_tables", "table_name", text("")),
+    ("duckdb_views", "view_name", text("")),
+    ("duckdb_columns", "table_name", col("column_name")),
 )
 
 
-def expected_objects(manifest: Manifest) -> set[str]:
-    """What a release file should have."""
-    return {f"table main.{manifest.table_name}", "table sqlanon.manifest", "schema sqlanon.sqlanon"}
+def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
+    """What a release file should have.
+
+    Parameters
+    ----------
+    manifests:
+        Of the versions that are kept, the newest first.
+    """
+    own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
+    told = {f"table sqlanon.{name}" for name in ABOUT} if manifests[0].version is not None else set[str]()
+    return objects(manifests) | own | told
 
 
 def found_objects(engine: DuckDBEngine) -> set[str]:
-    """What an open release file has: objects, comments, defaults. Macros are another matter."""
+    """What an open release file has: objects, and columns with defaults. Macros and comments are another matter."""
     parts = [_names(kind, function, name) for kind, function, name in _OBJECTS]
-    for kind, function, name, note in _NOTES:
-        there = is_there(col(note))
-        parts.append(_names(kind, function, name).where(there, copy=False))
+    worked_out = _names("default of column", "duckdb_columns", "column_name")
+    parts.append(worked_out.where(is_there(col("column_default")), copy=False))
     found = {name for (name,) in engine.rows(exp.union(*parts, distinct=True))}
     return {name for name in found if name != "schema main.main"}
 
@@ -45,6 +56,20 @@ def found_objects(engine: DuckDBEngine) -> set[str]:
 def _names(kind: str, function: str, name: str) -> exp.Select:
     full = exp.Concat(expressions=[text(f"{kind} "), col("schema_name"), text("."), col(name)], safe=True)
     return _of(ATTACHED, [full], function)
+
+
+def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
+    """The comments of an open release file by table or view, and column; the column of the whole is empty."""
+    parts = [
+        _of(ATTACHED, [col(name), column.copy(), col("comment")], function).where(is_there(col("comment")), copy=False)
+        for function, name, column in _COMMENTED
+    ]
+    return {(name, column): told for name, column, told in engine.rows(union_all(*parts))}
+
+
+def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
+    """The statements of the views in an open release file, or another database, by name."""
+    return dict(engine.rows(_of(database, [col("view_name"), col("sql")], "duckdb_views")))
 
 
 def changed_macros(engine: DuckDBEngine) -> list[str]:

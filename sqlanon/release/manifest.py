@@ -19,7 +19,16 @@ DIGESTS: Mapping[str, str] = {DIGEST: "digest", "sum-md5-lower64": "digest_of_ro
 """The macros of the algorithms: of this version's, and of older ones'."""
 
 
-_AS_JSON = ("policy", "columns", "generalization", "noise", "confidence")
+_AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
+
+
+def versioned(table_name: str, version: int) -> str:
+    """The name of the table with the rows of a version.
+
+    >>> versioned("patients", 3)
+    'patients_v3'
+    """
+    return f"{table_name}_v{version}"
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,9 @@ class Manifest:
     and what follows are of noise, and None without: the ε of a record, and by attribute; the share of records that are
     linked to their own values (to a hundredth); what was suppressed for the confidence that was asked for. ``decoys``
     and what follows are of decoys, and None where none were asked for: how many of the released rows they are, how many
-    classes they fill, and the smallest class without them. The score is that of the real rows.
+    classes they fill, and the smallest class without them. The score is that of the real rows. ``heights`` are those of
+    the hierarchies, by quasi-identifier. ``version`` counts the releases in one file; None where there is one table and
+    no more: in a Parquet file, and in releases of sqlanon before it counted.
     """
 
     table_name: str
@@ -69,6 +80,8 @@ class Manifest:
     decoys: int | None = None
     decoy_classes: int | None = None
     smallest_class_without_decoys: int | None = None
+    heights: Mapping[str, int] | None = None
+    version: int | None = None
     digest_algorithm: str = DIGEST
     format: int = FORMAT
 
@@ -77,6 +90,11 @@ class Manifest:
         """The quasi-identifiers among the columns that make the classes: those without noise."""
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
+
+    @property
+    def rows_table(self) -> str:
+        """The table that has the rows, in a file that has tables; ``table_name`` is a view of it."""
+        return self.table_name if self.version is None else versioned(self.table_name, self.version)
 
     def row(self) -> dict[str, Any]:
         """Value by column, as the table holds them."""
@@ -94,7 +112,7 @@ class Manifest:
                 fields[name] = json.loads(fields[name])
         if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
             raise ValueError("the policy or the generalization is no JSON object")
-        for name in ("noise", "confidence"):
+        for name in ("noise", "confidence", "heights"):
             if not isinstance(fields.get(name) or {}, dict):
                 raise ValueError(f"the {name} is no JSON object")
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
@@ -103,8 +121,12 @@ class Manifest:
         return cls(**fields)
 
     def fingerprint(self) -> str:
-        """The SHA-256 of what it claims."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        """The SHA-256 of what it claims: of the rows, not of their place. What an older version did not claim, and this
+        one does not either, counts for nothing."""
+        claimed = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
+        if claimed["heights"] is None:
+            del claimed["heights"]
+        return hashlib.sha256(json.dumps(claimed, ensure_ascii=False).encode()).hexdigest()
 
     def to_json(self) -> str:
         """The same row as JSON, for a file that has no tables."""

@@ -20,9 +20,10 @@ from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.postgres_reader import Spot, types_of
-from sqlanon.release.publish import Content, audited
+from sqlanon.release.publish import Kept, audited, with_version
+from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import SPILL_PREFIX, private_directory
 
@@ -63,7 +64,8 @@ def publish_postgres(
         )
     with server.transaction(keep=False, kind=ReleaseError):
         older = _Older.found(server, spot)
-        staged = table(f"{spot.name}_v{older.next_version}", spot.schema)
+        content = with_version(content, older.next_version)
+        staged = table(versioned(spot.name, older.next_version), spot.schema)
         server.execute(pr.released_table(staged.copy(), types))
         fill(staged.copy())
         verification = _audited(engine, server, content, spot, staged, types)
@@ -126,7 +128,7 @@ def _audited(
         engine.registered(reader) as relation,
     ):
         read_back = replace(content, query=pg.arrived(relation, types))
-        verification = audited(engine, read_back, directory, spot.name, is_parquet=False)
+        verification = audited(engine, read_back, directory, Kept(directory, ()))
     manifest = verification.manifest
     there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]
     claimed = (manifest.released_rows, manifest.classes, manifest.smallest_class)

@@ -24,6 +24,7 @@ from sqlanon.policy.postgres import MANIFEST
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import col, create_view, select, star, table
+from sqlanon.queries.presented import class_sizes
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease
@@ -115,6 +116,26 @@ class PostgresRelease:
         """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
         return verification_sql(self.manifest)
 
+    def class_sizes(self) -> list[tuple[int, int]]:
+        """How many classes there are of each size, as PostgreSQL counts them: size in rows, and classes; ascending.
+
+        Raises
+        ------
+        ReleaseError
+            It is gone.
+        SourceError
+            The server cannot be reached.
+        """
+        with closing(PostgresEngine.open(self.spot.address, "the release")) as server, server.told(ReleaseError):
+            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
+
+    def class_sizes_sql(self) -> str:
+        """The statement behind `class_sizes`, to be run in PostgreSQL."""
+        return self._class_sizes().sql(PostgresEngine.dialect, pretty=True)
+
+    def _class_sizes(self) -> exp.Query:
+        return class_sizes(self.spot.table, self.manifest.quasi)
+
 
 @contextmanager
 def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
@@ -140,7 +161,7 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
             raise BrokenReleaseError(
                 f"{spot.path} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True)  # of rows alone
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))  # of rows alone
 
 
 def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlglot import exp
+
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.queries.names import table
+from sqlanon.queries.presented import class_sizes
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.verify import Verification, verification_sql, verify_file
 
 
@@ -44,6 +49,29 @@ class Release:
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`, to be run in the release file with any DuckDB client."""
         return verification_sql(self.manifest)
+
+    def class_sizes(self) -> list[tuple[int, int]]:
+        """How many classes there are of each size, as any reader can count them: size in rows, and classes; ascending.
+
+        Raises
+        ------
+        ReleaseError
+            It is gone, or is no release any more.
+
+        Examples
+        --------
+        >>> Release(Path("release.duckdb"), "patients", manifest).class_sizes()  # doctest: +SKIP
+        [(5, 210), (6, 118), ...]
+        """
+        with open_release(self.path, self.limits) as release:
+            return [(size, classes) for size, classes, _ in release.engine.rows(self._class_sizes(SUBJECT.copy()))]
+
+    def class_sizes_sql(self) -> str:
+        """The statement behind `class_sizes`, to be run in the release file with any DuckDB client."""
+        return self._class_sizes(table(self.table)).sql("duckdb", pretty=True)
+
+    def _class_sizes(self, rows: exp.Table) -> exp.Query:
+        return class_sizes(rows, self.manifest.quasi)
 
     def __repr__(self) -> str:
         return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"

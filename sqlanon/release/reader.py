@@ -33,16 +33,20 @@ VERIFIED = "sqlanon_verified"
 
 @dataclass(frozen=True)
 class OpenRelease:
-    """A release that is open for reading: the engine, what it was asked, the manifest, and whether it is Parquet."""
+    """A release that is open for reading: the engine, what it was asked, the manifest, and whether it is Parquet.
+
+    ``manifests`` has those of all versions that are kept, the newest first.
+    """
 
     engine: DuckDBEngine
     asked: Once
     manifest: Manifest
     is_parquet: bool
+    manifests: tuple[Manifest, ...]
 
 
 @contextmanager
-def open_release(path: Path, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
+def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = None) -> Iterator[OpenRelease]:
     """Open a release file.
 
     The checks run with sqlanon's own macros, not with those of the file, and nothing in the file can reach
@@ -54,11 +58,13 @@ def open_release(path: Path, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease
         The file.
     limits:
         What the engine may take.
+    version:
+        Of those that are kept; by default the newest.
 
     Raises
     ------
     ReleaseError
-        It is not there, cannot be read, or is not a release.
+        It is not there, cannot be read, or is not a release; or has no such version.
     """
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
@@ -66,34 +72,47 @@ def open_release(path: Path, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease
         engine.script(macros(PLAIN))
         is_parquet = path.suffix.lower() == ".parquet"
         try:
-            manifest = _open_parquet(engine, path) if is_parquet else _open_database(engine, path)
+            manifests = [_open_parquet(engine, path)] if is_parquet else _open_database(engine, path)
         except duckdb.Error as error:
             raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet)
+        manifest = next((one for one in manifests if version in (None, one.version)), None)
+        if manifest is None:
+            raise ReleaseError(f"{path} does not keep version {version} any more")
+        if not is_parquet:
+            _view(engine, _rows_of(manifest))
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests))
 
 
-def _open_database(engine: DuckDBEngine, path: Path) -> Manifest:
+def _open_database(engine: DuckDBEngine, path: Path) -> list[Manifest]:
     engine.attach(path, ATTACHED, read_only=True)
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
-    found = read_manifest(engine)
-    try:
-        _view(engine, table(found.table_name, "main", ATTACHED))
-    except duckdb.CatalogException as error:
-        raise ValueError(f"there is no table {found.table_name!r}") from error
+    found = read_manifests(engine)
+    for one in found:
+        try:
+            engine.types(_rows_of(one))
+        except duckdb.CatalogException as error:
+            raise ValueError(f"there is no table {one.rows_table!r}") from error
     return found
 
 
-def read_manifest(engine: DuckDBEngine) -> Manifest:
-    """The manifest of a release file that is attached."""
+def _rows_of(manifest: Manifest) -> exp.Table:
+    return table(manifest.rows_table, "main", ATTACHED)
+
+
+def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
+    """The manifests of a release file that is attached: of all versions that are kept, the newest first."""
     manifest = table("manifest", "sqlanon", ATTACHED)
     names = list(engine.types(manifest))
     rows = engine.rows(select([col(name) for name in names], manifest.copy()))
-    if len(rows) != 1:
-        raise ValueError(f"its manifest has {len(rows)} rows, not one")
-    return Manifest.from_row(dict(zip(names, rows[0], strict=True)))
+    found = [Manifest.from_row(dict(zip(names, row, strict=True))) for row in rows]
+    versions = {one.version for one in found}
+    tables = {one.table_name for one in found}
+    if not found or len(versions) < len(found) or len(tables) > 1 or (len(found) > 1 and None in versions):
+        raise ValueError(f"its manifest has {len(found)} rows, which are not one for each version")
+    return sorted(found, key=lambda one: one.version or 0, reverse=True)
 
 
 def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:

@@ -23,12 +23,20 @@ from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
-from sqlanon.queries.names import table
+from sqlanon.queries.names import create_temporary_view, star, table
 from sqlanon.release.check import Check
 from sqlanon.release.contents import changed_macros, expected_objects, found_objects
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn
-from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
+from sqlanon.release.presented import Suppressed
+from sqlanon.release.presented_check import (
+    SUPPRESSION,
+    about_checks,
+    stable_view_check,
+    suppressed_rows,
+    suppression_check,
+)
+from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
 from sqlanon.resources import CHECKS, macros, sql_text
 from sqlanon.version import __version__
@@ -44,12 +52,15 @@ class Verification:
         The release, what it claims, and what was found.
     digest:
         Of the rows that are in the file.
+    suppressed:
+        What it tells of suppressed rows.
     """
 
     path: Path
     manifest: Manifest
     checks: tuple[Check, ...]
     digest: str
+    suppressed: Suppressed = ()
 
     @property
     def in_postgres(self) -> bool:
@@ -76,7 +87,9 @@ class Verification:
         }
 
 
-def verify_file(path: Path, fresh: bool = False, limits: Limits = NO_LIMITS) -> Verification:
+def verify_file(
+    path: Path, fresh: bool = False, limits: Limits = NO_LIMITS, version: int | None = None
+) -> Verification:
     """Verify a release by itself: columns, counts, requirements, content digest.
 
     Parameters
@@ -87,13 +100,15 @@ def verify_file(path: Path, fresh: bool = False, limits: Limits = NO_LIMITS) -> 
         Whether it was written just now, by ourselves: its macros are ours then.
     limits:
         What the engine may take.
+    version:
+        Of those that are kept; by default the newest, and with it that the others are as they were.
 
     Raises
     ------
     ReleaseError
         It is not there, or not a release.
     """
-    with open_release(path, limits) as release:
+    with open_release(path, limits, version) as release:
         if release.manifest.digest_algorithm != DIGEST:
             release.engine.script(sql_text("macros_older.sql"))
         return verify_release(path, release, fresh)
@@ -103,7 +118,10 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     """`verify_file`, of a release that is open."""
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
-    return Verification(path, release.manifest, tuple(_checks(release, digest, fresh)), digest)
+    checks, suppressed = _checks(release, digest, fresh), list[Any]()
+    if any(check.name == SUPPRESSION and check.passed for check in checks):
+        suppressed += suppressed_rows(release.engine)
+    return Verification(path, release.manifest, tuple(checks), digest, tuple(suppressed))
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
@@ -132,7 +150,7 @@ def _checks(release: OpenRelease, digest: str, fresh: bool) -> list[Check]:
         *_decoys(release),
     ]
     checks.append(_equal("content digest", manifest.digest, digest))
-    return checks if release.is_parquet else [*checks, *_file_checks(engine, manifest, fresh)]
+    return checks if release.is_parquet else [*checks, *_file_checks(release, fresh)]
 
 
 def _decoys(release: OpenRelease) -> list[Check]:
@@ -205,17 +223,24 @@ def _claims_its_noise(manifest: Manifest) -> bool:
     )
 
 
-def _file_checks(engine: DuckDBEngine, manifest: Manifest, fresh: bool) -> list[Check]:
-    expected, found = expected_objects(manifest), found_objects(engine)
+def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
+    engine, newest = release.engine, release.manifests[0]
+    expected, found = expected_objects(release.manifests), found_objects(engine)
     wrong = [f"{name} is missing" for name in sorted(expected - found)]
     wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
     message = "; ".join(wrong)
-    checks = [Check("contents", not message, message or "the table and the manifest, and nothing else")]
-    writer = (manifest.sqlanon_version, manifest.engine.partition(",")[0])
+    checks = [Check("contents", not message, message or "the rows, what tells about them, and nothing else")]
+    if newest.version is not None and release.manifest is newest and not message:
+        checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
+        checks += [_kept(engine, one) for one in release.manifests[1:]]
     if fresh:
         return checks
-    older = manifest.digest_algorithm != DIGEST
-    if older or writer != (__version__, engine.version):  # each version spells a macro in its own way
+    writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
+    older = newest.digest_algorithm != DIGEST
+    same_writer = not older and writer == (__version__, engine.version)
+    if newest.version is not None and release.manifest is newest and not message:
+        checks += about_checks(engine, release.manifests, same_writer)
+    if not same_writer:  # each version spells a macro in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         engine.script(macros())
@@ -223,6 +248,22 @@ def _file_checks(engine: DuckDBEngine, manifest: Manifest, fresh: bool) -> list[
         message = f"not as sqlanon made them: {', '.join(changed)}" if changed else "as sqlanon made them"
         checks.append(Check("macros", not changed, message))
     return checks
+
+
+def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
+    """Whether an earlier version that is kept has the rows that it claims."""
+    name, rows = f"version {manifest.version}", f"version_{manifest.version}"
+    relation = table(manifest.rows_table, "main", ATTACHED)
+    if manifest.digest_algorithm != DIGEST:
+        return Check(name, None, "of a version of sqlanon that counted otherwise")
+    columns = _columns(manifest.columns, list(engine.columns(relation).items()))
+    if not columns.passed:
+        return Check(name, False, columns.message)
+    engine.execute(create_temporary_view(table(rows), star(relation)))
+    smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
+    found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
+    claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.smallest_class)
+    return _equal(name, ", ".join(map(str, claimed)), ", ".join(map(str, found)))
 
 
 def _columns(claimed: Sequence[ReleasedColumn], found: list[tuple[str, str]]) -> Check:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from sqlanon.histogram import by_doubling
+
 
 @dataclass(frozen=True)
 class ClassSizes:
@@ -74,12 +76,7 @@ class ClassSizes:
     @property
     def histogram(self) -> dict[str, int]:
         """The classes by ranges of sizes, each as wide as all before it: ``1``, ``2``, ``3-4``, ``5-8``, ..."""
-        found, low, high, largest = dict[str, int](), 1, 1, self.by_size[-1][0] if self.by_size else 0
-        while low <= largest:
-            label = f"{low}" if low == high else f"{low}-{high}"
-            found[label] = sum(n for size, n, _ in self.by_size if low <= size <= high)
-            low, high = high + 1, 2 * high
-        return found
+        return by_doubling(self.sizes)
 
     def rows_where(self, holds: Callable[[int], bool]) -> int:
         """The rows in classes whose size meets a condition."""

@@ -1,8 +1,9 @@
 """Where the private table comes from: a database, files, a live connection, Arrow."""
 
-from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, readable, unbind_source
+from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, find_table, readable, unbind_source
 from sqlanon.sources.bound import Place, Remote, Source
 from sqlanon.sources.identity import identity_of
+from sqlanon.sources.plain import plain_column
 from sqlanon.sources.postgres import bind_postgres
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "bind_source",
     "copy_arrow",
     "file_kind",
+    "find_table",
     "identity_of",
+    "plain_column",
     "readable",
     "unbind_source",
 ]

@@ -1,4 +1,6 @@
-"""Labels that are ranges of values, as Mondrian makes them: ``[20-29]``, ``[2020-01-05 to 2020-02-10]``.
+"""Labels that are ranges of values, as Mondrian makes them: ``20-29``, ``2020-01-05 to 2020-02-10``.
+
+Numbers may be padded with zeros, so that they sort: ``07`` is a range of one value, if the hierarchy has ``7``.
 
 A range is no node of a hierarchy. It goes together with the nodes and ranges that it has values in common with: in the
 order of the ground values, all of them are from some place to another.
@@ -12,17 +14,16 @@ from sqlglot import exp
 
 from sqlanon.queries.names import (
     all_of,
-    anonymous,
     cast,
     col,
     is_there,
     named,
-    number,
     select,
     subquery,
     text,
     union_all,
 )
+from sqlanon.queries.numerals import NUMERAL, part_of, plain, written_out
 
 
 def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
@@ -49,21 +50,31 @@ def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
         Made by `nodes_in_order`.
     """
     label = col("label", "l")
-    body = anonymous("substr", label, number(2), exp.Sub(this=exp.Length(this=label.copy()), expression=number(2)))
-    worded = anonymous("contains", body, text(" to "))
-    separator = exp.If(this=worded, true=text(" to "), false=text("-"))
-    ends = [anonymous("split_part", body.copy(), separator.copy(), number(i)) for i in (1, 2)]
-    ends_ = select([label.copy(), named(ends[0], "first"), named(ends[1], "last")], subquery(labels, "l"))
-    is_range = all_of(
-        [anonymous("starts_with", label.copy(), text("[")), anonymous("ends_with", label.copy(), text("]"))]
+    forms = [f"({NUMERAL})(?:-({NUMERAL}))?", "(.+) to (.+)"]
+    ends = [exp.Coalesce(this=part_of(label, forms[0], i), expressions=[part_of(label, forms[1], i)]) for i in (1, 2)]
+    ends_ = select([label.copy(), named(ends[0], "first"), named(ends[1], "second")], subquery(labels, "l"))
+    last = exp.Coalesce(this=col("second", "e"), expressions=[col("first", "e")])
+    both = select(
+        [col("label", "e"), named(_plain(col("first", "e")), "first"), named(_plain(last), "last")],
+        subquery(ends_, "e"),
     )
-    ends_ = ends_.where(is_range, copy=False)
-    query = select([col("label", "r"), col("low", "a"), col("high", "b")], subquery(ends_, "r"))
+    # Values of a text may be one number: then a range is from the least of their places to the greatest.
+    output = [
+        col("label", "r"),
+        named(exp.Min(this=col("low", "a")), "low"),
+        named(exp.Max(this=col("high", "b")), "high"),
+    ]
+    query = select([*output], subquery(both, "r"), [col("label", "r")])
     for alias, end in (("a", "first"), ("b", "last")):
-        on = exp.EQ(this=col(end, "r"), expression=col("label", alias))
+        on = exp.EQ(this=col(end, "r"), expression=_plain(col("label", alias)))
         query = query.join(exp.alias_(nodes.copy(), alias, table=True), on=on, copy=False)
     on = exp.EQ(this=col("label", "r"), expression=col("label", "n"))
     return query.join(exp.alias_(nodes.copy(), "n", table=True), on=on, join_type="anti", copy=False)
+
+
+def _plain(label: exp.Expr) -> exp.Expr:
+    """A number without the zeros that it may be padded with; all else as it is."""
+    return exp.Coalesce(this=plain(written_out(part_of(label, f"({NUMERAL})"))), expressions=[label.copy()])
 
 
 def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:

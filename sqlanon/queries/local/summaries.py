@@ -43,51 +43,67 @@ def as_ancestor(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Tab
 
 
 def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
-    """From the least to the greatest value: ``[20-29]``, ``[2020-01-05 to 2020-02-10]``; one value is itself."""
+    """From the least to the greatest value: ``20-29``, ``2020-01-05 to 2020-02-10``; one value is itself.
+
+    What is no number (NaN) is in no range.
+    """
     facts = {
         "least": exp.ArgMin(this=col("label"), expression=col("low")),
         "greatest": exp.ArgMax(this=col("label"), expression=col("high")),
         "least_released": exp.ArgMin(this=col("released"), expression=col("low")),
         "greatest_released": exp.ArgMax(this=col("released"), expression=col("high")),
+        "numbers": _numbers(),
     }
     ends = exp.DPipe(this=col("least"), expression=col("greatest"))
     has_dash = anonymous("contains", ends, text("-"))
     dash = exp.If(this=has_dash, true=text(" to "), false=text("-"))
-    label = _joined(text("["), col("least"), dash, col("greatest"), text("]"))
-    own = exp.And(this=col("least_released"), expression=col("greatest_released"))
+    label = _joined(col("least"), dash, col("greatest"))
+    own = all_of([col("least_released"), col("greatest_released"), col("numbers")])
     return _summary(classes, attribute, tree, allowed, facts, own, label, _width())
 
 
 def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """The value of the middle row; of two, the lower. It stands for the class's whole range, and costs as much."""
     half = exp.GTE(this=exp.Mul(this=number(2), expression=col("so_far")), expression=col("whole"))
-    facts = {
+    facts: dict[str, exp.Expr] = {
         name: exp.Filter(
             this=exp.ArgMin(this=col(name), expression=col("so_far")), expression=exp.Where(this=half.copy())
         )
         for name in ("label", "released")
     }
-    return _summary(classes, attribute, tree, allowed, facts, col("released", "f"), col("label", "f"), _width())
+    own = all_of([col("released", "f"), col("numbers", "f")])
+    facts["numbers"] = _numbers()
+    return _summary(classes, attribute, tree, allowed, facts, own, col("label", "f"), _width())
 
 
 def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
-    """The values: ``{a, b}``; where they are all that an ancestor has, that ancestor."""
-    listed = exp.ArrayAgg(this=exp.Order(this=col("label"), expressions=[exp.Ordered(this=col("label"))]))
+    """The values: ``{a, b}``; where they are all that an ancestor has, that ancestor.
+
+    A value that would be read as more or less than one stands in quotes, its own quotes twice:
+    ``{"Bonn, Germany", Paris}``. So does one alone that begins as a set does.
+    """
+    listed = exp.ArrayAgg(this=exp.Order(this=_quoted(col("label")), expressions=[exp.Ordered(this=col("label"))]))
     sizes = exp.Sum(this=exp.Add(this=col("leaves"), expression=number(1)))
     facts = {
         "listed": anonymous("array_to_string", listed, text(", ")),
         "size": cast(sizes, "DOUBLE"),
         "fine": exp.LogicalAnd(this=col("released")),
+        "begun": exp.LogicalOr(this=anonymous("starts_with", col("label"), text("{"))),
     }
     leaves = exp.Sub(this=col("size"), expression=number(1))
     is_ancestor = exp.And(
         this=exp.EQ(this=leaves, expression=col("leaves", "m")),
         expression=exp.EQ(this=col("common"), expression=col("shown", "a")),
     )
-    own = exp.And(this=col("fine"), expression=exp.Not(this=exp.Paren(this=is_ancestor)))
-    return _summary(
-        classes, attribute, tree, allowed, facts, own, _joined(text("{"), col("listed"), text("}")), leaves.copy()
+    alone = exp.And(this=exp.EQ(this=col("members"), expression=number(1)), expression=col("begun"))
+    own = exp.And(
+        this=col("fine"),
+        expression=exp.Paren(
+            this=exp.Or(this=exp.Paren(this=alone), expression=exp.Not(this=exp.Paren(this=is_ancestor)))
+        ),
     )
+    label = _joined(text("{"), col("listed"), text("}"))
+    return _summary(classes, attribute, tree, allowed, facts, own, label, leaves.copy(), alone)
 
 
 def own_values(shown: exp.Table, tree: Tree) -> exp.Query:
@@ -117,6 +133,7 @@ def _summary(
     own: exp.Expr,
     label: exp.Expr,
     leaves: exp.Expr,
+    alone: exp.Expr | None = None,
 ) -> exp.Select:
     """What classes are released as.
 
@@ -129,6 +146,8 @@ def _summary(
         what may be released for it, ``a``.
     label, leaves:
         Of that.
+    alone:
+        When one value is shown in this way, too.
     """
     columns = [node_name(attribute, level) for level in range(tree.floor, tree.height)]
     common = exp.Case()
@@ -148,7 +167,9 @@ def _summary(
         subquery(_values(classes, attribute, tree), "v"),
         [col(PART)],
     )
-    several = exp.GT(this=col("members"), expression=number(1))
+    several: exp.Expr = exp.GT(this=col("members"), expression=number(1))
+    if alone is not None:
+        several = exp.Paren(this=exp.Or(this=several, expression=exp.Paren(this=alone.copy())))
     is_own = all_of(
         [several, exp.Not(this=col("void")), exp.Paren(this=own), may_be_shown(label.copy(), tree.forbidden)]
     )
@@ -191,6 +212,19 @@ def _values(classes: exp.Table, attribute: int, tree: Tree) -> exp.Select:
     found = select(output, subquery(rows, "r")).join(aliased(tree.nodes, "v"), on=on, copy=False)
     order: list[exp.Expr] = [exp.Ordered(this=col("low"))]
     return with_columns(found, {"so_far": total_over([PART], order), "whole": total_over([PART])})
+
+
+def _numbers() -> exp.Expr:
+    """Whether all values of a class have a place in their order: NaN has none."""
+    is_none = exp.In(this=col("label"), expressions=[text("nan"), text("-nan")])
+    return exp.LogicalAnd(this=exp.Not(this=exp.Paren(this=is_none)))
+
+
+def _quoted(label: exp.Expr) -> exp.Expr:
+    """A value as it stands in a set."""
+    twice = anonymous("replace", label, text('"'), text('""'))
+    ambiguous = anonymous("regexp_matches", label.copy(), text(r'[,{}"]|^\s|\s$|^$'))
+    return exp.If(this=ambiguous, true=_joined(text('"'), twice, text('"')), false=label.copy())
 
 
 def _width() -> exp.Sub:

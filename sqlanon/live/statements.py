@@ -1,0 +1,251 @@
+"""The statements that make a live view and remove it, by names of its own database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import ROUND_FLOOR, Decimal
+
+from sqlglot import exp
+
+from sqlanon.preparation import Prepared
+from sqlanon.privacy import Domain, requirements_of
+from sqlanon.queries.coding import Levels
+from sqlanon.queries.live import LiveSpace, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.queries.names import (
+    aliased,
+    cast,
+    col,
+    column_definitions,
+    create_secure_view,
+    create_table,
+    create_view,
+    drop_table,
+    drop_view,
+    ident,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    text,
+    union_all,
+)
+
+SCHEMA = "sqlanon"
+DEFINITIONS = "live_definitions"
+STATUS = "live_views"
+MARK = "sqlanon live"
+"""Comments of our own views begin with it: what has no such comment is somebody else's."""
+
+_DEFINITION = {
+    "id": "INTEGER",
+    "view_schema": "VARCHAR",
+    "view_name": "VARCHAR",
+    "table_name": "VARCHAR",
+    "suppression_limit": "DECIMAL(20, 18)",
+    "since": "TIMESTAMP",
+    "generalization": "VARCHAR",
+    "policy_hash": "VARCHAR",
+    "tables": "VARCHAR[]",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A live view that is there: its number, schema and name, and the tables that it reads in schema ``sqlanon``."""
+
+    number: int
+    schema: str
+    name: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A live view that is to be made.
+
+    Attributes
+    ----------
+    known:
+        Its number, its name, its tables.
+    space:
+        What it is made of.
+    contents:
+        What its tables hold.
+    definition:
+        Its row in ``sqlanon.live_definitions``.
+    """
+
+    known: Known
+    space: LiveSpace
+    contents: tuple[exp.Select, ...]
+    definition: tuple[exp.Expr, ...]
+
+
+def live_space(
+    prepared: Prepared, levels: Levels, base: exp.Table, plain: Mapping[str, exp.Expr], n: int
+) -> tuple[LiveSpace, list[str], list[exp.Select]]:
+    """What a live view is made of; and the tables that it reads, by their names in schema ``sqlanon``, with what they
+    are made from.
+
+    Parameters
+    ----------
+    prepared, levels:
+        What was searched, and what was found.
+    base, plain:
+        The private table, by its own name, and its columns as `sources.plain_column` has them.
+    n:
+        The number of the view.
+    """
+    policy, columns = prepared.policy, prepared.columns
+    names = list(prepared.source.columns)
+    used = [column.name for column in prepared.released]
+    used += [name for name in (*columns.generalized, *columns.sensitive, columns.person) if name is not None]
+    used = [name for name in names if name in set(used)]
+    place = {name: j for j, name in enumerate(used)}
+    tables, contents = list[str](), list[exp.Select]()
+
+    def kept(attribute: str, query: exp.Select) -> exp.Table:
+        tables.append(f"live_{n}_{attribute}")
+        contents.append(query)
+        return table(tables[-1], SCHEMA)
+
+    quasi = []
+    for name, column, tree, level in zip(
+        policy.generalized, columns.generalized, prepared.own_hierarchies, levels, strict=True
+    ):
+        labels = live_labels(tree.table, level, tree.height, tree.top, policy.attributes[name].forbidden)
+        quasi.append(LiveTree(place[column], kept(name, labels), level, tree.height))
+    trees = {
+        name: LiveTree(
+            place[columns.by_attribute[name]], kept(name, live_nodes(tree.table, tree.height)), 0, tree.height
+        )
+        for name, tree in prepared.sensitive_hierarchies.items()
+    }
+    domains = {name: Domain(None, trees[name].height if name in trees else 0) for name in columns.sensitive_names}
+    space = LiveSpace(
+        base,
+        tuple(plain[name] for name in used),
+        tuple((place[column.name], column.name, column.quasi) for column in prepared.released),
+        tuple(quasi),
+        tuple(zip(columns.sensitive_names, (place[column] for column in columns.sensitive), strict=True)),
+        trees,
+        requirements_of(policy.privacy, policy.generalized, domains),
+        None if columns.person is None else place[columns.person],
+    )
+    return space, tables, contents
+
+
+def definition(
+    prepared: Prepared, levels: Levels, known: Known, base: exp.Table, now: datetime
+) -> tuple[exp.Expr, ...]:
+    """The row of a live view in ``sqlanon.live_definitions``. The limit is rounded down where it is longer."""
+    limit = Decimal(prepared.policy.search.suppression_limit).quantize(Decimal(1).scaleb(-18), rounding=ROUND_FLOOR)
+    levels_of = json.dumps(dict(zip(prepared.policy.generalized, levels, strict=True)), ensure_ascii=False)
+    values: list[exp.Expr] = [
+        number(known.number),
+        text(known.schema),
+        text(known.name),
+        text(base.name),
+        text(str(limit)),
+        text(now.isoformat(sep=" ")),
+        text(levels_of),
+        text(prepared.policy.fingerprint()),
+        exp.Array(expressions=[text(name) for name in known.tables]),
+    ]
+    return tuple(cast(value, type_) for value, type_ in zip(values, _DEFINITION.values(), strict=True))
+
+
+def making(made: Made, before: Known | None, others: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
+    """The statements that make a live view, in place of the one before if there is one.
+
+    Parameters
+    ----------
+    made:
+        What is to be made.
+    before:
+        The live view of the same name that there is.
+    others:
+        The other live views of the database.
+    secure:
+        Whether the database can have secure views.
+    """
+    known, definitions = made.known, table(DEFINITIONS, SCHEMA)
+    schema = exp.Create(this=exp.Table(db=ident(SCHEMA)), kind="SCHEMA", exists=True)
+    create = column_definitions(definitions, _DEFINITION.items())
+    create.set("exists", True)
+    yield from (schema, create)
+    if before is not None:
+        yield from _removing(before)
+    yield exp.Insert(
+        this=definitions.copy(), expression=exp.Select(expressions=[value.copy() for value in made.definition])
+    )
+    for name, query in zip(known.tables, made.contents, strict=True):
+        yield create_table(table(name, SCHEMA), query)
+    view = table(known.name, known.schema)
+    yield (create_secure_view if secure else create_view)(view, live_view(made.space))
+    yield _comment(view.copy(), f"{MARK}: generalized and suppressed whenever it is read")
+    # It is in another schema, where another table may have that name.
+    elsewhere = replace(made.space, base=table(made.space.base.name, known.schema))
+    yield create_view(table(_status_name(known), SCHEMA), live_status(elsewhere))
+    yield from _status([*others, known])
+
+
+def removing(known: Known, others: Sequence[Known]) -> Iterator[exp.Expr]:
+    """The statements that remove a live view."""
+    yield from _removing(known)
+    if others:
+        yield from _status(others)
+    else:
+        yield drop_view(table(STATUS, SCHEMA))
+        yield drop_table(table(DEFINITIONS, SCHEMA))
+
+
+def _removing(known: Known) -> Iterator[exp.Expr]:
+    yield drop_view(table(known.name, known.schema))
+    yield drop_view(table(_status_name(known), SCHEMA))
+    for name in known.tables:
+        drop = drop_table(table(name, SCHEMA))
+        drop.set("exists", True)
+        yield drop
+    its = exp.EQ(this=col("id"), expression=number(known.number))
+    yield exp.Delete(this=table(DEFINITIONS, SCHEMA), where=exp.Where(this=its))
+
+
+def _status(every: Sequence[Known]) -> Iterator[exp.Expr]:
+    """The view ``sqlanon.live_views``: it counts when it is read."""
+    each = [
+        select([named(number(one.number), "id"), col("rows"), col("suppressed")], table(_status_name(one), SCHEMA))
+        for one in every
+    ]
+    share = exp.Mul(this=cast(col("rows", "s"), "DECIMAL(18, 0)"), expression=col("suppression_limit", "d"))
+    limit = cast(exp.Floor(this=share), "BIGINT")
+    joined = select(
+        [
+            named(col("view_schema", "d"), "schema"),
+            named(col("view_name", "d"), "view"),
+            named(col("table_name", "d"), "table"),
+            col("rows", "s"),
+            col("suppressed", "s"),
+            named(limit, "limit"),
+            col("since", "d"),
+            named(exp.GT(this=col("suppressed", "s"), expression=limit.copy()), "search_advised"),
+            col("generalization", "d"),
+        ],
+        aliased(table(DEFINITIONS, SCHEMA), "d"),
+    ).join(subquery(union_all(*each), "s"), on=exp.EQ(this=col("id", "d"), expression=col("id", "s")), copy=False)
+    view = table(STATUS, SCHEMA)
+    yield drop_view(view)
+    yield create_view(view.copy(), joined)
+    yield _comment(view.copy(), f"{MARK}: the live views of this database; private")
+
+
+def _status_name(known: Known) -> str:
+    return f"live_{known.number}_status"
+
+
+def _comment(view: exp.Table, told: str) -> exp.Comment:
+    return exp.Comment(this=view, kind="VIEW", expression=text(told))

@@ -1,0 +1,205 @@
+"""`live`: search as `anonymize` does, then leave a view in the private database that does the rest when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.full_domain import find
+from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_others, status_of
+from sqlanon.live.refuse import refuse_policy
+from sqlanon.live.statements import SCHEMA, Known, Made, definition, live_space, making, removing
+from sqlanon.policy import Policy
+from sqlanon.preparation import Prepared, prepare, unique_warnings
+from sqlanon.privacy import void_shields
+from sqlanon.queries.coding import Levels
+from sqlanon.queries.names import table
+from sqlanon.release.publish import utc_now
+from sqlanon.search.lattice import Progress
+from sqlanon.sources import find_table, plain_column, readable
+from sqlanon.workspace import Run, Workspace
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """A view in the private database that shows a table as its policy asks, whatever is in it when it is read.
+
+    Attributes
+    ----------
+    view, schema, table:
+        Its name, the schema that it and its table are in, and the table.
+    secure:
+        Whether it is a secure view: the engine itself hides what is behind it.
+    replaced:
+        Whether there was a live view of that name before.
+    generalization:
+        Level by quasi-identifier.
+    measure, score, optimal:
+        What was minimised, how far, and whether it is proven that nothing is better; of the table as it was then.
+    rows, suppressed_rows, limit_rows:
+        Of the table when the view was made; what the view left out then; and what it may leave out of so many rows
+        before another search is advised.
+    warnings:
+        What the data holder should know.
+    """
+
+    view: str
+    schema: str
+    table: str
+    secure: bool
+    replaced: bool
+    generalization: dict[str, int]
+    measure: str
+    score: float
+    optimal: bool
+    rows: int
+    suppressed_rows: int
+    limit_rows: int
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "warnings"}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was searched, and what was found."""
+
+    prepared: Prepared
+    levels: Levels
+    score: float
+    optimal: bool
+    base: exp.Table
+    plain: dict[str, exp.Expr]
+
+
+def live(space: Workspace, policy: Policy, name: str | None, progress: Progress) -> LiveView:
+    """See `sqlanon.viewing.Viewing.live`."""
+    _refuse(space, policy, name)
+    with space.run(policy) as run:
+        with readable():
+            found = _search(run, policy, progress)
+            warnings = unique_warnings(run.engine, found.prepared)
+        warnings += tuple(void_shields(found.prepared.requirements.shields, policy.privacy.k))
+        with space.writing(policy) as engine, _writable():
+            made, before, others = _made(engine, found, name)
+            secure = can_be_secure(engine)
+            with engine.transaction():
+                for statement in making(made, before, others, secure):
+                    engine.execute(statement)
+            figures = status_of(engine, made.known)
+    return LiveView(
+        made.known.name,
+        made.known.schema,
+        found.base.name,
+        secure,
+        before is not None,
+        dict(zip(policy.generalized, found.levels, strict=True)),
+        policy.search.measure,
+        found.score,
+        found.optimal,
+        *figures,
+        warnings,
+    )
+
+
+def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
+    """See `sqlanon.viewing.Viewing.live_sql`."""
+    _refuse(space, policy, name)
+    run = space.run(policy)  # it stays: the statements name its tables
+    with readable():
+        found = _search(run, policy, _silent)
+        made, before, others = _made(run.engine, found, name)
+        secure = can_be_secure(run.engine)
+    statements = making(made, before, others, secure)
+    return "\n\n".join(f"{statement.sql(run.engine.dialect, pretty=True)};" for statement in statements)
+
+
+def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
+    """See `sqlanon.viewing.Viewing.drop_live`."""
+    space.home(policy)
+    with space.writing(policy) as engine, _writable():
+        known = known_views(engine)
+        section = policy.source.model_copy(update=space.given)
+        schema = _base(engine, section.table).db if section.table else "main"
+        wanted = name if name is not None else _usual_name(_base(engine, section.table))
+        its = named_so(known, schema, wanted)
+        if its is None:
+            there = ", ".join(repr(one.name) for one in known)
+            raise SourceError(f"there is no live view {wanted!r}" + (f"; there is: {there}" if there else ""))
+        refuse_others(engine, its, its.schema, its.name)
+        with engine.transaction():
+            for statement in removing(its, [one for one in known if one is not its]):
+                engine.execute(statement)
+    return its.name
+
+
+def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
+    refuse_policy(policy, space.given)
+    home = space.home(policy)
+    if home is not None and home.stem.lower() == SCHEMA:
+        raise SourceError(f"{home.name}: DuckDB takes its name for that of schema {SCHEMA}; rename the file")
+    if name is not None and not name.strip():
+        raise SourceError("the name of the view is empty")
+
+
+def _search(run: Run, policy: Policy, progress: Progress) -> _Found:
+    """Search the best generalization."""
+    engine = run.engine
+    prepared = prepare(engine, policy, run.source, run.work)
+    search, outcome = find(engine, prepared, policy.search.strategy, progress)
+    assert outcome.levels is not None
+    base = _base(engine, policy.source.table)
+    plain = {name: plain_column(name, type_) for name, type_ in engine.types(base).items()}
+    return _Found(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, plain)
+
+
+def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
+    """The private table, which must be of the database in use: a view elsewhere would not find it."""
+    base = find_table(engine, name)
+    database = engine.rows(exp.select(exp.func("current_database")))[0][0]
+    if base.catalog.lower() != database.lower():
+        what = "a temporary table" if base.catalog == "temp" else f"in database {base.catalog!r}"
+        raise SourceError(f"source.table: {base.name!r} is {what}: the view would have to be in {database!r}")
+    return base
+
+
+def _usual_name(base: exp.Table) -> str:
+    return f"{base.name}_live"
+
+
+def _made(engine: DuckDBEngine, found: _Found, name: str | None) -> tuple[Made, Known | None, list[Known]]:
+    """What is to be made, the live view that it replaces, and the others."""
+    base, known = found.base, known_views(engine)
+    wanted = name if name is not None else _usual_name(base)
+    before = named_so(known, base.db, wanted)
+    refuse_others(engine, before, base.db, wanted)
+    n = before.number if before is not None else max((one.number for one in known), default=0) + 1
+    # Its own schema is where the names in a view are looked up first; an alias of the file may have a schema's name.
+    space, tables, contents = live_space(found.prepared, found.levels, table(base.name), found.plain, n)
+    its = Known(n, base.db, wanted, tuple(tables))
+    row = definition(found.prepared, found.levels, its, base, utc_now())
+    return Made(its, space, tuple(contents), row), before, [one for one in known if one is not before]
+
+
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Errors of the engine become a `SourceError` that quotes nothing of the data."""
+    try:
+        yield
+    except duckdb.Error as error:
+        shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.IOException, duckdb.TransactionException)
+        told = str(error).split("\n", 1)[0] if isinstance(error, shown) else "the engine refused it"
+        raise SourceError(f"the live view cannot be written ({type(error).__name__}): {told}") from error
+
+
+def _silent(*figures: object) -> None:
+    """Tell nobody."""

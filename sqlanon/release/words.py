@@ -1,0 +1,118 @@
+"""What was done to a table, in words: for the comments of a release, and for those who would rather read than query.
+
+All of it follows from the manifest, so that a comment shows nothing that the manifest does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlanon.release.manifest import Manifest
+
+_LABELS = {
+    "mask": "* stands for a hidden character",
+    "intervals": "20-24 means from 20 to 24, both included; [20, 25) from 20 up to, but not 25",
+    "dates": "a label is the period that the day is in",
+    "categories": "a label is the group that the value is in",
+    "file": "a label is the group that the value is in",
+    "table": "a label is the group that the value is in",
+}
+"""By kind of rule, what its labels mean."""
+
+
+def what_was_done(manifest: Manifest, name: str) -> str:
+    """What was done to an attribute, in a sentence without its end.
+
+    Parameters
+    ----------
+    manifest:
+        What a release claims.
+    name:
+        An attribute of its policy.
+    """
+    attribute = _by_name(manifest.policy["attributes"]).get(name.lower(), {})
+    noise = _by_name(manifest.noise or {}).get(name.lower())
+    if noise is not None:
+        return f"noise was added inside the classes, ε = {noise['epsilon']:g}"
+    role = attribute.get("role")
+    if role == "identifying":
+        return "left out"
+    if role != "quasi":
+        return "as it was"
+    level = _by_name(manifest.generalization).get(name.lower())
+    height = _by_name(manifest.heights or {}).get(name.lower())
+    return _generalized(manifest, attribute.get("hierarchy") or [], level, height)
+
+
+def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: int | None, height: int | None) -> str:
+    if level is None:
+        return f"generalized as far as each group of rows needs it{_summary(manifest)}"
+    if level == 0:
+        return "as it was"
+    told = f"level {level}" if height is None else f"level {level} of {height}"
+    if level == height:
+        return f"{told}: hidden, all values read the same"
+    rule, own = _rule_at(rules, level)
+    if rule is None:
+        return f"{told}: generalized"
+    kind = str(rule["rule"])
+    what = {
+        "mask": lambda: f"{own} {'character' if own == 1 else 'characters'} hidden from the {rule['mask']}",
+        "intervals": lambda: f"intervals of {float(rule['widths'][own - 1]):g}",
+        "dates": lambda: f"by {rule['dates'][own - 1]}",
+    }.get(kind, lambda: "groups of values")()
+    meaning = _LABELS.get(kind)
+    return f"{told}: {what}{f'; {meaning}' if meaning else ''}"
+
+
+def _summary(manifest: Manifest) -> str:
+    summary = manifest.policy["search"].get("summary")
+    if summary == "median":
+        return "; numbers are the middle one of their group"
+    return "; a range or a set stands for all values in it" if summary in ("range", "set") else ""
+
+
+def _rule_at(rules: Sequence[Mapping[str, Any]], level: int) -> tuple[Mapping[str, Any] | None, int]:
+    """The rule that makes a level, and which of its own levels it is; None where the number of levels that one before
+    it has is not shown."""
+    below = 0
+    for i, rule in enumerate(rules):
+        own = _levels_of(rule)
+        if own is None:
+            return (rule, level - below) if i == len(rules) - 1 else (None, level)
+        if level <= below + own:
+            return rule, level - below
+        below += own
+    return None, level
+
+
+def _levels_of(rule: Mapping[str, Any]) -> int | None:
+    own = rule.get("levels")
+    for name in ("widths", "dates"):
+        if own is None and name in rule:
+            own = len(rule[name])
+    if own is None:
+        own = rule.get("depth", 1 if rule["rule"] == "suppress" else None)
+    return None if own is None else int(own)
+
+
+def _by_name(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in figures.items()}
+
+
+def comment_on_column(manifest: Manifest, name: str, role: str) -> str:
+    """What stands as a comment on a released column: its role, and what was done to it."""
+    shown = "quasi-identifier" if role == "quasi" else f"{role} attribute"
+    return f"{shown}: {what_was_done(manifest, name)}"
+
+
+def comment_on_release(manifest: Manifest) -> str:
+    """What stands as a comment on the released rows."""
+    privacy = manifest.policy["privacy"]
+    k = f"{privacy['k']}-anonymous, " if privacy.get("k") and manifest.guarantee != "combinations" else ""
+    decoys = f" ({manifest.decoys} rows are decoys)" if manifest.decoys else ""
+    return (
+        f"anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in {manifest.classes} "
+        f"classes, the smallest of {manifest.smallest_class}{decoys}; sqlanon.manifest tells more"
+    )

@@ -1,0 +1,149 @@
+"""What people read: lines, tables and bars; painted on a terminal, plain in a pipe.
+
+Names and labels come from strangers. They are shown as text: no markup in them is read, and what would steer a
+terminal is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_BAR = 30
+"""The longest bar, in characters: labels, figures and it fit into 60 columns."""
+
+# Control characters, ends of lines and paragraphs, what turns the direction of text around, and halves of characters.
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?(-[\d,]+)?( %)?( \(.*\))?|inf|nan|")
+
+
+def printable(text: str) -> str:
+    r"""A text on one line that steers no terminal.
+
+    >>> print(printable("\x1b[31mred\n[bold]é"))
+    \x1b[31mred\n[bold]é
+    """
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a text of one or more lines, on stdout or stderr."""
+    print("\n".join(printable(line) for line in text.split("\n")), file=sys.stderr if err else sys.stdout)
+
+
+def hand_out(text: str) -> None:
+    """Print a text that a program may read, such as SQL: as it is, but to a terminal only what does not steer it."""
+    if sys.stdout and sys.stdout.isatty():
+        # Tabs do no harm.
+        say(text.expandtabs(4).rstrip("\n"))
+    else:
+        print(text.rstrip("\n"))
+
+
+def encode_safely() -> None:
+    """Have stdout and stderr escape what their encoding does not have, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):  # else it is somebody's own
+            stream.reconfigure(errors="backslashreplace")
+
+
+def is_unicode() -> bool:
+    """Whether stdout can show all characters."""
+    return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+
+
+def percent(part: float, whole: float) -> str:
+    """A share as a percentage, with three digits; of nothing, nothing.
+
+    >>> percent(1346, 30162), percent(1, 3), percent(0, 0)
+    ('4.46 %', '33.3 %', '')
+    """
+    return f"{100 * part / whole:.3g} %" if whole else ""
+
+
+def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: with lines and as wide as the terminal has room, or in plain aligned columns.
+
+    Columns whose cells are numbers, or empty, are aligned to the right.
+
+    Parameters
+    ----------
+    headers:
+        The columns' names.
+    rows:
+        Their cells, as many as there are headers.
+    """
+    heads = [printable(head) for head in headers]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    right = [
+        all(_NUMBER.fullmatch(row[i]) for row in cells) and any(row[i] for row in cells) for i in range(len(heads))
+    ]
+    if sys.stdout and sys.stdout.isatty():
+        _paint(_painted(heads, cells, right))
+    else:
+        print("\n".join(_aligned(heads, cells, right)))
+
+
+def show_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
+    """Print counts with bars: as long as the count is, beside the greatest.
+
+    Parameters
+    ----------
+    headers:
+        What the counts are by, and of.
+    bars:
+        The counts.
+    """
+    greatest = max(bars.values(), default=0)
+    mark = "█" if sys.stdout and sys.stdout.isatty() and is_unicode() else "#"
+    lengths = {name: -(-_BAR * count // greatest) if greatest else 0 for name, count in bars.items()}
+    show_table([*headers, ""], [(name, f"{count:,}", mark * lengths[name]) for name, count in bars.items()])
+
+
+def _aligned(headers: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+    """The lines of a table: cells two blanks apart, nothing cut, no blanks at their ends."""
+    widths = [max(map(_width, column)) for column in zip(headers, *rows, strict=True)]
+
+    def line(cells: list[str]) -> str:
+        blanks = [" " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
+        padded = [b + c if r else c + b for c, b, r in zip(cells, blanks, right, strict=True)]
+        return "  ".join(padded).rstrip()
+
+    return [line(headers), *map(line, rows)]
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes, nearly: wide characters two, accents of their own none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+    )
+
+
+def _painted(headers: list[str], rows: list[list[str]], right: list[bool]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for header, is_number in zip(headers, right, strict=True):
+        table.add_column(Text(header), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _paint(table: Table) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as shown:
+        console.print(table)
+    print(shown.get(), end="")

@@ -1,0 +1,450 @@
+"""The programs of the people who look: what docs/serving.md shows works with each, in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from environments import PINS, node_modules, python_of, run
+from test_readme import README, blocks
+
+from sqlanon import Policy, connect
+from sqlanon.demo.hospital import make_hospital
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
+VIEWS = ["class_sizes", "quality", "release_overview", "suppression_by"]
+COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
+CATALOG = """
+SELECT r.name, any_value(r.comment),
+    list(c.column_name ORDER BY c.column_index), list(c.comment ORDER BY c.column_index)
+FROM (
+    SELECT table_name AS name, comment FROM duckdb_tables() WHERE schema_name = 'main'
+    UNION ALL SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal
+) AS r JOIN duckdb_columns() AS c ON c.table_name = r.name AND c.schema_name = 'main'
+GROUP BY r.name ORDER BY r.name
+"""
+"""What is in a release for its readers: its relations with their comments, and their columns with theirs."""
+LOCKED = {"enable_external_access": "false", "lock_configuration": "true"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the README's release, in both kinds of files; nothing private is in it."""
+    private, public = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("public")
+    make_hospital(private / "hospital.duckdb", rows=3000)
+    (private / "first.toml").write_text(blocks("toml", README)[0], encoding="utf-8")
+    with connect() as db:
+        result = db.anonymize(Policy.load(private / "first.toml"))
+        for name in ("first.duckdb", "first.parquet"):
+            assert result.publish(public / name).verify().verified
+    return public
+
+
+@pytest.fixture
+def public(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, which a test may replace files in."""
+    return Path(shutil.copytree(made, tmp_path / "public"))
+
+
+def program(tool: str, language: str = "python") -> str:
+    (found,) = blocks(language, SECTIONS[tool])
+    return found
+
+
+def shown(text: str, sign: str = "#") -> str:
+    """What a program of the page says that it prints: its last comment."""
+    return re.findall(rf"{sign} (.*)$", text, re.MULTILINE)[-1]
+
+
+def printed(python: str | Path, text: str, cwd: Path) -> str:
+    done = run([python, "-c", text], cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def check(python: str | Path, tool: str, cwd: Path) -> None:
+    assert printed(python, program(tool), cwd) == shown(program(tool)), tool
+
+
+def catalog_of(folder: Path) -> dict[str, tuple[str | None, list[tuple[str, str | None]]]]:
+    """By relation of a release, its comment and its columns with theirs, as the DuckDB of the tests reads them."""
+    with duckdb.connect(folder / "first.duckdb", read_only=True) as connection:
+        relations = connection.execute(CATALOG).fetchall()
+    return {name: (comment, list(zip(columns, texts, strict=True))) for name, comment, columns, texts in relations}
+
+
+def check_catalog(relations: list[Any], folder: Path) -> None:
+    """What another client sees of relations, columns and comments is what is there."""
+    seen = {name: (comment, list(zip(columns, texts, strict=True))) for name, comment, columns, texts in relations}
+    assert seen == catalog_of(folder)
+    assert set(seen) == {*VIEWS, "patients", "patients_v1", "birth_date_labels", "zip_labels"}
+    for name in ("patients", "patients_v1"):
+        comment, columns = seen[name]
+        assert comment
+        assert [column for column, _ in columns] == COLUMNS
+        assert all(text for _, text in columns)
+
+
+def check_views(rows: list[int], folder: Path) -> None:
+    """Another client finds as many rows in the views."""
+    with duckdb.connect(folder / "first.duckdb", read_only=True) as connection:
+        expected = [connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in VIEWS]
+    assert rows == expected
+    assert all(rows[:3])  # what was suppressed may be too little to tell
+
+
+# --- DuckDB itself, in the quick lane
+
+
+def test_duckdb(public: Path) -> None:
+    check(sys.executable, "DuckDB", public)
+
+
+def test_what_a_tool_finds(public: Path) -> None:
+    (script,) = blocks("sql", PAGE)
+    queries = [one.strip() for one in re.sub(r"--.*", "", script).split(";") if one.strip()]
+    with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
+        found = [connection.sql(one) for one in queries]
+        assert [one.columns[0] for one in found] == [
+            "zip", "attribute", "class_size", "attribute", "figure", "birth_date_low"
+        ]  # fmt: skip
+        rows = connection.execute("SELECT count(*) FROM patients").fetchall()[0][0]
+        assert sum(count for _, count in found[-1].fetchall()) == rows
+        assert sum(count for *_, count in found[2].fetchall()) == rows
+
+
+def test_the_file_is_put_in_its_place(public: Path) -> None:
+    (script,) = blocks("sh", PAGE.partition("## What a reader")[0])
+    (public / "served").mkdir()
+    (public / "served" / "first.duckdb").write_text("the old one")
+    subprocess.run(["sh", "-e", "-c", script], cwd=public, check=True)
+    assert [one.name for one in (public / "served").iterdir()] == ["first.duckdb"]
+    assert (public / "served" / "first.duckdb").read_bytes() == (public / "first.duckdb").read_bytes()
+    assert (public / "served" / "first.duckdb").stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE more (i INTEGER)",
+        "INSERT INTO patients SELECT * FROM patients",
+        "FROM 'outside.csv'",
+        "FROM read_csv('outside.csv')",
+        "ATTACH 'outside.duckdb' AS outside (READ_ONLY)",
+        "COPY patients TO 'copied.csv'",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "RESET enable_external_access",
+    ],
+)
+def test_a_locked_reader_has_nothing_but_the_release(
+    statement: str, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (public / "outside.csv").write_text("name\nAlice\n")
+    duckdb.connect(public / "outside.duckdb").close()
+    monkeypatch.chdir(public)
+    before = sorted(one.name for one in public.iterdir())
+    with duckdb.connect("first.duckdb", read_only=True, config=LOCKED) as connection:
+        with pytest.raises(duckdb.Error):
+            connection.execute(statement)
+        assert connection.execute("SELECT count(*) > 0 FROM patients").fetchall() == [(True,)]
+    assert sorted(one.name for one in public.iterdir()) == before
+
+
+def other_process(how: str, cwd: Path) -> str:
+    """What a second process counts that opens the release, or the end of its error."""
+    opened = f"duckdb.connect('first.duckdb'{how})"
+    text = f"import duckdb; print(*{opened}.execute('SELECT count(*) FROM patients').fetchone())"
+    done = run([sys.executable, "-c", text], cwd)
+    return done.stdout.strip() or done.stderr
+
+
+def test_who_blocks_whom(public: Path) -> None:
+    with duckdb.connect(public / "first.duckdb", read_only=True) as reader:
+        (rows,) = reader.execute("SELECT count(*) FROM patients").fetchall()[0]
+        assert other_process(", read_only=True", public) == str(rows)
+        assert "Could not set lock on file" in other_process("", public)
+    with duckdb.connect(public / "first.duckdb"):
+        assert "Could not set lock on file" in other_process(", read_only=True", public)
+
+
+def test_no_name_is_in_two_schemas(public: Path) -> None:
+    """SQLAlchemy's driver takes them for one table, with the columns of both."""
+    with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
+        names = connection.execute(
+            "SELECT lower(table_name) FROM information_schema.tables WHERE table_schema IN ('main', 'sqlanon')"
+        ).fetchall()
+    assert ("figures",) in names
+    assert len(set(names)) == len(names)
+
+
+def replace(public: Path) -> int:
+    """Put another release in the place of the first one, as `publish` does; its rows."""
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{public / 'new.duckdb'}' AS new (STORAGE_VERSION 'v1.0.0')")
+        connection.execute("CREATE TABLE new.patients AS SELECT 'f' AS sex FROM range(7)")
+    (public / "new.duckdb").replace(public / "first.duckdb")
+    return 7
+
+
+def test_a_reader_that_has_the_old_release_keeps_it(public: Path) -> None:
+    path, count = public / "first.duckdb", "SELECT count(*) FROM patients"
+    first = duckdb.connect(path, read_only=True)
+    old = first.execute(count).fetchall()
+    new = [(replace(public),)]
+    assert new != old
+    assert first.execute(count).fetchall() == old
+    second = duckdb.connect(path, read_only=True)  # of the same process: it is given what is open
+    assert second.execute(count).fetchall() == old
+    assert other_process(", read_only=True", public) == "7"
+    first.close()
+    assert second.execute(count).fetchall() == old
+    second.close()
+    with duckdb.connect(path, read_only=True) as third:
+        assert third.execute(count).fetchall() == new
+
+
+def test_an_attached_release_is_the_old_one_until_it_is_detached(public: Path) -> None:
+    attach, count = f"ATTACH %s '{public / 'first.duckdb'}' AS r (READ_ONLY)", "SELECT count(*) FROM r.patients"
+    with duckdb.connect() as connection:
+        connection.execute(attach % "")
+        old = connection.execute(count).fetchall()
+        new = [(replace(public),)]
+        connection.execute(attach % "OR REPLACE")
+        assert connection.execute(count).fetchall() == old
+        connection.execute("DETACH r")
+        connection.execute(attach % "")
+        assert connection.execute(count).fetchall() == new
+
+
+def test_the_page_names_the_versions_that_are_tested() -> None:
+    pins = "\n".join(file.read_text(encoding="utf-8") for file in PINS.iterdir())
+    for tool, version in (
+        ("duckdb==", "1.5.5"),
+        ("pandas==", "3.1"),
+        ("polars==", "2.1"),
+        ("pyarrow==", "26"),
+        ("SQLAlchemy==", "2.0.54"),
+        ("duckdb-engine==", "0.17"),
+        ("apache-superset==", "6.1"),
+        ('"@duckdb/node-api": "', "1.5.6"),
+    ):
+        assert f"{tool}{version}" in pins
+        assert version in PAGE
+
+
+def test_the_readme_opens_a_release_as_the_page_does(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = README.partition("## Serving without")[2].partition("\n## ")[0]
+    (call,) = re.findall(r"`(duckdb\.connect\(.*?\))`", section)
+    monkeypatch.chdir(public)
+    with eval(call) as connection, pytest.raises(duckdb.InvalidInputException, match="locked"):
+        connection.execute("SET enable_external_access = true")
+    others = re.findall(r'duckdb:////\S+true|duckdb -readonly|-cmd ".*?"|\w+: ".*?"', section)
+    assert len(others) == 1 + 2 + 3
+    assert [one for one in others if one not in PAGE] == []
+
+
+# --- the others, in environments of their own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["DuckDB", "pandas, polars, Arrow", "SQLAlchemy", "Parquet"])
+def test_python_tools(tool: str, public: Path) -> None:
+    check(python_of("clients"), tool, public)
+
+
+@pytest.mark.slow
+def test_sqlalchemy_reflects_tables_views_and_comments(public: Path) -> None:
+    text = """
+import json, sqlalchemy
+engine = sqlalchemy.create_engine("duckdb:///first.duckdb", connect_args={"read_only": True})
+found = sqlalchemy.inspect(engine)
+metadata = sqlalchemy.MetaData()
+metadata.reflect(engine, views=True)
+print(json.dumps({
+    "tables": sorted(found.get_table_names(schema="main")),
+    "views": sorted(found.get_view_names(schema="main")),
+    "reflected": {
+        name: [relation.comment, *([column.name, str(column.type), column.comment] for column in relation.columns)]
+        for name, relation in metadata.tables.items()
+    },
+}))
+"""
+    found = json.loads(printed(python_of("clients"), text, public))
+    assert found["tables"] == ["birth_date_labels", "patients_v1", "zip_labels"]
+    assert found["views"] == sorted([*VIEWS, "patients"])
+    for name, told in catalog_of(public).items():
+        comment, *columns = found["reflected"][name]
+        assert (comment, [(column, text) for column, _, text in columns]) == told, name
+    _, *columns = found["reflected"]["patients"]
+    assert [(column, type_) for column, type_, _ in columns] == [
+        *((name, "VARCHAR") for name in COLUMNS[:-1]),
+        ("cost", "NUMERIC(9, 2)"),
+    ]
+    assert all(text for *_, text in columns)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a release whose names and labels are no simple words."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with duckdb.connect() as source:
+        source.execute(f'CREATE TABLE {HOSTILE} ("a ""b\'" VARCHAR, "select" INTEGER, "<i>" VARCHAR)')
+        source.execute(f"INSERT INTO {HOSTILE} SELECT '<script>', NULL, 'it''s' FROM range(3)")
+        source.execute(f"INSERT INTO {HOSTILE} SELECT NULL, 7, '; --' FROM range(3)")
+        attributes = {"a \"b'": "suppress", "select": "suppress", "<i>": "insensitive"}
+        policy = make_policy(attributes, k=3, table=HOSTILE, release={"table": HOSTILE[1:-1].replace('""', '"')})
+        with connect(source) as db:
+            db.anonymize(policy).publish(folder / "first.duckdb")
+    return folder
+
+
+HOSTILE = '"pa""ti <b>; --"'
+ROWS = [["<script>", None, "it's"]] * 3 + [[None, 7, "; --"]] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clients", "duckdb_1"])
+def test_strange_names_and_values_come_through(name: str, hostile: Path) -> None:
+    text = f"""
+import duckdb, json
+with duckdb.connect("first.duckdb", read_only=True) as connection:
+    print(json.dumps(connection.execute({f"FROM {HOSTILE} ORDER BY 3 DESC"!r}).fetchall()))
+"""
+    assert json.loads(printed(python_of(name), text, hostile)) == ROWS
+
+
+@pytest.mark.slow
+def test_strange_names_and_values_come_through_sqlalchemy(hostile: Path) -> None:
+    text = """
+import json, sqlalchemy
+engine = sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only")
+metadata = sqlalchemy.MetaData()
+metadata.reflect(engine, views=True)
+table = metadata.tables['pa"ti <b>; --']
+with engine.connect() as connection:
+    rows = connection.execute(sqlalchemy.select(table).order_by(table.columns["<i>"].desc())).fetchall()
+print(json.dumps([list(table.columns.keys()), *map(list, rows)]))
+"""
+    assert json.loads(printed(python_of("clients"), text, hostile)) == [["a \"b'", "select", "<i>"], *ROWS]
+
+
+@pytest.mark.slow
+def test_sqlalchemy_picks_up_a_new_release(public: Path) -> None:
+    (public / "old.duckdb").write_bytes((public / "first.duckdb").read_bytes())
+    replace(public)
+    (public / "first.duckdb").rename(public / "new.duckdb")
+    (public / "old.duckdb").rename(public / "first.duckdb")
+    text = """
+import os, sqlalchemy
+from sqlalchemy.pool import NullPool
+def count(engine):
+    with engine.connect() as connection:
+        return connection.execute(sqlalchemy.text("SELECT count(*) FROM patients")).scalar()
+engine = sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only")
+before = count(engine)
+os.replace("new.duckdb", "first.duckdb")
+kept = count(engine) == before
+engine.dispose()
+print(kept, count(engine))
+engine.dispose()
+os.replace("other.duckdb", "first.duckdb")
+print(count(sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only", poolclass=NullPool)) == before)
+"""
+    shutil.copy(public / "first.duckdb", public / "other.duckdb")
+    assert printed(python_of("clients"), text, public).splitlines() == ["True 7", "True"]
+
+
+@pytest.mark.slow
+def test_duckdb_1(public: Path) -> None:
+    python = python_of("duckdb_1")
+    assert printed(python, "import duckdb; print(duckdb.__version__)", public) == "1.5.5"
+    check(python, "DuckDB", public)
+
+
+@pytest.mark.slow
+def test_duckdb_1_reads_views_and_comments(public: Path) -> None:
+    text = f"""
+import duckdb, json
+with duckdb.connect("first.duckdb", read_only=True) as connection:
+    print(json.dumps(connection.execute({CATALOG!r}).fetchall()))
+    print(json.dumps([connection.execute(f"SELECT count(*) FROM {{name}}").fetchone()[0] for name in {VIEWS!r}]))
+"""
+    relations, rows = map(json.loads, printed(python_of("duckdb_1"), text, public).splitlines())
+    check_catalog(relations, public)
+    check_views(rows, public)
+
+
+@pytest.mark.slow
+def test_the_command_line(public: Path) -> None:
+    command = program("DuckDB", "sh")
+    bin_ = python_of("duckdb_1").parent
+    done = run(["sh", "-c", f'PATH="{bin_}:$PATH"; {command}'], public)
+    assert (done.returncode, done.stdout.split()) == (0, ["sexes", "2"]), done.stderr
+    (public / "outside.csv").write_text("name\nAlice\n")
+    settings, _, _ = command.partition("first.duckdb")
+    for statement in ("FROM 'outside.csv'", "SET enable_external_access = true"):
+        done = run(["sh", "-c", f'PATH="{bin_}:$PATH"; {settings} first.duckdb -c "{statement}"'], public)
+        assert done.returncode != 0
+        assert "Alice" not in done.stdout
+
+
+@pytest.mark.slow
+def test_node(public: Path) -> None:
+    folder = node_modules()
+    text = program("node", "js")
+    (public / "node_modules").symlink_to(folder / "node_modules")
+    (public / "page.mjs").write_text(text, encoding="utf-8")
+    done = run(["node", "page.mjs"], public)
+    assert (done.returncode, done.stdout.strip()) == (0, shown(text, "//")), done.stderr
+
+    def asked(query: str) -> Any:
+        (public / "query.mjs").write_text(re.sub(r'"SELECT .*?"', lambda _: json.dumps(query), text), encoding="utf-8")
+        done = run(["node", "query.mjs"], public)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    macro = "FROM sqlanon.k_anonymity('patients', ['zip', 'birth_date', 'sex', 'ethnicity'])"
+    k, _, rows, uniques = map(int, asked(macro)[0])  # 64 bits are more than a number of JavaScript
+    with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM patients").fetchall() == [(rows,)]
+    assert (k >= 5, uniques) == (True, 0)
+    check_catalog(asked(CATALOG), public)
+    check_views([int(asked(f"SELECT count(*) FROM {name}")[0][0]) for name in VIEWS], public)
+
+
+@pytest.mark.slow
+def test_node_picks_up_a_new_release(public: Path) -> None:
+    shutil.copy(public / "first.duckdb", public / "old.duckdb")
+    replace(public)
+    (public / "first.duckdb").rename(public / "new.duckdb")
+    (public / "old.duckdb").rename(public / "first.duckdb")
+    (public / "node_modules").symlink_to(node_modules() / "node_modules")
+    closed = re.findall(r"`(\w+\.closeSync\(\))`", PAGE)
+    assert len(closed) == 2
+    text = """
+import { renameSync } from "node:fs";
+import { DuckDBInstance } from "@duckdb/node-api";
+const open = () => DuckDBInstance.create("first.duckdb", { access_mode: "READ_ONLY" });
+const count = async (connection) =>
+  (await connection.runAndReadAll("SELECT count(*)::INTEGER FROM patients")).getRows()[0][0];
+let instance = await open(), connection = await instance.connect();
+const before = await count(connection);
+renameSync("new.duckdb", "first.duckdb");
+console.log((await count(connection)) === before);
+CLOSED;
+instance = await open(); connection = await instance.connect();
+console.log(await count(connection));
+"""
+    (public / "new.mjs").write_text(text.replace("CLOSED", "; ".join(closed)), encoding="utf-8")
+    done = run(["node", "new.mjs"], public)
+    assert (done.returncode, done.stdout.split()) == (0, ["true", "7"]), done.stderr

@@ -1,0 +1,491 @@
+"""What a release file has for those who look: the stable view, views that tell about it, labels, comments, versions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy, some
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.demo.hospital import make_hospital
+from sqlanon.made import not_by_difference
+from sqlanon.release.verify import verify_file
+
+QUERY = """
+    CREATE TABLE patients AS
+    SELECT 'P' || i AS name, CAST(2130 + hash(i) % 40 AS VARCHAR) AS zip, CAST(hash(i + 1) % 90 AS INTEGER) AS age,
+           DATE '1940-01-01' + CAST(hash(i + 5) % 25000 AS INTEGER) AS birth, 'ill' || i % 7 AS illness, i AS stay
+    FROM range(600) AS r(i)
+"""
+ATTRIBUTES: dict[str, Any] = {
+    "name": "identifying",
+    "zip": "mask",
+    "age": {"intervals": [5, 10, 20, 40]},
+    "birth": {"dates": ["month", "year", "decade"]},
+    "illness": "sensitive",
+    "stay": "insensitive",
+}
+
+
+def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def change(path: Path, *statements: str) -> None:
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def failed(path: Path) -> set[str]:
+    return {check.name for check in verify_file(path).checks if check.passed is False}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("presented")
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute(QUERY)
+    return folder
+
+
+def policy(folder: Path, k: int = 3, **release: Any) -> sqlanon.Policy:
+    found = make_policy(
+        ATTRIBUTES,
+        k=k,
+        table=None,
+        source={"database": str(folder / "hospital.duckdb"), "table": "patients"},
+        search={"suppression_limit": 0.1},
+        release={"database": str(folder / "release.duckdb"), "table": "patients", **release},
+        catalog={"database": str(folder / f"{Path(release.get('database', 'x')).stem}.private.duckdb")},
+    )
+    return found
+
+
+def publish(asked: sqlanon.Policy, path: Path | None = None, **more: Any) -> sqlanon.Release:
+    with sqlanon.connect() as db:
+        return db.anonymize(asked).publish(path, **more)
+
+
+@pytest.fixture(scope="module")
+def published(folder: Path) -> sqlanon.Release:
+    return publish(policy(folder), folder / "published.duckdb")
+
+
+@pytest.fixture
+def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+    path = tmp_path / "copy.duckdb"
+    path.write_bytes(published.path.read_bytes())
+    return path
+
+
+# The stable view, and the table of the version
+
+
+def test_readers_name_a_view_that_is_a_list_of_columns(published: sqlanon.Release) -> None:
+    views = dict(fetch(published.path, "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
+    assert views["patients"] == "CREATE VIEW patients AS SELECT zip, age, birth, illness, stay FROM patients_v1;"
+    assert fetch(published.path, "FROM patients ORDER BY ALL") == fetch(published.path, "FROM patients_v1 ORDER BY ALL")
+
+
+@pytest.mark.parametrize(
+    "view",
+    some(
+        [
+            "SELECT zip, age, birth, illness, stay FROM patients_v1 WHERE stay <> 5",
+            "SELECT zip, age, birth, illness, stay FROM patients_v1 ORDER BY stay",
+            "SELECT age, zip, birth, illness, stay FROM patients_v1",
+            "SELECT DISTINCT zip, age, birth, illness, stay FROM patients_v1",
+            "SELECT zip, age, birth, illness, abs(stay) AS stay FROM patients_v1",
+            "SELECT zip, age, birth, illness, stay FROM patients_v1 UNION ALL FROM patients_v1",
+            "SELECT zip, age, birth, stay AS illness, stay FROM patients_v1",
+            "SELECT p.zip, age, birth, illness, stay FROM patients_v1 AS p, zip_labels",
+            "WITH patients_v1 AS (FROM patients_v1 LIMIT 9) SELECT zip, age, birth, illness, stay FROM patients_v1",
+            "SELECT zip, age, birth, illness, stay FROM patients_v1 LIMIT 5",
+        ],
+        4,
+    ),
+)
+def test_verify_finds_another_view(view: str, copy: Path) -> None:
+    change(copy, "DROP VIEW class_sizes", f"CREATE OR REPLACE VIEW patients AS {view}")
+    change(copy, "CREATE VIEW class_sizes AS SELECT 1 AS one")
+    assert "view" in failed(copy)
+
+
+def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
+    moved = copy.rename(copy.with_name("an other.file"))
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE patients_v1 AS SELECT 'not this one' AS zip")
+        connection.execute(f"ATTACH '{moved}' AS r (READ_ONLY)")
+        for name in ("patients", "release_overview", "class_sizes", "suppression_by", "quality", "age_labels"):
+            assert connection.execute(f"FROM r.{name}").fetchall() == fetch(moved, f"FROM {name}")
+
+
+@pytest.mark.parametrize("name", ["quality", "Class_Sizes", "AGE_labels"])
+def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(sqlanon.PolicyError, match=r"release\.table: .* is .*: give the table another name"):
+        policy(folder, table=name)
+    with pytest.raises(sqlanon.ReleaseError, match="give its table another name"):
+        publish(policy(folder), tmp_path / "r.duckdb", table=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+# What tells about a release
+
+
+def test_class_sizes_and_quality_are_those_of_the_rows(published: sqlanon.Release) -> None:
+    rows = fetch(published.path, "SELECT zip, age, birth FROM patients")
+    sizes = Counter(Counter(rows).values())
+    expected = [(size, classes, size * classes) for size, classes in sorted(sizes.items())]
+    assert fetch(published.path, "FROM class_sizes") == expected
+    quality = {figure: value for figure, value, _ in fetch(published.path, "FROM quality")}
+    assert quality["released_rows"] == len(rows)
+    assert quality["rows"] == 600
+    assert quality["suppressed_share"] == (600 - len(rows)) / 600
+    assert quality["classes"] == sum(sizes.values())
+    assert quality["smallest_class"] == min(sizes)
+    assert quality["average_class"] == pytest.approx(len(rows) / sum(sizes.values()))
+    assert quality["optimal"] == 1
+
+
+def test_the_overview_says_what_was_done_to_each_attribute(published: sqlanon.Release) -> None:
+    overview = {row[0]: row[1:] for row in fetch(published.path, "FROM release_overview")}
+    assert list(overview) == list(ATTRIBUTES)
+    assert overview["name"] == ("identifying", None, None, "left out")
+    assert overview["illness"][0], overview["illness"][-1] == ("sensitive", "as it was")
+    levels = published.manifest.generalization
+    heights = {"zip": 4, "age": 5, "birth": 4}
+    for name, height in heights.items():
+        role, level, top, told = overview[name]
+        assert (role, level, top) == ("quasi", levels[name], height)
+        assert told == "as it was" if level == 0 else told.startswith(f"level {level} of {height}: ")
+
+
+def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.Release) -> None:
+    columns = dict(
+        fetch(
+            published.path,
+            "SELECT table_name || '.' || column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL",
+        )
+    )
+    told = {row[0]: row[-1] for row in fetch(published.path, "FROM release_overview")}
+    for place in ("patients", "patients_v1"):
+        assert columns[f"{place}.zip"] == f"quasi-identifier: {told['zip']}"
+        assert columns[f"{place}.illness"] == "sensitive attribute: as it was"
+    view = fetch(published.path, "SELECT comment FROM duckdb_views() WHERE view_name = 'patients'")[0][0]
+    assert "3-anonymous" in view
+    assert str(published.manifest.released_rows) in view
+
+
+@pytest.mark.parametrize(
+    "statements",
+    some(
+        [
+            ["COMMENT ON COLUMN patients.zip IS 'Odd One'"],
+            ["COMMENT ON COLUMN class_sizes.rows IS 'Odd One'"],
+            ["COMMENT ON VIEW quality IS 'Odd One'"],
+            ["COMMENT ON TABLE patients_v1 IS NULL"],
+            ["UPDATE sqlanon.attributes SET what_was_done = 'as it was'"],
+            ["UPDATE sqlanon.figures SET value = 0"],
+            ["UPDATE birth_labels SET birth_low = DATE '1900-01-01'"],
+            ["DELETE FROM birth_labels WHERE birth_order = 1"],
+            ["INSERT INTO birth_labels FROM birth_labels"],
+            ["ALTER TABLE birth_labels DROP COLUMN birth_low"],
+            ["CREATE OR REPLACE VIEW class_sizes AS SELECT 99 AS class_size, 1 AS classes, 99 AS rows"],
+            ["CREATE OR REPLACE VIEW suppression_by AS SELECT 1 AS attribute"],
+        ],
+        3,
+    ),
+)
+def test_verify_finds_what_is_not_true_of_the_rows(statements: list[str], copy: Path) -> None:
+    change(copy, *statements)
+    assert failed(copy) == {"words and views"}
+
+
+# Labels
+
+
+def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT v FROM (VALUES {values}) AS r(v), range({k})")
+        with sqlanon.connect(connection) as db:
+            asked = make_policy({"v": {"role": "quasi", "hierarchy": rule, **search}}, k=k)
+            path = db.anonymize(asked).publish(tmp_path / "labels.duckdb").path
+    assert verify_file(path).verified
+    return fetch(path, "FROM v_labels")
+
+
+@pytest.mark.parametrize(
+    ("values", "rule", "expected"),
+    [
+        ("(-7), (3), (12), (104)", {"intervals": [10]}, [(-10, -1), (0, 9), (10, 19), (100, 109)]),
+        (
+            "(-7), (3), (12), (104)",
+            {"intervals": {"widths": [10], "below": 0, "above": 100}},
+            [(None, -1), (0, 9), (10, 19), (100, None)],
+        ),
+        ("(0.5), (-0.5), (12.25)", {"intervals": [10]}, [(-10.0, 0.0), (0.0, 10.0), (10.0, 20.0)]),
+    ],
+)
+def test_labels_are_in_order_with_their_ends(
+    values: str, rule: Any, expected: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    found = labels_of(values, rule, tmp_path, min_level=1, max_level=1)
+    assert [row[1] for row in found] == list(range(1, len(found) + 1))
+    assert [row[2:] for row in found] == expected
+
+
+def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> None:
+    assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
+    found = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
+    assert found == [("a*", 1), ("b*", 2)]
+
+
+def test_labels_of_suppressed_rows_alone_are_nowhere(tmp_path: Path) -> None:
+    """They would tell that somebody with such a value was in the source."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 10 * (i % 3) AS v FROM range(30) AS r(i) UNION ALL SELECT 770")
+        with sqlanon.connect(connection) as db:
+            asked = make_policy(
+                {"v": {"role": "quasi", "hierarchy": {"intervals": [10]}, "min_level": 1, "max_level": 1}},
+                k=5,
+                search={"suppression_limit": 0.1},
+            )
+            path = db.anonymize(asked).publish(tmp_path / "r.duckdb").path
+    assert [row[0] for row in fetch(path, "FROM v_labels")] == ["000-009", "010-019", "020-029"]
+
+
+# What was suppressed
+
+
+def plain_suppression(
+    source: list[tuple[Any, ...]], released: list[tuple[Any, ...]], columns: int, k: int, top: list[bool]
+) -> set[tuple[int, Any, int, int]]:
+    """By the rule, in plain Python; the source's rows are labelled at the levels of the release."""
+    found = set()
+    for i in range(columns):
+        if top[i]:
+            continue
+        before, after = Counter(row[i] for row in source), Counter(row[i] for row in released)
+        shown = sorted(
+            ((value, before[value] - after[value], after[value]) for value in after),
+            key=lambda row: (-row[1], str(row[0] or "")),
+        )
+        shown = [row for row in shown if row[1] >= k and row[2] >= k]
+        rest = len(source) - len(released) - sum(row[1] for row in shown)
+        if 0 < rest < k:
+            shown = shown[:-1]
+        found |= {(i, *row) for row in shown}
+    return found
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["a1", "a2", "b1", "b2", None]), st.sampled_from(["x1", "x2", "y1"])),
+        min_size=12,
+        max_size=60,
+    ),
+    k=st.integers(2, 4),
+)
+def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
+    rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("suppressed") / "r.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (a VARCHAR, b VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+        with sqlanon.connect(connection) as db:
+            asked = make_policy({"a": "mask", "b": "mask"}, k=k, search={"suppression_limit": 0.5, "measure": "height"})
+            result = db.anonymize(asked)
+            result.publish(path)
+    assert verify_file(path).verified
+    levels = list(result.generalization.values())
+    heights = [max((len(row[i]) for row in rows if row[i] is not None), default=0) for i in range(2)]
+
+    def label(value: str | None, level: int, height: int) -> str | None:
+        if level == height:
+            return "*"
+        return None if value is None else value[: height - level] + "*" * level
+
+    labelled = [tuple(label(row[i], levels[i], heights[i]) for i in range(2)) for row in rows]
+    released = fetch(path, "FROM t")
+    expected = plain_suppression(labelled, released, 2, k, [levels[i] == heights[i] for i in range(2)])
+    found = {("ab".index(name), *row) for name, *row in fetch(path, "FROM suppression_by")}
+    assert found == expected
+
+
+def test_what_is_left_is_not_told_by_the_sum() -> None:
+    rows = [("zip", "a", 9, 90), ("zip", "b", 6, 60)]
+    assert not_by_difference(rows, 15, 5) == rows  # nothing is left
+    assert not_by_difference(rows, 20, 5) == rows  # as many as k
+    assert not_by_difference(rows, 17, 5) == rows[:1]  # 2 are left: with b, 8
+    assert not_by_difference(rows[1:], 7, 5) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 1, count(*) FROM patients GROUP BY zip",
+        "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 9, count(*) + 1 FROM patients GROUP BY zip",
+        "INSERT INTO sqlanon.suppression SELECT 'illness', illness, 9, count(*) FROM patients GROUP BY illness",
+    ],
+)
+def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, copy: Path) -> None:
+    change(copy, "DELETE FROM sqlanon.suppression", statement)
+    assert "suppression by value" in failed(copy)
+
+
+def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published: sqlanon.Release) -> None:
+    asked = policy(folder)
+    assert fetch(copy, "FROM suppression_by")
+    with sqlanon.connect() as db:
+        assert db.verify(published.path, asked).verified
+        change(copy, "DELETE FROM sqlanon.suppression")
+        assert verify_file(copy).verified  # alone it cannot be told
+        failures = db.verify(copy, asked).failures
+    assert any("suppression by value" in failure for failure in failures)
+
+
+# Versions
+
+
+def test_one_version_is_kept_by_default(folder: Path) -> None:
+    asked = policy(folder, database=str(folder / "one.duckdb"))
+    publish(asked)
+    path = publish(asked).path
+    assert fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients'") == [("patients_v2",)]
+    assert fetch(path, "SELECT version FROM sqlanon.manifest") == [(2,)]
+    assert verify_file(path).verified
+
+
+def test_versions_are_kept_and_pruned(folder: Path) -> None:
+    asked = policy(folder, database=str(folder / "two.duckdb"), keep=2)
+    first = publish(asked)
+    rows = fetch(first.path, "FROM patients_v1")
+    publish(asked)
+    assert fetch(first.path, "FROM patients_v1") == rows
+    path = publish(asked).path
+    tables = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients' ORDER BY ALL")
+    assert tables == [("patients_v2",), ("patients_v3",)]
+    found = verify_file(path)
+    assert found.verified
+    assert {"version 2", "view"} <= {check.name for check in found.checks}
+    assert found.manifest.version == 3
+    with duckdb.connect(folder / "two.private.duckdb", read_only=True) as connection:
+        standing = connection.execute(
+            "SELECT version, replaced_at IS NULL FROM sqlanon.releases WHERE path = ? ORDER BY version", [str(path)]
+        ).fetchall()
+    assert standing == [(1, False), (2, True), (3, True)]
+    with sqlanon.connect() as db:
+        assert db.verify(path, asked).verified
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE patients_v1 SET illness = 'x' WHERE stay < 5", "DELETE FROM patients_v1 WHERE stay < 5"]
+)
+def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: str, folder: Path) -> None:
+    path = folder / "three.duckdb"
+    path.unlink(missing_ok=True)
+    asked = policy(folder, database=str(path), keep=3)
+    publish(asked)
+    publish(asked)
+    change(path, statement)
+    assert "version 1" in failed(path)
+    with pytest.raises(sqlanon.AuditError, match="version 1"):
+        publish(asked)
+
+
+def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> None:
+    """Generalized in another way, the two tell more together than each of them: the one is no version beside the
+    other. Where only the newest is kept, a warning says so."""
+    path = folder / "four.duckdb"
+    at: dict[str, Any] = {"database": str(path)}
+
+    def levels(zip_level: int, age_level: int, keep: int) -> sqlanon.Policy:
+        asked = policy(folder, keep=keep, **at).model_dump(mode="json")
+        for name, level in (("zip", zip_level), ("age", age_level), ("birth", 4)):
+            asked["attributes"][name] |= {"min_level": level, "max_level": level}
+        asked["search"]["suppression_limit"] = 0.5
+        return sqlanon.Policy.model_validate(asked)
+
+    publish(levels(0, 4, keep=2))
+    with pytest.raises(sqlanon.AuditError, match="complementary release"):
+        publish(levels(2, 1, keep=2))
+    assert verify_file(path).manifest.version == 1
+    with sqlanon.connect() as db:
+        result = db.anonymize(levels(2, 1, keep=1))
+        result.publish()
+        assert any("takes the place" in warning for warning in result.warnings)
+
+
+def test_keep_needs_a_file_that_can_have_versions_and_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(sqlanon.PolicyError) as caught:
+        make_policy({"zip": "mask"}, release={"file": str(tmp_path / "r.parquet"), "keep": 2, "ledger": False})
+    message = str(caught.value)
+    assert "a Parquet file has one version" in message
+    assert "leave ledger = false out" in message
+
+
+# Hostile names
+
+
+def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
+    names = ['my "zip', "class_size", "rows", "value", "select", "ÄÖ ü"]
+    with duckdb.connect() as connection:
+        columns = ", ".join(
+            f"'{i}' || (i % 2) AS \"{name.replace(chr(34), chr(34) * 2)}\"" for i, name in enumerate(names)
+        )
+        connection.execute(f'CREATE TABLE "a ""table" AS SELECT {columns} FROM range(40) AS r(i)')
+        with sqlanon.connect(connection) as db:
+            asked = make_policy(
+                {name: {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1} for name in names},
+                table='"a ""table"',
+            )
+            path = db.anonymize(asked).publish(tmp_path / "r.duckdb").path
+    assert verify_file(path).verified
+    assert fetch(path, "FROM class_sizes") == [(40, 1, 40)]
+    assert fetch(path, 'SELECT "my ""zip_order" FROM "my ""zip_labels"') == [(1,)]
+    assert len(fetch(path, 'FROM "a ""table"')) == 40
+    assert fetch(path, "FROM class_sizes") == [(40, 1, 40)]
+
+
+# docs/release.md
+
+
+def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "release.md").read_text(encoding="utf-8")
+    make_hospital(tmp_path / "hospital.duckdb", 3_000)
+    asked = make_policy(
+        {
+            "name": "identifying",
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
+            "birth_date": {"role": "quasi", "hierarchy": {"dates": ["year", "decade"]}, "min_level": 1},
+            "sex": "suppress",
+            "diagnosis": "sensitive",
+        },
+        k=5,
+        table=None,
+        source={"database": str(tmp_path / "hospital.duckdb"), "table": "patients", "undeclared": "drop"},
+        search={"suppression_limit": 0.05},
+    )
+    path = publish(asked, tmp_path / "release.duckdb").path
+    statements = [
+        line for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) for line in block.splitlines() if line
+    ]
+    assert len(statements) == 10
+    with duckdb.connect(path, read_only=True) as connection:
+        for line in statements:
+            statement, _, told = line.partition(" --")
+            connection.execute(statement)
+            if ", " in told:
+                assert [column[0] for column in connection.description] == told.strip().split(", ")
+            assert connection.fetchall(), statement

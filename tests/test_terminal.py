@@ -1,0 +1,310 @@
+"""What people see: in a pipe, on terminals wide and narrow, without colours, without UTF-8; and names that do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.terminal import encode_safely, percent, printable, say, show_bars, show_table
+
+BOXES = re.compile("[\u2500-\u259f]")
+"""Lines, corners and blocks."""
+
+PAINT = re.compile(r"\x1b\[[0-9;]*m")
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|10[0-7]|38|48)[0-9;]*m")
+STEERED = re.compile(r"\x1b\[\?25[lh]|\x1b\[\d*[AKJ]|\r")
+HOSTILE = [
+    "[red]x[/red]",
+    "[/]",
+    "\x1b[31mred\x1b[0m",
+    "two\nlines",
+    ":smile:",
+    "a\tb",
+    "\u202eabc",
+    "日本",
+    "[link=x]",
+]
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+# --- in a pipe
+
+
+def test_columns_are_aligned_and_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    long = "an attribute with a name that is longer than any terminal is wide " * 3
+    show_table(["name", "rows", "share"], [(long, "1,234", "12.5 %"), ("b", "7", "0.1 %")])
+    head, first, second = lines_of(capsys)
+    assert first == f"{long}  1,234  12.5 %"
+    assert second == f"{'b':<{len(long)}}      7   0.1 %"
+    assert head == f"{'name':<{len(long)}}   rows   share"
+
+
+def test_text_is_left_and_numbers_are_right(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("1", "x", "-1.5e+06", "5-8", ""), ("12", "1", "", "129-256", "no"), ("3 (optimal)", "", "2", "1", "yes")]
+    show_table(["a", "b", "c", "d", "e"], rows)
+    assert lines_of(capsys) == [
+        "          a  b         c        d  e",
+        "          1  x  -1.5e+06      5-8",
+        "         12  1            129-256  no",
+        "3 (optimal)            2        1  yes",
+    ]
+
+
+def test_a_table_without_rows_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["a", "b"], [])
+    show_bars(("rows", "classes"), {})
+    assert lines_of(capsys) == ["a  b", "rows  classes"]
+
+
+def test_names_that_do_harm_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["name [b]", "n"], [(name, "1") for name in HOSTILE])
+    for name in HOSTILE:
+        say(name)
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\u202e" not in out and "\t" not in out
+    shown = [
+        "[red]x[/red]", "[/]", "\\x1b[31mred\\x1b[0m", "two\\nlines", ":smile:", "a\\tb", "\\u202eabc", "日本",
+        "[link=x]",
+    ]  # fmt: skip
+    lines = out.splitlines()[1:]
+    for name, line in zip(shown, lines, strict=False):
+        assert line == name + " " * (max(map(len, shown)) + 2 - columns_of(name)) + "1"
+    assert lines[len(shown) :] == [line for name in shown for line in name.split("\\n")]  # a sentence may have lines
+
+
+def test_what_steers_is_escaped() -> None:
+    steering = [chr(code) for code in (*range(32), *range(127, 160), 0x2028, 0x2029, 0x202E, 0x2066, 0xD800)]
+    for one in steering:
+        assert printable(one).isascii() and printable(one).startswith("\\")
+    kept = "é日🙂 [x] \\n \u00a0"
+    assert printable(kept) == kept
+
+
+def test_bars_are_as_long_as_counts_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show_bars(("rows in a class", "classes"), {"1": 3000, "2": 1500, "3-4": 0, "5-8": 1})
+    assert lines_of(capsys) == [
+        "rows in a class  classes",
+        f"              1    3,000  {'#' * 30}",
+        f"              2    1,500  {'#' * 15}",
+        "            3-4        0",
+        "            5-8        1  #",
+    ]
+
+
+def test_percent() -> None:
+    assert [percent(0, 7), percent(7, 7), percent(1, 100_000)] == ["0 %", "100 %", "0.001 %"]
+
+
+def test_a_stream_of_others_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    encode_safely()
+    assert sys.stdout is None
+
+
+# --- on a terminal
+
+PROGRAM = f"""
+from sqlanon.terminal import show_bars, show_table
+show_table(
+    ["an attribute's name", "bits of leakage", "of all", "classes", "unique rows", "what was done"],
+    [(name, "14.2823", "99.96 %", "19,946", "19,892", "some words that take more than a line") for name in {HOSTILE}],
+)
+show_bars(("rows in a class", "classes"), {{"1": 3, "1025-2048": 1234567}})
+"""
+
+
+def shown_at(width: int, *arguments: str | Path, folder: Path | None = None, **environment: str) -> str:
+    """What a process shows on a terminal of this width."""
+    pty, fcntl, termios = (pytest.importorskip(name) for name in ("pty", "fcntl", "termios"))
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    unset = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING")
+    env = {name: value for name, value in os.environ.items() if name not in unset}
+    env |= {"TERM": "xterm-256color", "PYTHONUTF8": "1"} | environment
+    command = [sys.executable, *map(str, arguments)]
+    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=env, cwd=folder)
+    os.close(follower)
+    shown = b""
+    try:
+        while part := os.read(leader, 65536):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(leader)
+    assert process.wait() == 0, shown
+    return shown.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+
+
+def columns_of(line: str) -> int:
+    return sum(2 if one in "日本" else 1 for one in line)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_table_fits_into_its_terminal(width: int) -> None:
+    plain = PAINT.sub("", shown_at(width, "-c", PROGRAM))
+    assert "\x1b" not in plain
+    assert max(map(columns_of, plain.splitlines())) <= width
+    assert BOXES.search(plain)
+    # Nothing is cut, at any width; where there is room, all is on one line.
+    assert "…" not in plain and "..." not in plain
+    letters = re.sub(r"[\s\u2500-\u259f]", "", plain)
+    for name in HOSTILE:
+        assert width < 200 or printable(name) in letters
+    assert plain.count("19,892") == plain.count("99.96 %") == len(HOSTILE)
+    assert "█" * 30 in plain
+    if width == 200:
+        assert re.search(
+            r"^\\x1b\[31mred\\x1b\[0m +14\.2823 +99\.96 % +19,946 +19,892 +some words that take", plain, re.M
+        )
+
+
+def test_colours_and_paint_can_be_refused() -> None:
+    painted = shown_at(80, "-c", PROGRAM)
+    assert PAINT.search(painted)
+    assert not COLOUR.search(shown_at(80, "-c", PROGRAM, NO_COLOR="1"))
+    assert "\x1b" not in shown_at(80, "-c", PROGRAM, TERM="dumb")
+
+
+def test_a_terminal_without_utf_8() -> None:
+    shown = shown_at(
+        80, "-c", "from sqlanon.terminal import encode_safely; encode_safely()\n" + PROGRAM, PYTHONIOENCODING="ascii"
+    )
+    assert shown.isascii()
+    assert "#" * 30 in shown and "\\u65e5\\u672c" in shown
+
+
+# --- the commands
+
+NAMES = {"zip [red]": "zip", "\x1b[31mage": "age"}
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+[attributes]
+name = { role = "identifying" }
+"zip [red]" = { role = "quasi", hierarchy = { mask = "right" } }
+"\\u001b[31mage" = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
+"état" = { role = "sensitive" }
+[privacy]
+k = 5
+[search]
+suppression_limit = 0.1
+[release]
+database = "release.duckdb"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("terminal")
+    with duckdb.connect(home / "hospital.duckdb") as connection:
+        connection.execute(
+            """CREATE TABLE patients AS SELECT 'p' || i AS name, CAST(10000 + i * i % 97 AS VARCHAR) AS "zip [red]",
+            CAST(i * 31 % 90 AS INTEGER) AS "\x1b[31mage", 'illness ' || i % 5 AS "état" FROM range(400) t(i)"""
+        )
+    (home / "policy.toml").write_text(POLICY, encoding="utf-8")
+    return home
+
+
+def piped(folder: Path, *arguments: str, **environment: str) -> str:
+    """What a command prints into a pipe."""
+    env = os.environ | {"PYTHONUTF8": "1", "COLUMNS": "20", "FORCE_COLOR": "", "TERM": "xterm-256color"} | environment
+    done = subprocess.run(
+        [sys.executable, "-m", "sqlanon", *arguments], cwd=folder, env=env, capture_output=True, check=True
+    )
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+COMMANDS = (
+    ("anonymize", "policy.toml"),
+    ("risk", "policy.toml", "--suda", "--matrix", "zip [red],\x1b[31mage"),
+    ("compare", "policy.toml", "--strategies", "optimal,datafly"),
+    ("verify", "release.duckdb", "--policy", "policy.toml"),
+    ("attack", "release.duckdb", "--policy", "policy.toml"),
+)
+
+
+@pytest.mark.slow
+def test_commands_in_a_pipe_are_plain(folder: Path) -> None:
+    for command in COMMANDS:
+        out = piped(folder, *command)
+        assert "\x1b" not in out and not BOXES.search(out), command
+        assert not any(line != line.rstrip() for line in out.splitlines()), command
+    out = piped(folder, *COMMANDS[1])
+    assert "zip [red], \\x1b[31mage" in out
+    assert "unique rows: zip [red] by \\x1b[31mage  level 0" in out
+
+
+@pytest.mark.slow
+def test_commands_on_a_narrow_terminal(folder: Path) -> None:
+    for command in COMMANDS:
+        shown = STEERED.sub("", PAINT.sub("", shown_at(60, "-m", "sqlanon", *command, folder=folder)))
+        assert "\x1b" not in shown, command
+        ruled = [line for line in shown.splitlines() if BOXES.search(line) and len(set(line.strip())) <= 2]
+        assert ruled and max(map(len, ruled)) <= 60, command
+
+
+@pytest.mark.slow
+def test_commands_without_utf_8(folder: Path) -> None:
+    for command in COMMANDS[:2]:
+        out = piped(folder, *command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        assert out.isascii() and out, command
+    one = json.loads(piped(folder, "risk", "policy.toml", "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0"))
+    assert one == json.loads(piped(folder, "risk", "policy.toml", "--json"))
+
+
+@pytest.mark.slow
+def test_a_pipe_does_not_pay_for_paint(folder: Path) -> None:
+    program = """
+import sys
+from sqlanon.cli import main
+sys.argv = ["sqlanon", "anonymize", "policy.toml"]
+try:
+    main()
+except SystemExit:
+    pass
+print(sorted(name for name in sys.modules if name.startswith("rich.")), "sqlanon.risk" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, check=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[] False"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["duckdb", "parquet"])
+def test_the_histogram_is_of_the_released_classes(ending: str, folder: Path, tmp_path: Path) -> None:
+    policy = sqlanon.Policy.load(folder / "policy.toml")
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / f"r.{ending}")
+    relation: Any = f"read_parquet('{release.path}')" if ending == "parquet" else release.table
+    with duckdb.connect(str(release.path) if ending == "duckdb" else ":memory:") as reader:
+        rows = reader.execute(f'SELECT "zip [red]", "\x1b[31mage" FROM {relation}').fetchall()
+        if ending == "duckdb":
+            told = reader.execute(release.class_sizes_sql()).fetchall()
+    sizes = Counter(Counter(rows).values())
+    assert release.class_sizes() == sorted(sizes.items())
+    if ending == "duckdb":
+        assert told == [(size, n, size * n) for size, n in sorted(sizes.items())]
+        out = piped(folder, "anonymize", "policy.toml")
+        bars = dict(re.findall(r"^ *(\d+(?:-\d+)?)  +([\d,]+)(?:  #+)?$", out, re.MULTILINE))
+        expected = {(low, 2 * low - 2): 0 for low in (5, 9, 17, 33, 65, 129, 257)}
+        for low, high in expected:
+            expected[low, high] = sum(n for size, n in sizes.items() if low <= size <= high)
+        assert bars == {f"{low}-{high}": f"{n:,}" for (low, high), n in expected.items() if low <= max(sizes)}
+        assert "zip [red]" in out and "\\x1b[31mage" in out
