@@ -201,17 +201,20 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
     names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
     if not names:
         return ()
-    remote = prepared.source.remote
-    if remote is None:
-        counts = engine.rows(distinct_counts(prepared.source.relation, names))[0]
-    else:  # counted where the rows are
-        with remote.engine.reading():
-            counts = remote.engine.rows(distinct_counts_there(remote.relation, names))[0]
+    counts = _distinct_counts(engine, prepared.source, names)
     return tuple(
         f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
         "or a quasi-identifier"
         for name in nearly_unique(names, counts)
     )
+
+
+def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
+    """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
+    if source.remote is None:
+        return engine.rows(distinct_counts(source.relation, names))[0]
+    with source.remote.engine.reading():
+        return source.remote.engine.rows(distinct_counts_there(source.remote.relation, names))[0]
 
 
 def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, population: Scan | None) -> None:

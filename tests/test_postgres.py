@@ -402,9 +402,13 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
 
 
 def test_a_new_version_replaces_the_older_one_and_keeps_its_readers(small: Server) -> None:
-    published()
+    first = published()
     small.run("DROP ROLE IF EXISTS watcher", "CREATE ROLE watcher", "GRANT SELECT ON shared.r TO watcher, PUBLIC")
     assert relations(small) == {"r": "v", "r_v1": "r", "sqlanon_manifest": "r"}
+    counted = (
+        "SELECT size, count(*) FROM (SELECT count(*) AS size FROM shared.r GROUP BY zip, age, born) AS c GROUP BY 1"
+    )
+    assert first.class_sizes() == sorted(small.rows(counted))
     attributes = small_tree()["attributes"]
     attributes["age"] = {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": 2}
     attributes["zip"] = {"role": "quasi", "hierarchy": "suppress"}

@@ -88,6 +88,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"release": {"postgres": HERE, "table": f"a.{'r' * 56}"}}, "release.table", "too long"),
         ({"release": {"postgres": HERE, "table": "a.sqlanon_manifest"}}, "release.table", "manifest"),
         ({"release": {"postgres": HERE, "table": "a.r", "file": "r.parquet"}}, "release.postgres", "beside"),
+        ({"release": {"postgres": HERE, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )
 def test_what_is_missing_or_too_much_is_told(section: dict[str, Any], place: str, told: str) -> None:

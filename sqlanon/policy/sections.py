@@ -339,6 +339,8 @@ class ReleaseSection(Section):
         if self.postgres is not None:
             if self.database is not None or self.file is not None:
                 yield ("postgres",), "stands beside a database or a file: give one of them"
+            if self.keep > 1:
+                yield ("keep",), "PostgreSQL keeps one version: leave it out"
             yield from release_name_flaws(self.table)
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"

@@ -22,7 +22,7 @@ from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.postgres_reader import Spot, types_of
-from sqlanon.release.publish import NONE_KEPT, audited, versioned_content
+from sqlanon.release.publish import Kept, audited, with_version
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import SPILL_PREFIX, private_directory
@@ -64,7 +64,7 @@ def publish_postgres(
         )
     with server.transaction(keep=False, kind=ReleaseError):
         older = _Older.found(server, spot)
-        content = replace(versioned_content(content, older.next_version), suppressed=None, keep=1)
+        content = with_version(content, older.next_version)
         staged = table(versioned(spot.name, older.next_version), spot.schema)
         server.execute(pr.released_table(staged.copy(), types))
         fill(staged.copy())
@@ -128,7 +128,7 @@ def _audited(
         engine.registered(reader) as relation,
     ):
         read_back = replace(content, query=pg.arrived(relation, types))
-        verification = audited(engine, read_back, directory, NONE_KEPT, is_parquet=False)
+        verification = audited(engine, read_back, directory, Kept(directory, ()))
     manifest = verification.manifest
     there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]
     claimed = (manifest.released_rows, manifest.classes, manifest.smallest_class)

@@ -112,35 +112,29 @@ class PostgresRelease:
         """
         return verify_postgres(self.spot, self.limits)
 
-    def class_sizes(self) -> list[tuple[int, int]]:
-        """How many classes there are of each size: counted there.
-
-        Raises
-        ------
-        ReleaseError
-            It cannot be read.
-        """
-        with closing(opened_server(self.spot)) as server, server.told(ReleaseError), server.reading():
-            rows = server.rows(class_sizes(self.spot.table, self.manifest.quasi))
-        return [(size, classes) for size, classes, _ in rows]
-
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
         return verification_sql(self.manifest)
 
+    def class_sizes(self) -> list[tuple[int, int]]:
+        """How many classes there are of each size, as PostgreSQL counts them: size in rows, and classes; ascending.
 
-def opened_server(spot: Spot) -> PostgresEngine:
-    """A connection to where a release is.
+        Raises
+        ------
+        ReleaseError
+            It is gone.
+        SourceError
+            The server cannot be reached.
+        """
+        with closing(PostgresEngine.open(self.spot.address, "the release")) as server, server.told(ReleaseError):
+            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
-    Raises
-    ------
-    ReleaseError
-        There is none.
-    """
-    try:
-        return PostgresEngine.open(spot.address, "the release")
-    except SourceError as error:
-        raise ReleaseError(str(error)) from None
+    def class_sizes_sql(self) -> str:
+        """The statement behind `class_sizes`, to be run in PostgreSQL."""
+        return self._class_sizes().sql(PostgresEngine.dialect, pretty=True)
+
+    def _class_sizes(self) -> exp.Query:
+        return class_sizes(self.spot.table, self.manifest.quasi)
 
 
 @contextmanager
@@ -152,7 +146,10 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
     ReleaseError
         It is not there, cannot be read, or is not a release.
     """
-    server = opened_server(spot)
+    try:
+        server = PostgresEngine.open(spot.address, "the release")
+    except SourceError as error:
+        raise ReleaseError(str(error)) from None
     with closing(server), spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
         try:
@@ -164,7 +161,7 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
             raise BrokenReleaseError(
                 f"{spot.path} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
-        yield OpenRelease(engine, Once(engine), manifest, True, (manifest,))  # Parquet, so to say: of rows alone
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))  # of rows alone
 
 
 def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:

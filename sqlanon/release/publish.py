@@ -42,17 +42,6 @@ from sqlanon.workdir import private_directory
 BEFORE = "release_before"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Versions of the release that is replaced, which the new file has too: where they are, the newest first."""
-
-    path: Path
-    manifests: Sequence[Manifest]
-
-
-NONE_KEPT = Kept(Path(), ())
-
-
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
     """Write a release, audit it, and put it in its place.
 
@@ -78,9 +67,7 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     if is_parquet:
         refuse_types(content)
     before = _refuse_to_destroy(path, table_name, engine.limits)
-    if not is_parquet:
-        content = versioned_content(content, (before[0].version or 1) + 1 if before else 1)
-        refuse_name(content.manifest(0, 0, 0, ""))
+    content = _versioned(content, is_parquet, before)
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
             kept = Kept(path, () if is_parquet else before[: content.keep - 1])
@@ -92,16 +79,9 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     return replace(verification, path=path)
 
 
-def versioned_content(content: Content, version: int) -> Content:
-    """The same, with the number of its version in the manifest."""
-
-    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-        return replace(content.manifest(rows, classes, smallest, digest), version=version)
-
-    return replace(content, manifest=manifest)
-
-
-def audited(engine: DuckDBEngine, content: Content, directory: Path, kept: Kept, is_parquet: bool) -> Verification:
+def audited(
+    engine: DuckDBEngine, content: Content, directory: Path, kept: Kept, is_parquet: bool = False
+) -> Verification:
     """Write a release to a private directory, and hold it against all that is known.
 
     Raises
@@ -121,6 +101,21 @@ def audited(engine: DuckDBEngine, content: Content, directory: Path, kept: Kept,
     if failures:
         raise AuditError(failures)
     return verification
+
+
+def _versioned(content: Content, is_parquet: bool, before: Sequence[Manifest]) -> Content:
+    """The same, with the number of its version in the manifest; Parquet has none."""
+    return content if is_parquet else with_version(content, (before[0].version or 1) + 1 if before else 1)
+
+
+def with_version(content: Content, version: int) -> Content:
+    """The same, with the number of its version in the manifest, and its name looked at."""
+
+    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
+        return replace(content.manifest(rows, classes, smallest, digest), version=version)
+
+    refuse_name(manifest(0, 0, 0, ""))
+    return replace(content, manifest=manifest)
 
 
 def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
@@ -152,6 +147,14 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
             "choose another name, or remove it"
         )
     return before
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Versions of the release that is replaced, which the new file has too: where they are, the newest first."""
+
+    path: Path
+    manifests: Sequence[Manifest]
 
 
 def _audit(
