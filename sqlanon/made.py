@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.ledger import Together, secret_of
 from sqlanon.preparation import Prepared
 from sqlanon.queries.bounds import Kind
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from sqlanon.decoys import Filled
     from sqlanon.noise.stage import Noised
 
-_KINDS: Mapping[ColumnKind, Kind] = {
-    ColumnKind.INTEGER: "integer",
-    ColumnKind.DECIMAL: "number",
-    ColumnKind.FLOATING: "number",
-    ColumnKind.DATE: "date",
-    ColumnKind.ZONED: "date",
-}
-
 FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
 
@@ -54,7 +46,7 @@ def ranges_of(prepared: Prepared) -> dict[str, Kind]:
     for name in policy.generalized:
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
         type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
-        kind = _KINDS.get(column_kind(type_))
+        kind = bounds_kind(type_)
         if kind is not None and (summarised or rules & {"intervals", "dates"}):
             found[name.lower()] = kind
     return found

@@ -401,6 +401,20 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
                 db.anonymize(sqlanon.Policy(**tree))
 
 
+def test_comments_tell_readers_what_was_done(small: Server) -> None:
+    release = published()
+    told = small.rows("SELECT obj_description('shared.r'::regclass, 'pg_class')")[0][0]
+    assert f"{release.manifest.released_rows} rows in {release.manifest.classes} classes" in told
+    columns = dict(
+        small.rows(
+            "SELECT attname, col_description(attrelid, attnum) FROM pg_attribute "
+            "WHERE attrelid = 'shared.r'::regclass AND attnum > 0"
+        )
+    )
+    assert list(columns) == [column.name for column in release.manifest.columns]
+    assert all(what.startswith(("quasi-identifier: ", "sensitive", "insensitive")) for what in columns.values())
+
+
 def test_a_new_version_replaces_the_older_one_and_keeps_its_readers(small: Server) -> None:
     first = published()
     small.run("DROP ROLE IF EXISTS watcher", "CREATE ROLE watcher", "GRANT SELECT ON shared.r TO watcher, PUBLIC")

@@ -56,11 +56,6 @@ def class_figures(relation: exp.Table, quasi: Sequence[str]) -> exp.Select:
     return select(figures, subquery(classes, "classes"))
 
 
-def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
-    """The view that readers know, over the versioned table: a list of columns, and nothing more."""
-    return exp.Create(this=view, kind="VIEW", expression=select([col(name) for name in columns], rows))
-
-
 def manifest_table(schema: str) -> exp.Create:
     """The table of manifests, if there is none yet."""
     key = exp.ColumnConstraint(kind=exp.PrimaryKeyColumnConstraint())

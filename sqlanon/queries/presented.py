@@ -48,13 +48,13 @@ SUPPRESSION_COLUMNS = {
 """Of ``sqlanon.suppression``."""
 
 
-def stable_view(name: str, rows_table: str, columns: Sequence[str], catalog: str) -> exp.Create:
+def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
     """The view that readers name, over the table of the newest version: a column list, and nothing more.
 
-    >>> stable_view("patients", "patients_v3", ["zip", "age"], "r").sql("duckdb")
-    'CREATE VIEW "r"."main"."patients" AS SELECT "zip", "age" FROM "patients_v3"'
+    >>> stable_view(table("patients"), table("patients_v3"), ["zip", "age"]).sql("duckdb")
+    'CREATE VIEW "patients" AS SELECT "zip", "age" FROM "patients_v3"'
     """
-    return create_view(table(name, "main", catalog), select([col(one) for one in columns], table(rows_table)))
+    return create_view(view, select([col(one) for one in columns], rows))
 
 
 def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:

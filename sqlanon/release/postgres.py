@@ -20,8 +20,10 @@ from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
+from sqlanon.queries.presented import stable_view
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.postgres_reader import Spot, types_of
+from sqlanon.release.presented import comments_on
 from sqlanon.release.publish import Kept, audited, with_version
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
@@ -145,7 +147,9 @@ def _audited(
 def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
     server.execute(drop_view(spot.table))
-    server.execute(pr.stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns]))
+    server.execute(stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns]))
+    for told in comments_on("VIEW", spot.table, manifest):
+        server.execute(told)
     for role in older.readers:
         server.execute(pr.grant_select(spot.table, role))
     server.execute(pr.forget_manifest(spot.schema), [spot.name])

@@ -128,7 +128,8 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
 def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
     """The statements that make the views of a release file: the stable one first."""
     columns = [column.name for column in manifest.columns]
-    stable = pr.stable_view(manifest.table_name, manifest.rows_table, columns, catalog)
+    name = table(manifest.table_name, "main", catalog)
+    stable = pr.stable_view(name, table(manifest.rows_table), columns)
     return [stable, *pr.about_views(manifest.table_name, manifest.quasi, catalog)]
 
 
@@ -149,14 +150,25 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
     newest = manifests[0]
     places = [("VIEW", newest.table_name, newest), *(("TABLE", one.rows_table, one) for one in manifests)]
     for kind, place, manifest in places:
-        relation = table(place, "main", catalog)
-        yield pr.comment(kind, relation.copy(), comment_on_release(manifest))
-        for column in manifest.columns:
-            told = comment_on_column(manifest, column.name, column.role)
-            yield pr.comment_on_column(relation, column.name, told)
+        yield from comments_on(kind, table(place, "main", catalog), manifest)
     for name in labelled(newest):
         told = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
         yield pr.comment("TABLE", table(labels_table(name), "main", catalog), told)
+
+
+def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Comment]:
+    """What is told of a relation that shows released rows, and of its columns.
+
+    Parameters
+    ----------
+    kind:
+        ``TABLE`` or ``VIEW``.
+    relation, manifest:
+        Which one, and what it is a release of.
+    """
+    yield pr.comment(kind, relation.copy(), comment_on_release(manifest))
+    for column in manifest.columns:
+        yield pr.comment_on_column(relation, column.name, comment_on_column(manifest, column.name, column.role))
 
 
 def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:

@@ -57,7 +57,7 @@ def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
     query = made.expression if isinstance(made, exp.Create) else None
     if not isinstance(query, exp.Select):
         return False
-    expected = pr.stable_view("v", source, columns, "c").expression
+    expected = pr.stable_view(table("v"), table(source), columns).expression
     return bool(_plain(query) == _plain(expected))
 
 
