@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
 from sqlanon.anonymization import Found
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.errors import ReleaseError
+from sqlanon.figures import Figures
 from sqlanon.full_domain import measure_of
-from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
-from sqlanon.made import Made, ranges_of
-from sqlanon.markup import html_table
-from sqlanon.policy import same_file, table_parts
+from sqlanon.made import Made
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
+from sqlanon.publishing import ManifestOf, Publishing, table_name_of
 from sqlanon.queries.names import star
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres import publish_postgres
-from sqlanon.release.postgres_reader import PostgresRelease, Spot
-from sqlanon.release.publish import publish, utc_now
+from sqlanon.release.postgres_reader import PostgresRelease
+from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
-from sqlanon.release.staging import Content
-from sqlanon.release.verify import Verification
 from sqlanon.remote import is_remote, shown_there
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     import duckdb
-    from sqlglot import exp
 
     from sqlanon.decoys import Filled
     from sqlanon.noise.stage import Noised
@@ -49,7 +37,7 @@ if TYPE_CHECKING:
     from sqlanon.report.notebook import Charts
 
 
-class Result:
+class Result(Figures):
     """The best version of a table that a search found; nothing is published yet.
 
     Attributes
@@ -138,29 +126,13 @@ class Result:
         self.satisfying = None if satisfying is None else [named(levels) for levels in satisfying]
         self.epsilon = self.policy.epsilon
         self.noise = None if noised is None else {name: dict(one) for name, one in noised.attributes.items()}
+        self._linking = None if noised is None else noised.linking
         self.linking_risk = None if noised is None else noised.linking.risk
         self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
         self.confidence = None if noised is None else noised.confidence
         self.held_against: tuple[str, ...] = ()
         self.warnings = warnings
         self.seconds = seconds
-
-    @property
-    def gap(self) -> float:
-        """How far the score may be from the best one, as a share of it: |score − bound| / |score|; 0 if it is
-        optimal."""
-        score = self.score if self.score_without_decoys is None else self.score_without_decoys
-        return abs(score - self.bound) / abs(score) if score != self.bound else 0.0
-
-    @property
-    def proof(self) -> str:
-        """What is proven of the score, in words: ``optimal``, or ``not proven optimal: within 3.2 %``."""
-        of = " before decoys" if self.decoys is not None and self.decoys.rows else ""
-        if self.optimal:
-            return f"optimal{of}"
-        if self.policy.search.is_local:  # nothing is known of what all recodings could reach
-            return "not proven optimal"
-        return f"not proven optimal{of}: within {math.ceil(1000 * self.gap) / 10:g} %"  # rounded up, so that it is true
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
@@ -252,7 +224,7 @@ class Result:
 
         return Unpublished(
             self._made,
-            self._manifest(self._table_name()),
+            self._manifest(table_name_of(self.policy)),
             self.generalization,
             self._run.work("lattice"),
             self.nodes,
@@ -285,90 +257,17 @@ class Result:
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
-        section = self.policy.release
-        if path is None and section is not None and section.postgres is not None:
-            spot = Spot.of(section.postgres, table or section.table)
-            verification = self._publish(spot.path, spot.name, force, partial(self._to_postgres, spot))
-            release: Release | PostgresRelease = PostgresRelease(spot, verification.manifest, self._run.engine.limits)
-        else:
-            target, name = self._target(path), table or self._table_name()
-            verification = self._publish(target, name, force, partial(self._to_file, target, name))
-            release = Release(target, name, verification.manifest, self._run.engine.limits)
+        figures = (self.released_rows, self.classes, self.smallest_class)
+        publishing = Publishing(self._made, self.run_id, self._manifest, figures)
+        release, together = publishing.publish(path, table, force)
+        if together is not None:  # published a second time, it says once what it says
+            self.held_against = tuple(str(one.path) for one in together.earlier)
+            told = together.told(release.manifest.digest)
+            self.warnings += tuple(one for one in told if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
         return release
 
-    def _publish(self, target: Path, name: str, force: bool, put: Callable[[Content], Verification]) -> Verification:
-        """Publish to a place, and tell what it was held against."""
-        together = held_against(self._run, self._prepared, target, force)
-        manifest = self._manifest(name)
-        claims = manifest(self.released_rows, self.classes, self.smallest_class, "")
-        content = Content(
-            self._made.recoding.select(),
-            self._made.columns(),
-            [column.name for column in self._made.recoding.columns if column.quasi is not None],
-            self.released_rows,
-            self.classes,
-            self.smallest_class,
-            self._made.chosen.masked_rows,
-            manifest,
-            self._made.repeating(),
-            self._made.audit(claims, together),
-            lambda written: self._recording(target, written, together),
-            ranges_of(self._prepared),
-            self._made.suppressed_by,
-            self._keep,
-        )
-        verification = put(content)
-        if together is not None:  # published a second time, it says once what it says
-            self.held_against = tuple(str(one.path) for one in together.earlier)
-            told = together.told(verification.manifest.digest)
-            self.warnings += tuple(one for one in told if one not in self.warnings)
-        return verification
-
-    def _to_file(self, target: Path, name: str, content: Content) -> Verification:
-        with self._made.rows() as query:
-            return publish(self._run.engine, replace(content, query=query), target, name)
-
-    def _to_postgres(self, spot: Spot, content: Content) -> Verification:
-        with self._server(spot.address) as server:
-            fill = partial(self._made.fill, server, spot.address)
-            return publish_postgres(self._run.engine, server, content, spot, fill)
-
-    @contextmanager
-    def _server(self, address: str) -> Iterator[PostgresEngine]:
-        """The source's connection, if that is the place; else a new one."""
-        remote = self._prepared.source.remote
-        if remote is not None and remote.address == address:
-            yield remote.engine
-            return
-        with closing(PostgresEngine.open(address, "release.postgres")) as server:
-            yield server
-
-    def _target(self, path: str | Path | None) -> Path:
-        section = self.policy.release
-        chosen = path or (None if section is None else section.database or section.file)
-        if chosen is None:
-            raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
-        target = Path(os.path.realpath(chosen))  # a link stays a link
-        catalog_section = self.policy.catalog
-        private = [*self._prepared.source.files, *self._run.engine.files()]
-        if catalog_section is not None:
-            private.append(catalog_section.database)
-        if any(same_file(target, file) for file in private):
-            raise ReleaseError(f"{target} is the source, or the catalog: a release needs a file of its own")
-        return target
-
-    @property
-    def _keep(self) -> int:
-        return 1 if self.policy.release is None else self.policy.release.keep
-
-    def _table_name(self) -> str:
-        if (section := self.policy.release) is not None:
-            return section.table if section.postgres is None else table_parts(section.table)[-1]
-        name = self.policy.source.table or "release"
-        return table_parts(name)[-1] if table_parts(name) else name
-
-    def _manifest(self, table: str) -> Any:
+    def _manifest(self, table: str) -> ManifestOf:
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
             return Manifest(
                 table_name=table,
@@ -395,100 +294,3 @@ class Result:
             )
 
         return manifest
-
-    def _recording(self, target: Path, manifest: Manifest, together: Together | None) -> AbstractContextManager[None]:
-        """What the ledger is told of a publication."""
-        if self.policy.catalog is None:
-            return nullcontext()
-        engine, path = self._run.engine, self.policy.catalog.database
-        if self.policy.release is not None and not self.policy.release.ledger:
-            return recording_replaced(engine, path, target, manifest.published_at)
-        known = together.known if together is not None else frozenset()
-        row = released_row(self.run_id, target, manifest, self._run.identity, self._prepared.after, together)
-        return recording(engine, path, row, self._made.keys(path), self._prepared.own_hierarchies, known, self._keep)
-
-    def to_catalog(self) -> dict[str, Any]:
-        """The run, as a row of the catalog."""
-        return {
-            "run_id": self.run_id,
-            "started_at": self.started_at,
-            "policy": self.policy.model_dump_json(),
-            "policy_hash": self.policy.fingerprint(),
-            "strategy": self.policy.search.strategy,
-            "measure": self.measure,
-            "rows": self.rows,
-            "suppressed_rows": self.suppressed_rows,
-            "classes": self.classes,
-            "score": self.score,
-            "optimal": self.optimal,
-            "generalization": json.dumps(self.generalization, ensure_ascii=False),
-            "nodes": self.nodes,
-            "checked": self.checked,
-            "seconds": sum(self.seconds.values()),
-            "sqlanon_version": __version__,
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
-        return {
-            "rows": self.rows,
-            "released_rows": self.released_rows,
-            "suppressed_rows": self.suppressed_rows,
-            "classes": self.classes,
-            "smallest_class": self.smallest_class,
-            "generalization": self.generalization,
-            "measure": self.measure,
-            "score": self.score,
-            "lattice": {"nodes": self.nodes, "checked": self.checked},
-            "optimal": self.optimal,
-            "bound": self.bound,
-            "gap": self.gap,
-            "held_against": list(self.held_against),
-            "warnings": list(self.warnings),
-            **{
-                name: value
-                for name in ("null_map", "wrong_map", "k_minimal")
-                if (value := getattr(self, name)) is not None
-            },
-            **({} if self.satisfying is None else {"satisfying": len(self.satisfying)}),
-            **self._noise_to_dict(),
-            **self._decoys_to_dict(),
-        }
-
-    def _decoys_to_dict(self) -> dict[str, Any]:
-        if self.decoys is None:
-            return {}
-        return {"decoys": self.decoys.to_dict(), "score_without_decoys": self.score_without_decoys}
-
-    def _noise_to_dict(self) -> dict[str, Any]:
-        if self._made.noised is None:
-            return {}
-        linking = self._made.noised.linking
-        return {
-            "epsilon": self.epsilon,
-            "noise": self.noise,
-            "linking_risk": self.linking_risk,
-            "linking_risk_strict": self.linking_risk_strict,
-            **({} if linking.all_records else {"linking_rows": linking.records}),
-            **({} if self.confidence is None else {"confidence": self.confidence}),
-        }
-
-    def _repr_html_(self) -> str:
-        """For notebooks: its figures as a small table. Nothing is asked of the source."""
-        rows = [
-            ("generalization", ", ".join(f"{name} {_level(level)}" for name, level in self.generalization.items())),
-            (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
-            ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
-            ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
-        ]
-        return html_table("What would be released", ["", ""], rows)
-
-    def __repr__(self) -> str:
-        return (
-            f"Result(generalization={self.generalization}, {self.measure}={self.score:.6g}, "
-            f"suppressed_rows={self.suppressed_rows}, classes={self.classes}, optimal={self.optimal})"
-        )
-
-
-def _level(level: int | None) -> str:
-    return "at several levels" if level is None else str(level)

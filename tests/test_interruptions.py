@@ -152,7 +152,7 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, DATABASE, RESULT = "sqlanon.release.publish", "sqlanon.database", "sqlanon.result"
+PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.publish", "sqlanon.database", "sqlanon.publishing"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
@@ -170,9 +170,9 @@ STAGES = [
     ("shutil", "copymode", "after", True, True),
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
-    (RESULT, "Result._recording", "before", True, True),
+    (PUBLISHING, "Publishing._recording", "before", True, True),
     ("sqlanon.ledger.records", "_forget_keys", "after", True, True),
-    (RESULT, "publish", "after", True, False),
+    (PUBLISHING, "publish", "after", True, False),
 ]
 PUBLISHED = {("_swap_in", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}

@@ -474,7 +474,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
             return audited(*arguments, **more)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sqlanon.result.recording", overtaken)
+            patch.setattr("sqlanon.publishing.recording", overtaken)
             with pytest.raises(ReleaseError, match="published meanwhile"):
                 first.publish()
     assert not (hospital / "one.duckdb").exists()

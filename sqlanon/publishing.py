@@ -1,0 +1,150 @@
+"""Publishing what was made: to a file or to PostgreSQL, held against earlier releases, and written to the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import ReleaseError
+from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
+from sqlanon.made import Made, ranges_of
+from sqlanon.policy import Policy, same_file, table_parts
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.postgres import publish_postgres
+from sqlanon.release.postgres_reader import PostgresRelease, Spot
+from sqlanon.release.publish import publish
+from sqlanon.release.published import Release
+from sqlanon.release.staging import Content
+from sqlanon.release.verify import Verification
+
+ManifestOf: TypeAlias = Callable[[int, int, int, str], Manifest]
+"""A manifest, by released rows, classes, rows of the smallest class, and digest."""
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """What was made, on its way out.
+
+    Attributes
+    ----------
+    made, run_id:
+        What, and of which run.
+    manifest_of:
+        Its manifest, by the name of the released table.
+    figures:
+        What must come out: released rows, classes, and rows of the smallest.
+    """
+
+    made: Made
+    run_id: str
+    manifest_of: Callable[[str], ManifestOf]
+    figures: tuple[int, int, int]
+
+    @property
+    def policy(self) -> Policy:
+        """The one that it was made by."""
+        return self.made.prepared.policy
+
+    def publish(
+        self, path: str | Path | None, table: str | None, force: bool
+    ) -> tuple[Release | PostgresRelease, Together | None]:
+        """Publish to a place, else to that of the policy; and tell what it was held against.
+
+        Raises
+        ------
+        ReleaseError, AuditError
+            As of `Result.publish`.
+        """
+        section, limits = self.policy.release, self.made.run.engine.limits
+        if path is None and section is not None and section.postgres is not None:
+            spot = Spot.of(section.postgres, table or section.table)
+            verification, together = self._put(spot.path, spot.name, force, partial(self._to_postgres, spot))
+            return PostgresRelease(spot, verification.manifest, limits), together
+        target, name = self._target(path), table or table_name_of(self.policy)
+        verification, together = self._put(target, name, force, partial(self._to_file, target, name))
+        return Release(target, name, verification.manifest, limits), together
+
+    def _put(
+        self, target: Path, name: str, force: bool, put: Callable[[Content], Verification]
+    ) -> tuple[Verification, Together | None]:
+        made, (rows, classes, smallest) = self.made, self.figures
+        together = held_against(made.run, made.prepared, target, force)
+        manifest = self.manifest_of(name)
+        content = Content(
+            query=made.recoding.select(),
+            columns=made.columns(),
+            quasi=[column.name for column in made.recoding.columns if column.quasi is not None],
+            rows=rows,
+            classes=classes,
+            smallest_class=smallest,
+            masked_rows=made.chosen.masked_rows,
+            manifest=manifest,
+            repeating=made.repeating(),
+            audit=made.audit(manifest(rows, classes, smallest, ""), together),
+            recording=lambda written: self._recording(target, written, together),
+            ranges=ranges_of(made.prepared),
+            suppressed=made.suppressed_by,
+            keep=self._keep,
+        )
+        return put(content), together
+
+    def _to_file(self, target: Path, name: str, content: Content) -> Verification:
+        with self.made.rows() as query:
+            return publish(self.made.run.engine, replace(content, query=query), target, name)
+
+    def _to_postgres(self, spot: Spot, content: Content) -> Verification:
+        with self._server(spot.address) as server:
+            fill = partial(self.made.fill, server, spot.address)
+            return publish_postgres(self.made.run.engine, server, content, spot, fill)
+
+    @contextmanager
+    def _server(self, address: str) -> Iterator[PostgresEngine]:
+        """The source's connection, if that is the place; else a new one."""
+        remote = self.made.prepared.source.remote
+        if remote is not None and remote.address == address:
+            yield remote.engine
+            return
+        with closing(PostgresEngine.open(address, "release.postgres")) as server:
+            yield server
+
+    def _target(self, path: str | Path | None) -> Path:
+        section, catalog = self.policy.release, self.policy.catalog
+        chosen = path or (None if section is None else section.database or section.file)
+        if chosen is None:
+            raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
+        target = Path(os.path.realpath(chosen))  # a link stays a link
+        private = [*self.made.prepared.source.files, *self.made.run.engine.files()]
+        if catalog is not None:
+            private.append(catalog.database)
+        if any(same_file(target, file) for file in private):
+            raise ReleaseError(f"{target} is the source, or the catalog: a release needs a file of its own")
+        return target
+
+    @property
+    def _keep(self) -> int:
+        return 1 if self.policy.release is None else self.policy.release.keep
+
+    def _recording(self, target: Path, manifest: Manifest, together: Together | None) -> AbstractContextManager[None]:
+        """What the ledger is told of a publication."""
+        if self.policy.catalog is None:
+            return nullcontext()
+        run, prepared, path = self.made.run, self.made.prepared, self.policy.catalog.database
+        if self.policy.release is not None and not self.policy.release.ledger:
+            return recording_replaced(run.engine, path, target, manifest.published_at)
+        known = together.known if together is not None else frozenset()
+        row = released_row(self.run_id, target, manifest, run.identity, prepared.after, together)
+        return recording(run.engine, path, row, self.made.keys(path), prepared.own_hierarchies, known, self._keep)
+
+
+def table_name_of(policy: Policy) -> str:
+    """The released table: the policy's, else the source's name."""
+    if (section := policy.release) is not None:
+        return section.table if section.postgres is None else table_parts(section.table)[-1]
+    name = policy.source.table or "release"
+    return table_parts(name)[-1] if table_parts(name) else name
