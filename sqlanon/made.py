@@ -24,6 +24,7 @@ from sqlanon.queries.presented import suppressed_by
 from sqlanon.queries.recode import AnyRecoding, Column
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.presented import may_be_told
 from sqlanon.release.requirements import needs_source
 from sqlanon.release.side_by_side import promised_k
 from sqlanon.remote import recoded, shipped
@@ -50,31 +51,6 @@ def ranges_of(prepared: Prepared) -> dict[str, Kind]:
         if kind is not None and (summarised or rules & {"intervals", "dates"}):
             found[name.lower()] = kind
     return found
-
-
-def not_by_difference(
-    rows: Sequence[tuple[str, str | None, int, int]], suppressed: int, least: int
-) -> list[tuple[str, str | None, int, int]]:
-    """What may be told of an attribute's suppressed rows, where the sum of all is known: what is left must not be of
-    few rows either.
-
-    Parameters
-    ----------
-    rows:
-        Attribute, label, suppressed rows (at least so many as may be told of), released rows.
-    suppressed:
-        All suppressed rows.
-    least:
-        So many may be told of.
-
-    Examples
-    --------
-    >>> not_by_difference([("zip", "021**", 7, 90), ("zip", "022**", 5, 60)], suppressed=14, least=5)
-    [('zip', '021**', 7, 90)]
-    """
-    told = sorted(rows, key=lambda row: (-row[2], row[1] or ""))
-    rest = suppressed - sum(row[2] for row in told)
-    return told[:-1] if 0 < rest < least else told
 
 
 @dataclass(frozen=True)
@@ -172,30 +148,35 @@ class Made:
         return {one.attribute: one.height for one in self.prepared.own_hierarchies}
 
     def suppressed_by(self, released: exp.Table) -> list[tuple[str, str | None, int, int]]:
-        """What may be told of the suppressed rows, by attribute and released label: nothing of fewer than k.
+        """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
 
-        Where no one level was chosen for all rows, where rows are not persons, or are nobody's, nothing is told.
+        It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those
+        of two could be held against one another, where the one follows from the other. Where no one level was chosen
+        for all rows, where rows are not persons, or are nobody's, and beside versions that are kept, nothing is told.
 
         Parameters
         ----------
         released:
             The released rows.
         """
-        policy, figures = self.prepared.policy, self.chosen.figures
+        policy, suppressed = self.prepared.policy, self.chosen.figures.suppressed_rows
         told = policy.source.person is None and policy.population is None and not policy.noisy
-        if not told or policy.search.is_local or self.filled is not None or not figures.suppressed_rows:
+        alone = policy.release is None or policy.release.keep == 1
+        if not told or not alone or policy.search.is_local or self.filled is not None or not suppressed:
             return []
+        own = zip(self.prepared.own_attributes, self.chosen.generalization.values(), strict=True)
+        below = [(attribute, level) for attribute, level in own if level is not None and level < attribute.height]
+        if not below:
+            return []
+        attribute, level = below[0]
         least = promised_k(policy.privacy.model_dump(mode="json"), policy.generalized)
-        found: list[tuple[str, str | None, int, int]] = []
-        own = self.prepared.attributes[: len(policy.generalized)]
-        for attribute, level in zip(own, self.chosen.generalization.values(), strict=True):
-            if level is None or level == attribute.height:
-                continue
-            label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
-            query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
-            rows = [(attribute.column, *row) for row in self.run.engine.rows(query)]
-            found += not_by_difference(rows, figures.suppressed_rows, least)
-        return found
+        label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
+        query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
+        rows = self.run.engine.rows(query)
+        labels = rows[0][-1] if rows else 0
+        if not may_be_told([row[1] for row in rows], suppressed, labels, least):
+            return []
+        return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]
 
     def keys(self, path: Path) -> exp.Query | None:
         """The hashes of the keys of the released rows, where the policy names a key."""

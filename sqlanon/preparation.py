@@ -99,6 +99,11 @@ class Prepared:
         return own + [0.0] * (len(self.attributes) - len(own))
 
     @property
+    def own_attributes(self) -> tuple[Coded, ...]:
+        """Of the policy's quasi-identifiers: without the marks of earlier releases."""
+        return self.attributes[: len(self.policy.generalized)]
+
+    @property
     def own_hierarchies(self) -> tuple[Hierarchy, ...]:
         """Of the policy's quasi-identifiers: without that of the marks of earlier releases."""
         return self.hierarchies[: len(self.policy.generalized)]

@@ -158,7 +158,7 @@ def suppressed_by(
     values: exp.Expr, value: exp.Expr, known: exp.Expr, released: exp.Expr, column: str, least: int
 ) -> exp.Select:
     """What was suppressed of an attribute, by the labels that the release has: ``value``, ``suppressed_rows``,
-    ``released_rows``; only where both are at least ``least``.
+    ``released_rows``; only where both are at least ``least``. ``labels`` counts all of them, those left out, too.
 
     Parameters
     ----------
@@ -178,10 +178,17 @@ def suppressed_by(
     label = cast(col(column), "VARCHAR")
     theirs = select([named(label, "value"), named(exp.Count(this=exp.Star()), "rows")], released, [label.copy()])
     left_out = exp.Sub(this=col("rows", "s"), expression=col("rows", "r"))
-    enough = [exp.GTE(this=one, expression=number(least)) for one in (left_out.copy(), col("rows", "r"))]
+    enough = [exp.GTE(this=col(one), expression=number(least)) for one in ("suppressed_rows", "released_rows")]
     on = exp.NullSafeEQ(this=col("value", "s"), expression=col("value", "r"))
-    query = select(
-        [col("value", "s"), named(left_out, "suppressed_rows"), named(col("rows", "r"), "released_rows")],
+    every = exp.Window(this=exp.Count(this=exp.Star()))
+    both = select(
+        [
+            col("value", "s"),
+            named(left_out, "suppressed_rows"),
+            named(col("rows", "r"), "released_rows"),
+            named(every, "labels"),
+        ],
         subquery(mine, "s"),
-    )
-    return query.join(subquery(theirs, "r"), on=on, copy=False).where(*enough, copy=False)
+    ).join(subquery(theirs, "r"), on=on, copy=False)
+    shown: list[exp.Expr] = [col(name) for name in ("value", "suppressed_rows", "released_rows", "labels")]
+    return select(shown, subquery(both, "b")).where(*enough, copy=False)

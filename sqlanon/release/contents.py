@@ -28,6 +28,7 @@ _COMMENTED = (
     ("duckdb_tables", "table_name", text("")),
     ("duckdb_views", "view_name", text("")),
     ("duckdb_columns", "table_name", col("column_name")),
+    ("duckdb_functions", "function_name", text("")),
 )
 
 
@@ -47,10 +48,22 @@ def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
 def found_objects(engine: DuckDBEngine) -> set[str]:
     """What an open release file has: objects, and columns with defaults. Macros and comments are another matter."""
     parts = [_names(kind, function, name) for kind, function, name in _OBJECTS]
+    parts.append(_constraints())
     worked_out = _names("default of column", "duckdb_columns", "column_name")
     parts.append(worked_out.where(is_there(col("column_default")), copy=False))
     found = {name for (name,) in engine.rows(exp.union(*parts, distinct=True))}
     return {name for name in found if name != "schema main.main"}
+
+
+def _constraints() -> exp.Select:
+    """What rows must meet, but for the manifest's own NOT NULL: a condition may have a value in it."""
+    full = exp.Concat(
+        expressions=[text("constraint of table "), col("schema_name"), text("."), col("table_name")], safe=True
+    )
+    query = _of(ATTACHED, [full], "duckdb_constraints")
+    own = exp.EQ(this=col("schema_name"), expression=text("sqlanon"))
+    plain = exp.EQ(this=col("constraint_type"), expression=text("NOT NULL"))
+    return query.where(exp.Not(this=exp.Paren(this=exp.and_(own, plain, copy=False))), copy=False)
 
 
 def _names(kind: str, function: str, name: str) -> exp.Select:
@@ -85,6 +98,6 @@ def _definitions(engine: DuckDBEngine, database: str) -> set[tuple[str, str]]:
 def _of(database: str, columns: list[exp.Expr], function: str) -> exp.Select:
     source = exp.Table(this=exp.Anonymous(this=function, expressions=[]))
     query = select(columns, source).where(exp.EQ(this=col("database_name"), expression=text(database)), copy=False)
-    if function in ("duckdb_sequences", "duckdb_indexes"):  # none of these is internal
+    if function in ("duckdb_sequences", "duckdb_indexes", "duckdb_constraints"):  # none of these is internal
         return query
     return query.where(exp.Not(this=col("internal")), copy=False)

@@ -125,6 +125,38 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
     return [(i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)]
 
 
+def may_be_told(told: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
+    """Whether the suppressed rows of some of an attribute's labels may be told, when the sum of all is known.
+
+    Each label that is not told has fewer than ``least``; how many must not follow from what is left. Nothing must be
+    left, or so many that it is of no few rows, and so few that each of those labels may have none.
+
+    Parameters
+    ----------
+    told:
+        The suppressed rows of each label that is told.
+    suppressed:
+        Of all.
+    labels:
+        How many labels the release has.
+    least:
+        So many rows may be told of.
+
+    Examples
+    --------
+    >>> may_be_told([7, 5], suppressed=12, labels=2, least=5)  # nothing is left
+    True
+    >>> may_be_told([7, 5], suppressed=14, labels=9, least=5)  # 2 are left
+    False
+    >>> may_be_told([6], suppressed=18, labels=4, least=5)  # 12 are left to three that have 4 at most: 4 each
+    False
+    >>> may_be_told([6], suppressed=18, labels=9, least=5)
+    True
+    """
+    rest = suppressed - sum(told)
+    return rest == 0 or least <= rest <= (labels - len(told) - 1) * (least - 1)
+
+
 def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
     """The statements that make the views of a release file: the stable one first."""
     columns = [column.name for column in manifest.columns]

@@ -26,7 +26,17 @@ from sqlanon.queries.names import (
 from sqlanon.release.check import Check
 from sqlanon.release.contents import found_comments, found_views
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.presented import ABOUT, Suppressed, comments, labelled, labels_of, overview, quality, views
+from sqlanon.release.presented import (
+    ABOUT,
+    Suppressed,
+    comments,
+    labelled,
+    labels_of,
+    may_be_told,
+    overview,
+    quality,
+    views,
+)
 from sqlanon.release.reader import ATTACHED, SUBJECT
 from sqlanon.release.side_by_side import promised_k
 
@@ -55,7 +65,8 @@ def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
     except SqlglotError:
         return False
     query = made.expression if isinstance(made, exp.Create) else None
-    if not isinstance(query, exp.Select):
+    # With names of its own for the columns, it would be a schema in place of a table.
+    if not isinstance(query, exp.Select) or not isinstance(made.this, exp.Table):
         return False
     expected = pr.stable_view(table("v"), table(source), columns).expression
     return bool(_plain(query) == _plain(expected))
@@ -68,7 +79,9 @@ def _plain(query: exp.Select) -> exp.Expr:
     )
 
 
-def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_writer: bool) -> list[Check]:
+def about_checks(
+    engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool
+) -> list[Check]:
     """What a file tells about its rows.
 
     Parameters
@@ -77,21 +90,33 @@ def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_write
         Has the file open.
     manifests:
         Of the versions that are kept, the newest first.
-    same_writer:
-        Whether this version of sqlanon and of the engine wrote it: others have other words, and spell views otherwise.
+    same_version, same_engine:
+        Whether this version of sqlanon wrote it (others have other words), and this engine (others spell views
+        otherwise).
     """
     newest = manifests[0]
-    if not same_writer:
-        return [Check("words and views", None, "written by another version than this one")]
-    changed = [*_changed_words(engine, manifests), *_changed_views(engine, newest), *_changed_labels(engine, newest)]
-    return [Check("words and views", not changed, "; ".join(changed) or "as sqlanon made them")]
+    if not same_version:
+        return [Check("words and views", None, "written by another version of sqlanon than this one")]
+    changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
+    if same_engine:
+        changed += _changed_views(engine, newest)
+    seen = (
+        "as sqlanon made them"
+        if same_engine
+        else "the words are as sqlanon made them; views were made by another engine"
+    )
+    return [Check("words and views", not changed, "; ".join(changed) or seen)]
 
 
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     again = table("labels_again", "main", "memory")
+    rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in labelled(manifest):
         found = table(labels_table(name), "main", ATTACHED)
         kind = _KINDS.get(engine.columns(found).get(f"{name}_low", ""))
+        if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
+            yield f"{labels_table(name)!r} has not the ends of its ranges"
+            continue
         engine.execute(create_table(again.copy(), labels_of(name, SUBJECT.copy(), kind)))
         same = engine.columns(found) == engine.columns(again)
         for one, other in ((found, again), (again, found)) if same else ():
@@ -110,6 +135,9 @@ def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
 
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether what is told of suppressed rows is of no fewer than k, and of the rows that are released."""
+    types = engine.columns(table("suppression", "sqlanon", ATTACHED))
+    if types != pr.SUPPRESSION_COLUMNS:
+        return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(pr.SUPPRESSION_COLUMNS)}")
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine)))
     return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
 
@@ -117,28 +145,32 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed) -> Iterator[str]:
     """What a release may tell of suppressed rows: nothing of fewer than k."""
     least = promised_k(manifest.policy["privacy"], manifest.quasi)
-    for name in dict.fromkeys(name for name, *_ in suppressed):
-        mine = [row[1:] for row in suppressed if row[0] == name]
-        if name not in manifest.quasi:
-            yield f"{name!r} is no quasi-identifier, and its suppressed rows are counted"
-            continue
-        rest = manifest.suppressed_rows - sum(count for _, count, _ in mine)
-        if min(count for _, count, _ in mine) < least or 0 < rest < least or rest < 0:
-            yield f"fewer than {least} suppressed rows are told of by {name!r}"
-        label = cast(col(name), "VARCHAR")
-        query = select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])
-        counts = dict(engine.rows(query))
-        if any(counts.get(value) != kept or kept < least for value, _, kept in mine):
-            yield f"the released rows are not those that are told by {name!r}"
+    names = {name for name, *_ in suppressed}
+    if not names:
+        return
+    if not names <= set(manifest.quasi) or len(names) > 1:
+        yield "suppressed rows are told of by something else than one quasi-identifier"
+        return
+    name = names.pop()
+    label = cast(col(name), "VARCHAR")
+    counts = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
+    told = [count or 0 for _, _, count, _ in suppressed]
+    if min(told) < least or not may_be_told(told, manifest.suppressed_rows, len(counts), least):
+        yield f"what is told of suppressed rows by {name!r} shows fewer than {least}"
+    if any(counts.get(value) != kept or (kept or 0) < least for _, value, _, kept in suppressed):
+        yield f"the released rows by {name!r} are other ones than it is told of suppressed rows"
 
 
 def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
     if found_comments(engine) != comments(manifests):
         yield "the comments are not those of the manifest"
-    if engine.rows(star(table("attributes", "sqlanon", ATTACHED))) != overview(manifests[0]):
-        yield "the overview is not that of the manifest"
-    if engine.rows(star(table("figures", "sqlanon", ATTACHED))) != quality(manifests[0]):
-        yield "the quality is not that of the manifest"
+    for name, columns, right in (
+        ("attributes", pr.OVERVIEW_COLUMNS, overview(manifests[0])),
+        ("figures", pr.QUALITY_COLUMNS, quality(manifests[0])),
+    ):
+        found = table(name, "sqlanon", ATTACHED)
+        if engine.columns(found) != columns or engine.rows(star(found)) != right:
+            yield f"sqlanon.{name} is not that of the manifest"
 
 
 def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:

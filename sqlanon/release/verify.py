@@ -235,10 +235,10 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     if fresh:
         return checks
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
-    older = newest.digest_algorithm != DIGEST
-    same_writer = not older and writer == (__version__, engine.version)
+    same_version = newest.digest_algorithm == DIGEST and writer[0] == __version__
+    same_writer = same_version and writer[1] == engine.version
     if newest.version is not None and release.manifest is newest and not message:
-        checks += about_checks(engine, release.manifests, same_writer)
+        checks += about_checks(engine, release.manifests, same_version, same_writer)
     if not same_writer:  # each version spells a macro in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
