@@ -418,7 +418,7 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
 @pytest.mark.slow
 def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
-    for statement in ("UPDATE patients SET problem = 'x'", "UPDATE sqlanon.manifest SET smallest_class = 1"):
+    for statement in ("UPDATE patients_v1 SET problem = 'x'", "UPDATE sqlanon.manifest SET smallest_class = 1"):
         saved = (hospital / "one.duckdb").read_bytes()
         with duckdb.connect(str(hospital / "one.duckdb")) as connection:
             connection.execute(statement)
