@@ -25,12 +25,13 @@ import sqlanon.report.page as paging
 from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.histogram import ClassSizes
 from sqlanon.errors import MissingLibraryError, PolicyError, ReleaseError
-from sqlanon.queries import pictures
+from sqlanon.queries import charts
 from sqlanon.queries.names import table
+from sqlanon.queries.presented import class_sizes
 from sqlanon.report import facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
-from sqlanon.report.facts import Sizes
 from sqlanon.report.page import page
 
 BUNDLE = "window.vegaEmbed = () => null;"
@@ -171,10 +172,10 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
         connection.execute('CREATE TABLE t ("x""y" VARCHAR, z INTEGER)')
         for row in rows:
             connection.execute("INSERT INTO t VALUES (?, ?)", row)
-        found = connection.execute(pictures.sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
+        found = connection.execute(class_sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
     expected = Counter(Counter(rows).values())
-    assert found == sorted(expected.items())
-    sizes = Sizes(tuple(found))
+    assert found == [(size, n, size * n) for size, n in sorted(expected.items())]
+    sizes = ClassSizes.from_rows(found)
     for apart in (False, True):
         bins = sizes.bins(5, apart)
         assert sum(classes for _, _, classes, _ in bins) == sizes.classes == sum(expected.values())
@@ -200,7 +201,7 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
             rows.append([levels, height, status, *figures])
         connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
-        query = pictures.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
+        query = charts.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
         found = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
         again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlanon.markup import html_table
 from sqlanon.release.manifest import Manifest
 
 _LABELS = {
@@ -116,3 +117,23 @@ def comment_on_release(manifest: Manifest) -> str:
         f"anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in {manifest.classes} "
         f"classes, the smallest of {manifest.smallest_class}{decoys}; sqlanon.manifest tells more"
     )
+
+
+def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
+    """What a release claims as a small HTML table, for notebooks.
+
+    Parameters
+    ----------
+    manifest, caption:
+        The claims, and what the table is called.
+    what, place:
+        What the release is, such as a file, and where.
+    """
+    rows = [
+        (what, place),
+        ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
+        ("classes", f"{manifest.classes:,}, the smallest of {manifest.smallest_class:,} rows"),
+        (f"score ({manifest.measure})", f"{manifest.score:.6g}"),
+        ("content digest", manifest.digest),
+    ]
+    return html_table(caption, ["", ""], rows)
