@@ -54,9 +54,16 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
     told = f"level {level}" if height is None else f"level {level} of {height}"
     if level == height:
         return f"{told}: hidden, all values read the same"
-    rule, own = _rule_at(rules, level)
-    if rule is None:
+    try:
+        return f"{told}: {_by_rule(*_rule_at(rules, level))}"
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest says what its writer likes
         return f"{told}: generalized"
+
+
+def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:
+    """What a level of a rule means."""
+    if rule is None:
+        return "generalized"
     kind = str(rule["rule"])
     what = {
         "mask": lambda: f"{own} {'character' if own == 1 else 'characters'} hidden from the {rule['mask']}",
@@ -64,11 +71,11 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
         "dates": lambda: f"by {rule['dates'][own - 1]}",
     }.get(kind, lambda: "groups of values")()
     meaning = _LABELS.get(kind)
-    return f"{told}: {what}{f'; {meaning}' if meaning else ''}"
+    return f"{what}{f'; {meaning}' if meaning else ''}"
 
 
 def _summary(manifest: Manifest) -> str:
-    summary = manifest.policy["search"].get("summary")
+    summary = manifest.policy.get("search", {}).get("summary")
     if summary == "median":
         return "; numbers are the middle one of their group"
     return "; a range or a set stands for all values in it" if summary in ("range", "set") else ""
