@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from conftest import make_policy, some
 from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
