@@ -20,7 +20,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, is_postgres
 from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.release.postgres_reader import verify_anywhere
@@ -310,13 +310,17 @@ class Database(Looking, Viewing):
         PolicyError
             What is asked does not fit together.
         ReleaseError
-            There is no release, or the page cannot be written.
+            There is no release, or it is in PostgreSQL; or the page cannot be written.
         SourceError, HierarchyError, InfeasibleError
             As of `anonymize`.
         """
         from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
 
         _refuse_report(of, private, policy, strategies)
+        if not isinstance(of, Policy) and is_postgres(os.fspath(of)):
+            raise ReleaseError(
+                "a page is made of a file: publish the release in PostgreSQL to one, too, or give its policy"
+            )
         target = target_of(path)
         refuse_without_charts()
         if not isinstance(of, Policy):

@@ -1,8 +1,11 @@
-"""Class sizes in few ranges, for people."""
+"""The sizes of a table's classes: what the risks of all its rows follow from; and in few ranges, for people."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 
 def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
@@ -22,3 +25,112 @@ def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
         found[label] = sum(n for size, n in classes.items() if low <= size <= high)
         low, high = high + 1, 2 * high
     return found
+
+
+@dataclass(frozen=True)
+class ClassSizes:
+    """How many classes there are of each size.
+
+    Attributes
+    ----------
+    by_size:
+        Size, classes, and their rows; ascending. A size is a number of rows; of persons where these are counted.
+
+    >>> sizes = ClassSizes.of({1: 3, 2: 1, 7: 2})
+    >>> sizes.classes, sizes.count, sizes.uniques, sizes.pairs
+    (6, 19, 3, 1)
+    >>> sizes.histogram
+    {'1': 3, '2': 1, '3-4': 0, '5-8': 2}
+    """
+
+    by_size: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def of(cls, classes: dict[int, int]) -> ClassSizes:
+        """Of rows: the number of classes by size."""
+        return cls.from_rows((size, n, size * n) for size, n in classes.items())
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[Any]]) -> ClassSizes:
+        """From the rows of a query."""
+        return cls(tuple(sorted((int(size), int(n), int(of)) for size, n, of in rows if n)))
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """The number of classes by size, as the estimators take it."""
+        return {size: n for size, n, _ in self.by_size}
+
+    @cached_property
+    def classes(self) -> int:
+        """The classes."""
+        return sum(n for _, n, _ in self.by_size)
+
+    @cached_property
+    def rows(self) -> int:
+        """The rows."""
+        return sum(of for _, _, of in self.by_size)
+
+    @cached_property
+    def count(self) -> int:
+        """The rows; of persons, those of each class together."""
+        return sum(size * n for size, n, _ in self.by_size)
+
+    @property
+    def smallest(self) -> int:
+        """The size of the smallest class; 0 in an empty table."""
+        return self.by_size[0][0] if self.by_size else 0
+
+    @property
+    def uniques(self) -> int:
+        """The classes of one."""
+        return self.sizes.get(1, 0)
+
+    @property
+    def pairs(self) -> int:
+        """The classes of two."""
+        return self.sizes.get(2, 0)
+
+    @property
+    def histogram(self) -> dict[str, int]:
+        """The classes by ranges of sizes, each as wide as all before it: ``1``, ``2``, ``3-4``, ``5-8``, ..."""
+        return by_doubling(self.sizes)
+
+    def bins(self, few: int, apart: bool = False) -> list[tuple[int, int, int, int]]:
+        """The classes by ranges of sizes, each twice as wide as the one before: low, high, classes, rows.
+
+        Parameters
+        ----------
+        few:
+            All sizes below it are one range.
+        apart:
+            Whether classes of one are a range of their own, nevertheless.
+
+        >>> ClassSizes.of({1: 3, 2: 1, 7: 2, 30: 1}).bins(5)
+        [(1, 4, 4, 5), (5, 9, 2, 14), (10, 19, 0, 0), (20, 39, 1, 30)]
+        >>> ClassSizes.of({1: 3, 2: 1, 7: 2}).bins(5, apart=True)
+        [(1, 1, 3, 3), (2, 4, 1, 2), (5, 9, 2, 14)]
+        """
+        largest = self.by_size[-1][0] if self.by_size else 0
+        few = max(few, 2)
+        ranges = [(1, 1), (2, few - 1)] if apart else [(1, few - 1)]
+        while few <= largest:
+            ranges.append((few, 2 * few - 1))
+            few *= 2
+        found = []
+        for low, high in ranges:
+            inside = [(n, of) for size, n, of in self.by_size if low <= size <= high]
+            if low <= high:
+                found.append((low, high, sum(n for n, _ in inside), sum(of for _, of in inside)))
+        return found
+
+    def rows_where(self, holds: Callable[[int], bool]) -> int:
+        """The rows in classes whose size meets a condition."""
+        return sum(of for size, _, of in self.by_size if holds(size))
+
+    def mean(self, risk: Callable[[int], float]) -> float:
+        """The mean of a risk that follows from the size of the class, over all rows (or persons of each class)."""
+        return sum(size * n * risk(size) for size, n, _ in self.by_size) / self.count if self.count else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {"histogram": self.histogram, "uniques": self.uniques, "pairs": self.pairs}

@@ -77,9 +77,10 @@ class Made:
         return self.chosen.recoding if self.noised is None else self.noised.recoding
 
     @contextmanager
-    def rows(self) -> Iterator[exp.Select]:
-        """The statement that makes its rows here; where the source is elsewhere, a relation that can be read once."""
-        source, query = self.prepared.source, self.recoding.select()
+    def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
+        """The statement that makes its rows here, in random order unless it is for checks; where the source is
+        elsewhere, a relation that can be read once."""
+        source, query = self.prepared.source, self.recoding.select(shuffled)
         if source.remote is None:
             yield query
             return

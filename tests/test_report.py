@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from conftest import make_policy, some
 from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
@@ -26,11 +27,13 @@ from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError, PolicyError, ReleaseError
-from sqlanon.queries import pictures
+from sqlanon.histogram import ClassSizes
+from sqlanon.queries import charts
 from sqlanon.queries.names import table
+from sqlanon.queries.presented import class_sizes
+from sqlanon.release.postgres_reader import PostgresRelease, Spot
 from sqlanon.report import facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
-from sqlanon.report.facts import Sizes
 from sqlanon.report.page import page
 
 BUNDLE = "window.vegaEmbed = () => null;"
@@ -171,10 +174,10 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
         connection.execute('CREATE TABLE t ("x""y" VARCHAR, z INTEGER)')
         for row in rows:
             connection.execute("INSERT INTO t VALUES (?, ?)", row)
-        found = connection.execute(pictures.sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
+        found = connection.execute(class_sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
     expected = Counter(Counter(rows).values())
-    assert found == sorted(expected.items())
-    sizes = Sizes(tuple(found))
+    assert found == [(size, n, size * n) for size, n in sorted(expected.items())]
+    sizes = ClassSizes.from_rows(found)
     for apart in (False, True):
         bins = sizes.bins(5, apart)
         assert sum(classes for _, _, classes, _ in bins) == sizes.classes == sum(expected.values())
@@ -200,7 +203,7 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
             rows.append([levels, height, status, *figures])
         connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
-        query = pictures.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
+        query = charts.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
         found = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
         again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()
@@ -330,8 +333,8 @@ def test_the_figures_of_the_page(pages: Pages) -> None:
     assert "shared by at least 4 rows (4-anonymity)" in text
     assert "At most 2 % of the rows may be left out." in text
     for column, done in {
-        "name": "left out of the release", "city": "grouped: level 1", "sex": "released as it is: level 0",
-        "born": "only the year: level 1", "illness": "released as it is",
+        "name": "left out", "city": "level 1 of 2: groups of values; a label is the group", "sex": "as it was",
+        "born": "level 1 of 3: by year", "illness": "as it was",
     }.items():  # fmt: skip
         kind = words.ROLES[ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]]
         assert f"{column}{kind}{done}" in text
@@ -650,25 +653,83 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     assert words.MEASURES.keys() == set(sqlanon.policy.sections.Measure.__args__)  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
-def test_the_words_of_levels(tmp_path: Path) -> None:
-    rules: dict[str, Any] = {
-        "m": {"mask": "left"}, "i": {"intervals": [5, 10]}, "d": {"dates": ["month", "year"]}, "s": "suppress",
-        "l": [{"mask": "right", "levels": 1}, "suppress"],
-    }  # fmt: skip
-    attributes = {
-        name: {"role": "quasi", "hierarchy": rule, "min_level": 1, "max_level": 1} for name, rule in rules.items()
-    }
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release as Parquet, 30 rows in six classes of five, its values of m in tens and threes of rows."""
+    path = tmp_path_factory.mktemp("plain") / "r.parquet"
     with duckdb.connect() as connection:
         connection.execute(
-            "CREATE TABLE t AS SELECT '12' || i % 2 AS m, i % 2 AS i, DATE '2000-01-01' AS d, i % 2 AS s, 'ab' AS l "
-            "FROM range(20) AS r(i)"
+            "CREATE TABLE t AS SELECT i % 6 AS q, if(i < 3, 'x', if(i < 10, 'y', 'z')) AS m FROM range(30) AS r(i)"
         )
         with sqlanon.connect(connection) as db:
-            release = db.anonymize(make_policy(attributes, k=5)).publish(tmp_path / "r.duckdb", "t")
-    facts = facts_of_release(release.path)
-    assert [words.done_to(facts, one.name, one.after) for one in facts.columns] == [
-        "its first character hidden: level 1", "ranges of 5: level 1", "only the month: level 1",
-        "hidden altogether: level 1", "generalized: level 1",
-    ]  # fmt: skip
-    assert page(facts).startswith("<!DOCTYPE html>")
+            rule = {"role": "quasi", "hierarchy": {"intervals": [1, 6]}, "min_level": 1, "max_level": 1}
+            db.anonymize(make_policy({"q": rule, "m": "insensitive"}, k=2)).publish(path, "t")
+    return path
+
+
+def with_policy(release: Path, target: Path, **changed: Any) -> Path:
+    """The same rows, and a manifest that shows another policy."""
+    found = pq.read_table(release)
+    metadata = {}
+    for key, value in found.schema.metadata.items():
+        if b"policy_hash" in value:
+            manifest = json.loads(value)
+            manifest["policy"] = json.dumps(json.loads(manifest["policy"]) | changed)
+            value = json.dumps(manifest).encode()  # noqa: PLW2901
+        metadata[key] = value
+    pq.write_table(found.replace_schema_metadata(metadata), target)
+    return target
+
+
+@pytest.mark.parametrize(("privacy", "few"), [
+    ({"k": 2}, 2),
+    ({"k": 4, "l_diversity": [{"attribute": "m", "kind": "distinct", "l": 2}]}, 4),
+    ({"k": 2, "l_diversity": [{"attribute": "m", "kind": "entropy", "l": 6.5}]}, 7),
+    ({"k": 2, "k_anonymity": [{"quasi": ["q"], "k": 9}]}, 9),
+    ({"k_anonymity": [{"quasi": ["q"], "k": 3}]}, 5),
+    ({"l_diversity": [{"attribute": "m", "kind": "distinct", "l": 8}]}, 8),
+    ({"k": "two"}, 5),
+])  # fmt: skip
+def test_no_count_below_what_is_promised_is_told(privacy: Any, few: int, plain: Path, tmp_path: Path) -> None:
+    facts = facts_of_release(with_policy(plain, tmp_path / "r.parquet", privacy=privacy))
+    assert facts.few == few
+    (column,) = (one for one in facts.columns if one.name == "m")
+    assert dict(column.after.bars) == {label: n for label, n in (("x", 3), ("y", 7), ("z", 20)) if n >= few}
+    below = 6 if few > 5 else 0  # all classes have five rows
+    assert sum(n for _, high, n, _ in (facts.sizes or ClassSizes.of({})).bins(few) if high < few) == below
+
+
+@pytest.mark.parametrize("rules", [7, [3], [{"rule": "intervals", "widths": "x"}], [{}], [{"rule": "dates"}]])
+def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path) -> None:
+    attributes = {"q": {"role": "quasi", "hierarchy": rules}, "m": {"role": "insensitive"}}
+    facts = facts_of_release(with_policy(plain, tmp_path / "r.parquet", attributes=attributes))
+    assert "level 1 of 3: generalized" in page(facts)
+
+
+def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
+    """No server is asked: there is none."""
+    spot = Spot("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
+    shown = PostgresRelease(spot, facts_of_release(plain).claims)._repr_html_()
+    assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert f"Release shared.{HOSTILE[1]}" in Parsed(shown).text
+    assert "30 of 30, 0 suppressed" in shown
+    assert "secret" not in shown
+
+
+IN_POSTGRES = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital"]
+
+
+@pytest.mark.parametrize("place", IN_POSTGRES)
+@pytest.mark.parametrize("command", ["report", "attack"])
+def test_of_a_release_in_postgres_it_is_said_plainly(
+    command: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = ["-o", str(tmp_path / "page.html")] if command == "report" else []
+    monkeypatch.setattr(sys, "argv", ["sqlanon", command, place, *output])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "publish the release in PostgreSQL to one, too" in line
+    with pytest.raises(ReleaseError, match="in PostgreSQL"), sqlanon.connect() as db:
+        db.report(place, tmp_path / "page.html") if command == "report" else sqlanon.attack(place)

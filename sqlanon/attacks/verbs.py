@@ -16,8 +16,8 @@ from sqlanon.attacks.report import Attacks
 from sqlanon.attacks.run import NAMES, make
 from sqlanon.attacks.shown import Shown
 from sqlanon.engines.limits import Limits
-from sqlanon.errors import PolicyError, Problem
-from sqlanon.policy import Policy
+from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.policy import Policy, is_postgres
 from sqlanon.queries.names import anonymous, ident, table, text
 from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
 from sqlanon.release.side_by_side import Subject
@@ -64,7 +64,7 @@ def attack(
     Raises
     ------
     ReleaseError
-        A file is not there, or is no release.
+        A file is not there, or is no release; or a release is in PostgreSQL.
     PolicyError
         An attack has no such name, or ``known`` is less than 0.
     SourceError, HierarchyError
@@ -141,6 +141,8 @@ def _attacker(
 ) -> Iterator[Attacker]:
     """Open the releases beside each other, and what the policy gives."""
     given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
+    if any(is_postgres(os.fspath(one)) for one in given):
+        raise ReleaseError("attacks are made on files: publish the release in PostgreSQL to one, too")
     paths = list(dict.fromkeys(Path(one).absolute() for one in given))
     if not paths:
         raise PolicyError([Problem("releases", "give at least one")])

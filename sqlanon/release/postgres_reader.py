@@ -29,6 +29,7 @@ from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease
 from sqlanon.release.verify import Verification, verification_sql, verify_file, verify_release
+from sqlanon.release.words import claims_table
 from sqlanon.resources import PLAIN, macros, sql_text
 from sqlanon.workdir import spill_directory
 
@@ -132,6 +133,10 @@ class PostgresRelease:
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run in PostgreSQL."""
         return self._class_sizes().sql(PostgresEngine.dialect, pretty=True)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it claims as a small table; nothing is asked of the server."""
+        return claims_table(self.manifest, f"Release {self.table}", "in PostgreSQL", self.path)
 
     def _class_sizes(self) -> exp.Query:
         return class_sizes(self.spot.table, self.manifest.quasi)

@@ -8,12 +8,12 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.markup import html_table
 from sqlanon.queries.names import table
 from sqlanon.queries.presented import class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.verify import Verification, verification_sql, verify_file
+from sqlanon.release.words import claims_table
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """For notebooks: what it claims as a small table; its file is not opened."""
-        claims = self.manifest
-        rows = [
-            ("file", self.path),
-            ("rows", f"{claims.released_rows:,} of {claims.rows:,}, {claims.suppressed_rows:,} suppressed"),
-            ("classes", f"{claims.classes:,}, the smallest of {claims.smallest_class:,} rows"),
-            (f"score ({claims.measure})", f"{claims.score:.6g}"),
-            ("content digest", claims.digest),
-        ]
-        return html_table(f"Release {self.table}", ["", ""], rows)
+        return claims_table(self.manifest, f"Release {self.table}", "file", self.path)
 
     def __repr__(self) -> str:
         return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlanon.markup import html_table
 from sqlanon.release.manifest import Manifest
 
 _LABELS = {
@@ -53,9 +54,16 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
     told = f"level {level}" if height is None else f"level {level} of {height}"
     if level == height:
         return f"{told}: hidden, all values read the same"
-    rule, own = _rule_at(rules, level)
-    if rule is None:
+    try:
+        return f"{told}: {_by_rule(*_rule_at(rules, level))}"
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest says what its writer likes
         return f"{told}: generalized"
+
+
+def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:
+    """What a level of a rule means."""
+    if rule is None:
+        return "generalized"
     kind = str(rule["rule"])
     what = {
         "mask": lambda: f"{own} {'character' if own == 1 else 'characters'} hidden from the {rule['mask']}",
@@ -63,11 +71,11 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
         "dates": lambda: f"by {rule['dates'][own - 1]}",
     }.get(kind, lambda: "groups of values")()
     meaning = _LABELS.get(kind)
-    return f"{told}: {what}{f'; {meaning}' if meaning else ''}"
+    return f"{what}{f'; {meaning}' if meaning else ''}"
 
 
 def _summary(manifest: Manifest) -> str:
-    summary = manifest.policy["search"].get("summary")
+    summary = manifest.policy.get("search", {}).get("summary")
     if summary == "median":
         return "; numbers are the middle one of their group"
     return "; a range or a set stands for all values in it" if summary in ("range", "set") else ""
@@ -116,3 +124,23 @@ def comment_on_release(manifest: Manifest) -> str:
         f"anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in {manifest.classes} "
         f"classes, the smallest of {manifest.smallest_class}{decoys}; sqlanon.manifest tells more"
     )
+
+
+def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
+    """What a release claims as a small HTML table, for notebooks.
+
+    Parameters
+    ----------
+    manifest, caption:
+        The claims, and what the table is called.
+    what, place:
+        What the release is, such as a file, and where.
+    """
+    rows = [
+        (what, place),
+        ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
+        ("classes", f"{manifest.classes:,}, the smallest of {manifest.smallest_class:,} rows"),
+        (f"score ({manifest.measure})", f"{manifest.score:.6g}"),
+        ("content digest", manifest.digest),
+    ]
+    return html_table(caption, ["", ""], rows)

@@ -7,11 +7,12 @@ from typing import Any
 
 import altair as alt
 
-from sqlanon.report.facts import Distribution, Sizes
+from sqlanon.histogram import ClassSizes
+from sqlanon.report.facts import Distribution
 from sqlanon.report.style import AFTER, AFTER_WORD, BEFORE, BEFORE_WORD, WIDTH, Chart, drawn, powers, styled
 
 
-def classes(after: Sizes, few: int, before: Sizes | None = None) -> Chart:
+def classes(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:
     """How many equivalence classes there are of each range of sizes, on a logarithmic scale.
 
     Parameters
@@ -28,7 +29,7 @@ def classes(after: Sizes, few: int, before: Sizes | None = None) -> Chart:
     )
 
 
-def risk(after: Sizes, few: int, before: Sizes | None = None) -> Chart:
+def risk(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:
     """The share of the rows by the risk of being found, 1 / the rows that look alike; and before, for inside only."""
     sizes = {AFTER_WORD: after, **({} if before is None else {BEFORE_WORD: before})}
     rows = _by_range(after, before, few, lambda one: one[3], of_risk=True)
@@ -39,7 +40,9 @@ def risk(after: Sizes, few: int, before: Sizes | None = None) -> Chart:
     return styled(_beside(rows, y, "risk of being found", "Risk", told))
 
 
-def _by_range(after: Sizes, before: Sizes | None, few: int, figure: Any, of_risk: bool = False) -> list[dict[str, Any]]:
+def _by_range(
+    after: ClassSizes, before: ClassSizes | None, few: int, figure: Any, of_risk: bool = False
+) -> list[dict[str, Any]]:
     """One record a range of sizes: its label, its place, which table, a figure."""
     apart = before is not None
     bins = {AFTER_WORD: after.bins(few, apart)}

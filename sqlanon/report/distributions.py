@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.queries import pictures
+from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.queries import charts
 from sqlanon.queries.names import anonymous, col, text
 from sqlanon.report.facts import Distribution
 
 BARS = 20
 """So many labels, or about so many ranges, at most."""
 NO_VALUE = "(no value)"
-_NUMBERS = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\))$")
-_DATES = re.compile(r"^(DATE|TIMESTAMP.*)$")
 
 
 def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
@@ -30,14 +28,14 @@ def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, fe
     few:
         Values in fewer rows are not told.
     """
-    counts = pictures.label_counts(relation, column)
-    values, _, rare, _ = engine.rows(pictures.label_figures(counts, few))[0]
-    ordered = bool(_NUMBERS.match(type_) or _DATES.match(type_))
-    if values > BARS and ordered:
-        return _ranges(engine, relation, column, bool(_DATES.match(type_)), few)
-    found = engine.rows(pictures.common_labels(counts, few, BARS))
+    counts = charts.label_counts(relation, column)
+    values, _, rare, _ = engine.rows(charts.label_figures(counts, few))[0]
+    kind = bounds_kind(type_)
+    if values > BARS and kind is not None:
+        return _ranges(engine, relation, column, kind == "date", few)
+    found = engine.rows(charts.common_labels(counts, few, BARS))
     if len(found) == values:  # all of them: in their own order
-        found = sorted(found, key=lambda one: _order(one[0], bool(_NUMBERS.match(type_))))
+        found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
     bars = tuple(zip(_distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
     return Distribution(bars, values, values - len(found), rare)
 
@@ -64,14 +62,14 @@ def _distinct(labels: Iterable[str]) -> list[str]:
 
 def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: int) -> Distribution:
     value: exp.Expr = anonymous("DATE_PART", text("year"), col(column)) if dates else col(column)
-    low, high = engine.rows(pictures.spread(relation, value))[0]
+    low, high = engine.rows(charts.spread(relation, value))[0]
     if low is None:
         return Distribution(())
     width = round_width((high - low) / BARS)
     if dates:
         width = max(width, 1.0)
     lowest, highest = math.floor(low / width) - 2, math.floor(high / width) + 2
-    counted = dict(engine.rows(pictures.bins(relation, value, width, lowest, highest)))
+    counted = dict(engine.rows(charts.bins(relation, value, width, lowest, highest)))
     missing = counted.pop(None, 0)
     bars = merged(sorted(counted.items()), width, few, dates)
     if missing >= few:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 
@@ -31,80 +32,6 @@ class Distribution:
     values: int | None = None
     others: int = 0
     rare: int = 0
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The equivalence classes by size.
-
-    Attributes
-    ----------
-    by_size:
-        Size in rows, and how many classes have it; ascending.
-
-    >>> sizes = Sizes(((1, 3), (2, 1), (7, 2)))
-    >>> sizes.rows, sizes.classes, sizes.smallest, sizes.rows_below(5)
-    (19, 6, 1, 5)
-    """
-
-    by_size: tuple[tuple[int, int], ...]
-
-    @property
-    def rows(self) -> int:
-        """All rows."""
-        return sum(size * n for size, n in self.by_size)
-
-    @property
-    def classes(self) -> int:
-        """All classes."""
-        return sum(n for _, n in self.by_size)
-
-    @property
-    def smallest(self) -> int:
-        """The rows of the smallest class; 0 without rows."""
-        return self.by_size[0][0] if self.by_size else 0
-
-    @property
-    def highest_risk(self) -> float:
-        """Of a row that somebody looks for: 1 / the size of its class."""
-        return 1 / self.smallest if self.smallest else 0.0
-
-    @property
-    def average_risk(self) -> float:
-        """The mean over all rows: classes / rows."""
-        return self.classes / self.rows if self.rows else 0.0
-
-    def rows_below(self, size: int) -> int:
-        """The rows in classes of fewer rows."""
-        return sum(one * n for one, n in self.by_size if one < size)
-
-    def bins(self, few: int, apart: bool = False) -> list[tuple[int, int, int, int]]:
-        """The classes by ranges of sizes, each twice as wide as the one before: low, high, classes, rows.
-
-        Parameters
-        ----------
-        few:
-            All sizes below it are one range.
-        apart:
-            Whether classes of one are a range of their own, nevertheless.
-
-        >>> Sizes(((1, 3), (2, 1), (7, 2), (30, 1))).bins(5)
-        [(1, 4, 4, 5), (5, 9, 2, 14), (10, 19, 0, 0), (20, 39, 1, 30)]
-        >>> Sizes(((1, 3), (2, 1), (7, 2))).bins(5, apart=True)
-        [(1, 1, 3, 3), (2, 4, 1, 2), (5, 9, 2, 14)]
-        """
-        largest = self.by_size[-1][0] if self.by_size else 0
-        few = max(few, 2)
-        ranges = [(1, 1), (2, few - 1)] if apart else [(1, few - 1)]
-        while few <= largest:
-            ranges.append((few, 2 * few - 1))
-            few *= 2
-        found = []
-        for low, high in ranges:
-            inside = [(size, n) for size, n in self.by_size if low <= size <= high]
-            if low <= high:
-                found.append((low, high, sum(n for _, n in inside), sum(size * n for size, n in inside)))
-        return found
 
 
 @dataclass(frozen=True)
@@ -143,7 +70,7 @@ class Facts:
     published: bool
     few: int
     checks: tuple[Check, ...]
-    sizes: Sizes | None
+    sizes: ClassSizes | None
     columns: tuple[Shown, ...]
     statements: tuple[str, ...]
 
@@ -151,11 +78,6 @@ class Facts:
     def holds(self) -> bool:
         """Whether no check failed."""
         return all(check.passed is not False for check in self.checks)
-
-    @property
-    def is_k(self) -> bool:
-        """Whether `few` is the policy's own k."""
-        return bool(self.claims.policy.get("privacy", {}).get("k") == self.few)
 
 
 @dataclass(frozen=True)
@@ -188,7 +110,7 @@ class Inside:
     sizes:
         Of the source as it stands.
     before:
-        By column, how its values are distributed in the source.
+        By column, how its values are distributed in the source; of a source in PostgreSQL, those that were counted.
     heights, generalization:
         By quasi-identifier the levels that its hierarchy has, and the level that was chosen; None: several.
     measure, allowed_rows:
@@ -209,7 +131,7 @@ class Inside:
         What the data holder should know before sharing.
     """
 
-    sizes: Sizes
+    sizes: ClassSizes
     before: Mapping[str, Distribution]
     heights: Mapping[str, int]
     generalization: Mapping[str, int | None]

@@ -16,19 +16,24 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.full_domain import allowed_rows, measure_of
+from sqlanon.histogram import ClassSizes
 from sqlanon.made import Made
-from sqlanon.queries import pictures
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.queries import charts
 from sqlanon.queries.earlier import EARLIER
 from sqlanon.queries.macros import k_anonymity_of
 from sqlanon.queries.names import create_table, drop_table
+from sqlanon.queries.presented import class_sizes
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import needs_source, requirement_checks
+from sqlanon.release.side_by_side import promised_k
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import distribution
-from sqlanon.report.facts import FEW, Facts, Inside, Looked, Shown, Sizes
+from sqlanon.report.facts import FEW, Facts, Inside, Looked, Shown
 from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
 
@@ -121,7 +126,8 @@ class Unpublished:
         """
         run, policy = self.made.run, self.made.prepared.policy
         rows = run.work("reported")
-        run.engine.execute(create_table(rows.copy(), self.made.recoding.select(shuffled=False)))
+        with self.made.rows(shuffled=False) as query:
+            run.engine.execute(create_table(rows.copy(), query))
         try:
             macros = run.install_macros()
             name = rows.sql(run.engine.dialect)
@@ -146,13 +152,15 @@ class Unpublished:
         prepared, engine = self.made.prepared, self.made.run.engine
         source, types = prepared.source.relation, prepared.source.columns
         own = prepared.columns.generalized
+        there = engine.columns(source)  # of a source in PostgreSQL, what was counted
         before = {
             column.name: distribution(engine, source, column.name, types[column.name], 1)
             for column in prepared.released
+            if column.name in there
         }
         heights = dict(zip(prepared.policy.generalized, prepared.marginals.heights, strict=False))
         return Inside(
-            sizes=_sizes(engine.rows(pictures.sizes(source, own))),
+            sizes=ClassSizes.from_rows(engine.rows(class_sizes(source, own))),
             before=before,
             heights=heights,
             generalization=self.generalization,
@@ -160,7 +168,7 @@ class Unpublished:
             allowed_rows=allowed_rows(prepared),
             nodes=self.nodes,
             checked=self.checked,
-            statuses=tuple(engine.rows(pictures.statuses(self.lattice))),
+            statuses=tuple(engine.rows(charts.statuses(self.lattice))),
             looked=self.looked(),
             lattice=self.small_lattice(),
             compared=compared,
@@ -177,7 +185,7 @@ class Unpublished:
     def looked(self) -> tuple[Looked, ...]:
         """The generalizations that were counted; of many a sample."""
         maximised = measure_of(self.made.prepared).shown(1.0) < 0
-        query = pictures.looked_at(self.lattice, self.chosen, SAMPLE, maximised)
+        query = charts.looked_at(self.lattice, self.chosen, SAMPLE, maximised)
         rows = self.made.run.engine.rows(query)
         return tuple(Looked(tuple(levels), *rest) for levels, *rest in rows)
 
@@ -193,7 +201,7 @@ class Unpublished:
 
 
 def _rows_of(engine: Engine, lattice: exp.Table) -> list[Looked]:
-    rows = engine.rows(pictures.every(lattice))
+    rows = engine.rows(charts.every(lattice))
     return [Looked(tuple(levels), *rest) for levels, *rest in rows]
 
 
@@ -205,19 +213,19 @@ def _facts(
     if not readable:
         return Facts(claims, published, few, tuple(checks), None, (), ())
     quasi, columns = claims.quasi, engine.columns(relation)
-    rows = engine.rows(pictures.sizes(relation, quasi))
+    sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
     shown = tuple(
         Shown(one.name, columns[one.name], one.role, distribution(engine, relation, one.name, columns[one.name], few))
         for one in claims.columns
     )
-    return Facts(claims, published, few, tuple(checks), _sizes(rows), shown, tuple(verification_sql(claims)))
+    return Facts(claims, published, few, tuple(checks), sizes, shown, tuple(verification_sql(claims)))
 
 
 def few_of(claims: Manifest) -> int:
-    """Counts below it are not told: the k of the policy that a manifest shows."""
-    k = claims.policy.get("privacy", {}).get("k")
-    return k if isinstance(k, int) and k > 0 else FEW
-
-
-def _sizes(rows: Iterable[Sequence[int]]) -> Sizes:
-    return Sizes(tuple((size, n) for size, n in rows if size))  # without a GROUP BY, no rows are a class of none
+    """Counts below it are not told: what a class has at least by the policy that a manifest shows; without a k, `FEW`
+    or more."""
+    section, _ = read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})
+    if section is None:
+        return FEW
+    promised = promised_k(section.model_dump(mode="json"), claims.quasi)
+    return promised if section.k is not None else max(promised, FEW)

@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.histogram import ClassSizes
 from sqlanon.report import refuse_without_charts
-from sqlanon.report.facts import Facts, Inside, Sizes
+from sqlanon.report.facts import Facts, Inside
 from sqlanon.report.gather import Unpublished
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Charts:
         Raises
         ------
         PolicyError
-            No column of that name is released.
+            No column of that name is released; or the source is in PostgreSQL, where this one was not counted.
         """
         from sqlanon.report import charts  # noqa: PLC0415
 
@@ -52,8 +53,11 @@ class Charts:
         if name not in columns:
             told = f"no column {name!r} is released; there are {', '.join(columns)}"
             raise PolicyError([Problem("attributes", told)])
-        after = columns[name].after
-        return charts.distribution(name, after, self._inside.before.get(name) if private else None)
+        before = self._inside.before.get(name) if private else None
+        if private and before is None:
+            told = f"{name!r} was not counted in the source, which is in PostgreSQL: leave private=True out"
+            raise PolicyError([Problem("attributes", told)])
+        return charts.distribution(name, columns[name].after, before)
 
     def attributes(self) -> Chart:
         """The level of each quasi-identifier, beside the levels that its hierarchy has: `Result.generalization`."""
@@ -109,7 +113,7 @@ class Charts:
         return self._found.inside()
 
     @property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> ClassSizes:
         sizes = self._facts.sizes
         assert sizes is not None  # of what is not published yet, they are always there
         return sizes

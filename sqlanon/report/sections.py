@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlanon.markup import escaped, html_table
+from sqlanon.histogram import ClassSizes
+from sqlanon.markup import Marked, escaped, html_table
+from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report import charts_of_search as draw_search
 from sqlanon.report import words
-from sqlanon.report.facts import Distribution, Facts, Inside, Sizes
+from sqlanon.report.facts import Distribution, Facts, Inside
 from sqlanon.report.style import STATUSES
 
-_VERDICTS = {True: ("holds", "holds"), False: ("fails", "FAILS"), None: ("unsure", "not verifiable alone")}
+_VERDICTS = {
+    True: Marked("holds", "holds"),
+    False: Marked("FAILS", "fails"),
+    None: Marked("not verifiable alone", "unsure"),
+}
 _MANY = 200
 """Columns of which no more charts are drawn: the page stays small."""
 
@@ -65,7 +71,7 @@ def _head(facts: Facts) -> str:
         "smallest group": words.count(claims.smallest_class, facts.few),
     }
     if sizes is not None and sizes.rows:
-        figures["average risk"] = f"{100 * sizes.average_risk:.3g} %"
+        figures["average risk"] = _average(sizes)
     cells = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in figures.items())
     return (
         f'<header><p class="soft">{escaped(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
@@ -81,31 +87,21 @@ def _policy(facts: Facts) -> str:
 
 
 def _verdicts(facts: Facts, inside: Inside | None) -> str:
-    rows = []
-    for check in facts.checks:
-        kind, word = _VERDICTS[check.passed]
-        rows.append(
-            f'<tr><th scope="row">{escaped(check.name)}</th><td class="{kind}">{word}</td>'
-            f"<td>{escaped(check.message)}</td></tr>"
-        )
+    rows = [[check.name, _VERDICTS[check.passed], check.message] for check in facts.checks]
+    table = html_table("Each requirement, and what else was checked", ["what", "verdict", "what was seen"], rows)
     warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
     warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
-    return (
-        "<section><h2>Does it hold?</h2>\n<table><caption>Each requirement, and what else was checked</caption>\n"
-        '<thead><tr><th scope="col">what</th><th scope="col">verdict</th><th scope="col">what was seen</th></tr>'
-        f"</thead>\n<tbody>{''.join(rows)}</tbody></table>{warnings}</section>"
-    )
+    return f"<section><h2>Does it hold?</h2>\n{table}{warnings}</section>"
 
 
 def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str:
     done = [
-        [one.name, words.ROLES.get(one.role, one.role), words.done_to(facts, one.name, one.after)]
-        for one in facts.columns
+        [one.name, words.ROLES.get(one.role, one.role), what_was_done(facts.claims, one.name)] for one in facts.columns
     ]
     there = {one.name.lower() for one in facts.columns}
     attributes = facts.claims.policy.get("attributes", {})
     done += [
-        [name, words.ROLES["identifying"], words.done_to(facts, name, None)]
+        [name, words.ROLES["identifying"], what_was_done(facts.claims, name)]
         for name, spec in attributes.items()
         if name.lower() not in there and spec.get("role") == "identifying"
     ]
@@ -118,9 +114,8 @@ def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str
         chart = draw.attributes(inside.heights, inside.generalization)
         parts.append(_figure(charts, "levels", chart, caption, levels))
     for place, one in enumerate(facts.columns[:_MANY]):
-        before = None if inside is None else inside.before.get(one.name)
         parts.append(f"<h3>{escaped(one.name)}</h3>")
-        parts.append(_distribution(facts, f"column-{place}", one.name, one.after, before, charts))
+        parts.append(_distribution(facts, f"column-{place}", one.name, one.after, inside, charts))
     return "\n".join([*parts, "</section>"])
 
 
@@ -129,8 +124,9 @@ def _level(level: int | None) -> str:
 
 
 def _distribution(
-    facts: Facts, place: str, name: str, after: Distribution, before: Distribution | None, charts: dict[str, Any]
+    facts: Facts, place: str, name: str, after: Distribution, inside: Inside | None, charts: dict[str, Any]
 ) -> str:
+    before = None if inside is None else inside.before.get(name)
     told = _told(after, facts.few)
     if not after.bars and not (before and before.bars):
         return f"<p>{escaped(told)}</p>"
@@ -140,6 +136,8 @@ def _distribution(
         of = [[label, rows] for label, rows in before.bars]
         table = html_table("In the source", headings, of, [1])
         told += f" In the source: {_told(before, 1)}"
+    elif inside is not None:
+        told += " In the source it was not counted."
     table = html_table("In the release", headings, bars, [1]) + table
     return _figure(charts, place, draw.distribution(name, after, before), told, table)
 
@@ -156,7 +154,7 @@ def _told(found: Distribution, few: int) -> str:
     return f"The most frequent of its {found.values:,} values; {found.others:,} are not shown{rare}."
 
 
-def _classes(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str, Any]) -> str:
+def _classes(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
     before = None if inside is None else inside.sizes
     caption = "Rows that agree in all generalized columns are a group: nobody can tell its members apart by these."
     tables = _sizes_table("In the release", sizes, facts.few, inside is not None)
@@ -167,21 +165,21 @@ def _classes(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str
     return f"<section><h2>How large the groups are</h2>\n{figure}</section>"
 
 
-def _sizes_table(caption: str, sizes: Sizes, few: int, apart: bool) -> str:
+def _sizes_table(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
     rows = [
         [draw.range_label(low, high, few, apart), classes, rows] for low, high, classes, rows in sizes.bins(few, apart)
     ]
     return html_table(caption, ["rows in a group", "groups", "rows"], rows, [1, 2])
 
 
-def _risk(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str, Any]) -> str:
+def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
     tables = {"release": sizes} if inside is None else {"source": inside.sizes, "release": sizes}
     figures = [
         ["highest risk of a row", *(_highest(one, facts, of == "source") for of, one in tables.items())],
-        ["average risk of a row", *(f"{100 * one.average_risk:.3g} %" for one in tables.values())],
+        ["average risk of a row", *(_average(one) for one in tables.values())],
         [
             f"rows in groups of fewer than {facts.few}",
-            *(f"{one.rows_below(facts.few):,}" if of == "source" else words.count(one.rows_below(facts.few), facts.few)
+            *(words.count(one.rows_where(lambda size: size < facts.few), 0 if of == "source" else facts.few)
               for of, one in tables.items()),
         ],
     ]  # fmt: skip
@@ -196,7 +194,7 @@ def _risk(facts: Facts, sizes: Sizes, inside: Inside | None, charts: dict[str, A
     return f"<section><h2>Risk</h2>\n{told}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
 
 
-def _shares(caption: str, sizes: Sizes, few: int, apart: bool) -> str:
+def _shares(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
     rows = [
         [draw.range_label(low, high, few, apart, of_risk=True), f"{100 * rows / max(sizes.rows, 1):.3g} %"]
         for low, high, _, rows in sizes.bins(few, apart)
@@ -204,7 +202,11 @@ def _shares(caption: str, sizes: Sizes, few: int, apart: bool) -> str:
     return html_table(caption, ["risk of being found", "share of the rows"], rows, [1])
 
 
-def _highest(sizes: Sizes, facts: Facts, private: bool) -> str:
+def _average(sizes: ClassSizes) -> str:
+    return f"{100 * sizes.mean(lambda size: 1 / size):.3g} %"
+
+
+def _highest(sizes: ClassSizes, facts: Facts, private: bool) -> str:
     if not private and 0 < sizes.smallest < facts.few:
         return f"more than 1 in {facts.few}"
     return f"1 in {sizes.smallest:,}" if sizes.smallest else "none"

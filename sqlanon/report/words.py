@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.base import plain
-from sqlanon.report.facts import Distribution, Facts
+from sqlanon.report.facts import Facts
 
 MEASURES: Mapping[str, str] = {
     "loss": "how much detail the values lose (loss, 0 to 1)",
@@ -126,47 +126,6 @@ def search(facts: Facts) -> list[str]:
     if claims.epsilon is not None:
         told.append(f"Noise protects what stays a number: a budget of ε = {claims.epsilon:g} a row.")
     return told
-
-
-def done_to(facts: Facts, name: str, after: Distribution | None) -> str:
-    """What was done to a column, in a few words."""
-    spec = _spec(facts, name)
-    if spec.get("role") != "quasi":
-        return "left out of the release" if spec.get("role") == "identifying" else "released as it is"
-    if spec.get("noise") is not None:
-        return "noise within each group"
-    level = next((one for own, one in facts.claims.generalization.items() if own.lower() == name.lower()), None)
-    if level is None:
-        return "generalized as far as each group needs it"
-    if not level:
-        return "released as it is: level 0"
-    hidden = after is not None and [label for label, _ in after.bars] == ["*"] and not after.others
-    return f"{'hidden altogether' if hidden else _by_rule(spec.get('hierarchy'), level)}: level {level}"
-
-
-def _spec(facts: Facts, name: str) -> Mapping[str, Any]:
-    attributes: Mapping[str, Any] = facts.claims.policy.get("attributes", {})
-    found: Any = next((spec for own, spec in attributes.items() if own.lower() == name.lower()), {})
-    return found if isinstance(found, Mapping) else {}
-
-
-def _by_rule(rules: object, level: int) -> str:
-    """What a level of a hierarchy means, where its rule tells."""
-    if not isinstance(rules, Sequence) or len(rules) != 1 or not isinstance(rules[0], Mapping):
-        return "generalized"
-    rule = rules[0]
-    kind, steps = rule.get("rule"), rule.get("widths") or rule.get("dates") or []
-    step = steps[level - 1] if isinstance(steps, Sequence) and level <= len(steps) else None
-    if kind == "mask":
-        side = "last" if rule.get("mask") == "right" else "first"
-        return f"its {side} {'character' if level == 1 else f'{level} characters'} hidden"
-    if kind == "intervals" and step is not None:
-        return f"ranges of {step}"
-    if kind == "dates" and step is not None:
-        return f"only the {step}"
-    if kind in ("categories", "file", "table"):
-        return "grouped"
-    return "generalized"
 
 
 def verdict(facts: Facts) -> str:

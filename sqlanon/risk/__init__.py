@@ -1,5 +1,6 @@
 """Risk: what the data holder should fear."""
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.risk.assessment import assess, risk_statements
 from sqlanon.risk.found import Risk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
@@ -12,7 +13,6 @@ from sqlanon.risk.population import PopulationRisk
 from sqlanon.risk.prosecutor import ProsecutorRisk
 from sqlanon.risk.relations import row_risks
 from sqlanon.risk.requirements import RequirementRisk
-from sqlanon.risk.sizes import ClassSizes
 
 __all__ = [
     "ClassSizes",

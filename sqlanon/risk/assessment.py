@@ -18,6 +18,7 @@ from sqlanon.counting import domain_of, refuse_lost_values
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.hierarchies import build_hierarchy
+from sqlanon.histogram import ClassSizes
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.population import population_size, sampling_fraction
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
@@ -40,7 +41,6 @@ from sqlanon.risk.population import population_risk
 from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.risk.sets import AttributeSets, SetFigures, direct_bits
-from sqlanon.risk.sizes import ClassSizes
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 

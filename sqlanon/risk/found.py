@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.journalist import JournalistRisk
 from sqlanon.risk.leakage import Leakage
@@ -13,7 +14,6 @@ from sqlanon.risk.marketer import MarketerRisk
 from sqlanon.risk.population import PopulationRisk
 from sqlanon.risk.prosecutor import ProsecutorRisk
 from sqlanon.risk.requirements import RequirementRisk
-from sqlanon.risk.sizes import ClassSizes
 
 Columns = Mapping[str, str]
 Table = tuple[Columns, Sequence[Sequence[Any]]]

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.risk.individual import individual_risk
 from sqlanon.risk.prosecutor import prosecutor_risk, shares, threshold_text
-from sqlanon.risk.sizes import ClassSizes
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.risk.individual import individual_risk
 from sqlanon.risk.journalist import PopulationSizes
-from sqlanon.risk.sizes import ClassSizes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlanon.risk.sizes import ClassSizes
+from sqlanon.histogram import ClassSizes
 
 
 @dataclass(frozen=True)

@@ -25,37 +25,12 @@ from sqlanon.queries.names import (
     where,
 )
 
-SIZE, CLASSES, LABEL, ROWS = "size", "classes", "label", "rows"
+LABEL, ROWS = "label", "rows"
 
 _FIGURES = ("levels", "status", "classes", "suppressed_rows", "score")
 
 # Of generalizations: those on the frontier and the chosen one first, of the others a sample that is always the same.
 _FRONTIER, _CHOSEN, _PLACE = "frontier", "chosen", "place"
-
-
-def sizes(relation: exp.Table, quasi: Sequence[str]) -> exp.Select:
-    """How many equivalence classes there are of each size: ``size``, ``classes``, the smallest first.
-
-    >>> from sqlanon.queries.names import table
-    >>> print(sizes(table("people"), ["age"]).sql("duckdb", pretty=True))
-    SELECT
-      "rows" AS "size",
-      COUNT(*) AS "classes"
-    FROM (
-      SELECT
-        COUNT(*) AS "rows"
-      FROM "people"
-      GROUP BY
-        "age"
-    ) AS "c"
-    GROUP BY
-      "rows"
-    ORDER BY
-      "rows"
-    """
-    classes = select([named(_count(), ROWS)], relation.copy(), [col(name) for name in quasi])
-    query = select([named(col(ROWS), SIZE), named(_count(), CLASSES)], subquery(classes, "c"), [col(ROWS)])
-    return query.order_by(exp.Ordered(this=col(ROWS)), copy=False)
 
 
 def label_counts(relation: exp.Expr, column: str) -> exp.Subquery:

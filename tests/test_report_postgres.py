@@ -1,0 +1,106 @@
+"""Reports and charts of a source in PostgreSQL, on a real server: the same as of that table in DuckDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+from test_report import BUNDLE, read
+
+import sqlanon
+import sqlanon.report.page as paging
+from sqlanon.errors import PolicyError
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = {"zip": "text", "age": "integer", "diagnosis": "text", "cost": "integer", "name": "text"}
+ROWS = [[f"{i % 7:05}", 20 + i % 11, "abc"[i % 3], i % 9, f"person {i}"] for i in range(400)] + [
+    [None, 99, "a", None, "odd one"]
+]
+
+
+def policy(**sections: Any) -> sqlanon.Policy:
+    tree = {
+        "attributes": {
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}},
+            "diagnosis": {"role": "sensitive"},
+            "cost": {"role": "insensitive"},
+            "name": {"role": "identifying"},
+        },
+        "privacy": {
+            "k": 5,
+            "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}],
+            "t_closeness": [{"attribute": "diagnosis", "distance": "equal", "t": 0.9}],
+        },
+        "search": {"suppression_limit": 0.05},
+        "release": {"table": "r"},
+    }
+    return sqlanon.Policy(**{**tree, **sections})
+
+
+@pytest.fixture(scope="module")
+def results(postgres: Server) -> Iterator[tuple[sqlanon.Result, sqlanon.Result]]:
+    """Of the table in DuckDB, and of the same in PostgreSQL."""
+    postgres.run("DROP SCHEMA IF EXISTS ward CASCADE", "CREATE SCHEMA ward")
+    postgres.load("ward.t", COLUMNS, ROWS)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (zip VARCHAR, age INTEGER, diagnosis VARCHAR, cost INTEGER, name VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", ROWS)
+        with sqlanon.connect(connection) as here, sqlanon.connect() as there:
+            source = {"postgres": f"env:{VARIABLE}", "table": "ward.t"}
+            yield here.anonymize(policy(source={"table": "t"})), there.anonymize(policy(source=source))
+
+
+@pytest.fixture(autouse=True)
+def without_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "_bundle", lambda: BUNDLE)
+
+
+def test_the_public_page_is_the_same(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
+    pages = []
+    for i, result in enumerate(results):
+        assert result.report(tmp_path / f"{i}.html")
+        pages.append(read(tmp_path / f"{i}.html"))
+    assert pages[0].charts == pages[1].charts
+    assert {"classes", "risk", "column-0"} <= pages[0].charts.keys()
+    assert "0.9-closeness of diagnosis" in pages[1].text
+    assert "odd one" not in pages[1].text
+
+
+def test_the_private_page_has_what_was_counted(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
+    pages = []
+    for i, result in enumerate(results):
+        assert result.report(tmp_path / f"{i}.html", private=True)
+        pages.append(read(tmp_path / f"{i}.html"))
+    here, there = (page.charts for page in pages)
+    different = {name for name in here if here[name] != there[name]}
+    assert here.keys() == there.keys()
+    assert {"frontier", "lattice", "levels", "classes", "risk"} <= here.keys() - different
+    assert different == {"column-3"}, "the cost: it is released, and nothing is asked of it"
+    assert pages[1].text.count("In the source it was not counted.") == 1
+    assert "In the source it was not counted." not in pages[0].text
+
+
+def test_charts(results: tuple[sqlanon.Result, sqlanon.Result]) -> None:
+    here, there = (result.chart for result in results)
+    for name in ("classes", "risk"):
+        assert getattr(there, name)(private=True).to_dict() == getattr(here, name)(private=True).to_dict()
+    for name in ("frontier", "lattice", "attributes"):
+        assert getattr(there, name)().to_dict() == getattr(here, name)().to_dict()
+    assert there.distribution("cost").to_dict() == here.distribution("cost").to_dict()
+    assert there.distribution("zip", private=True).to_dict() == here.distribution("zip", private=True).to_dict()
+    with pytest.raises(PolicyError, match="'cost' was not counted in the source"):
+        there.distribution("cost", private=True)
+    assert there._inside.sizes.sizes == Counter(Counter((zip_, age) for zip_, age, *_ in ROWS).values())
+
+
+def test_a_report_of_a_policy(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
+    with sqlanon.connect() as db:
+        assert db.report(results[1].policy, tmp_path / "p.html", private=True, strategies=["optimal", "datafly"])
+    assert "strategies" in read(tmp_path / "p.html").charts
