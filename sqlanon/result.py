@@ -24,7 +24,7 @@ from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
 from sqlanon.made import Made, ranges_of
 from sqlanon.markup import html_table
-from sqlanon.policy import same_file, table_parts
+from sqlanon.policy import same_file, shown_place, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.queries.names import star
@@ -90,7 +90,8 @@ class Result:
         ``smallest_class``; the suppressed rows and the score are of real rows. What is proven (``optimal``, ``bound``,
         ``gap``) is of the score without decoys, ``score_without_decoys``: that is what was searched for.
     held_against:
-        The earlier releases of the ledger that it was held against, once it is published: their paths.
+        The earlier releases of the ledger that it was held against, once it is published: their paths, or where
+        they are in PostgreSQL.
     warnings:
         What the data holder should know before sharing.
     seconds:
@@ -320,7 +321,7 @@ class Result:
         )
         verification = put(content)
         if together is not None:  # published a second time, it says once what it says
-            self.held_against = tuple(str(one.path) for one in together.earlier)
+            self.held_against = tuple(shown_place(one.path) for one in together.earlier)
             told = together.told(verification.manifest.digest)
             self.warnings += tuple(one for one in told if one not in self.warnings)
         return verification

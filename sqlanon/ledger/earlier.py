@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
-from sqlanon.policy import in_postgres
+from sqlanon.policy import in_postgres, shown_place
 from sqlanon.queries.names import drop_table, star, table
 from sqlanon.queries.postgres import arrived, temporary_table, travelling
 from sqlanon.release.attached import attached, read_claims
@@ -81,13 +81,13 @@ def opened(
 
 def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
     """Refuse what is not the release that was published."""
-    path = publication.path
+    place = shown_place(publication.path)
     if publication.manifest_hash not in (None, manifest.fingerprint()):
-        raise ReleaseError(f"{path} is not the release that the ledger has of it: its manifest was changed")
+        raise ReleaseError(f"{place} is not the release that the ledger has of it: its manifest was changed")
     if digest != publication.digest:
-        raise ReleaseError(f"{publication.path} is not the release that the ledger has of it: it was changed")
+        raise ReleaseError(f"{place} is not the release that the ledger has of it: it was changed")
     if failures:
-        raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(failures)}")
+        raise BrokenReleaseError(f"{place} is not as it was published: {'; '.join(failures)}")
 
 
 def _spot(publication: Publication, addresses: Sequence[str]) -> Spot:
@@ -97,7 +97,7 @@ def _spot(publication: Publication, addresses: Sequence[str]) -> Spot:
         spot = Spot(address, path.name.removesuffix(f".{name}"), name)
         if spot.path == path:
             return spot
-    raise ReleaseError(f"{path} is in PostgreSQL, and the policy names no server that is this one")
+    raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, and the policy names no server that is this one")
 
 
 @contextmanager

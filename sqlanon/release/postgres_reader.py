@@ -19,7 +19,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.policy import address_of, is_postgres, server_of, table_parts
+from sqlanon.policy import address_of, is_postgres, server_of, shown_place, table_parts
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
@@ -59,7 +59,8 @@ class Spot:
 
     @property
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths: no user and no password is in it."""
+        """The same place for the ledger, which knows paths: no user and no password is in it. People are told its
+        `shown_place`."""
         return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
 
     @property
@@ -95,7 +96,7 @@ class PostgresRelease:
     @property
     def path(self) -> str:
         """Server, database, schema and view, in one text; no user and no password is in it."""
-        return f"{server_of(self.spot.address)}/{self.spot.schema}.{self.spot.name}"
+        return shown_place(self.spot.path)
 
     @property
     def table(self) -> str:
@@ -156,10 +157,12 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
             with server.told(ReleaseError), server.reading():
                 manifest = _read(engine, server, spot)
         except duckdb.Error as error:
-            raise BrokenReleaseError(f"{spot.path} cannot be read: a value does not have its type") from error
+            raise BrokenReleaseError(
+                f"{shown_place(spot.path)} cannot be read: a value does not have its type"
+            ) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenReleaseError(
-                f"{spot.path} was a release of sqlanon; its manifest is broken: {error}"
+                f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))  # of rows alone
 

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.policy import PrivacySection, in_postgres
+from sqlanon.policy import PrivacySection, in_postgres, shown_place
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
@@ -80,8 +80,8 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "release": str(self.path),
-            "table": self.manifest.table_name,
+            "release": shown_place(self.path),
+            "table": self.path.name if self.in_postgres else self.manifest.table_name,
             "verified": self.verified,
             "checks": [vars(check) for check in self.checks],
         }
