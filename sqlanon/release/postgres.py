@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.policy.postgres import VERSION_DIGITS
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
@@ -28,6 +29,9 @@ from sqlanon.release.publish import Kept, audited, with_version
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import SPILL_PREFIX, private_directory
+
+_READ_BACK = "read_back"
+"""The name of the rows in the file that is audited: a name that is free in PostgreSQL may be taken in a file."""
 
 
 def publish_postgres(
@@ -64,7 +68,7 @@ def publish_postgres(
         raise ReleaseError(
             f"PostgreSQL cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
         )
-    with server.transaction(keep=False, kind=ReleaseError):
+    with server.undone_unless_committed(ReleaseError):
         older = _Older.found(server, spot)
         content = with_version(content, older.next_version)
         staged = table(versioned(spot.name, older.next_version), spot.schema)
@@ -104,9 +108,9 @@ class _Older:
             raise ReleaseError(
                 f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
             )
-        versioned = re.compile(re.escape(spot.name) + r"_v([0-9]{1,6})")
-        numbers = [int(match[1]) for name in kinds if (match := versioned.fullmatch(name))]
-        own = f"{spot.name}_v{known[0][0]}" if known else ""
+        version = re.compile(re.escape(spot.name) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})")
+        numbers = [int(match[1]) for name in kinds if (match := version.fullmatch(name))]
+        own = versioned(spot.name, known[0][0]) if known else ""
         readers = server.rows(pr.readers_of(), [pg.qualified(spot.schema, spot.name)])
         return cls(
             max(numbers, default=0) + 1,
@@ -129,9 +133,9 @@ def _audited(
         server.stream(pg.travelling(star(staged.copy()), types)) as reader,
         engine.registered(reader) as relation,
     ):
-        read_back = replace(content, query=pg.arrived(relation, types))
+        read_back = replace(_named(content, _READ_BACK), query=pg.arrived(relation, types))
         verification = audited(engine, read_back, directory, Kept(directory, ()))
-    manifest = verification.manifest
+    manifest = replace(verification.manifest, table_name=spot.name)
     there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]
     claimed = (manifest.released_rows, manifest.classes, manifest.smallest_class)
     failures = []
@@ -141,7 +145,16 @@ def _audited(
         failures.append(f"the columns in PostgreSQL are {found}, and should be {dict(types)}")
     if failures:
         raise AuditError(failures)
-    return verification
+    return replace(verification, manifest=manifest)
+
+
+def _named(content: Content, name: str) -> Content:
+    """The same, by another name."""
+
+    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
+        return replace(content.manifest(rows, classes, smallest, digest), table_name=name)
+
+    return replace(content, manifest=manifest)
 
 
 def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:
