@@ -77,7 +77,7 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
     """
     remote = _remote(source)
     with (
-        remote.engine.transaction(keep=False),
+        remote.engine.undone_unless_committed(),
         shipped(engine, source, query) as there,
         remote.engine.stream(pg.travelling(there, types)) as reader,
         engine.registered(reader) as relation,

@@ -124,7 +124,7 @@ def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[
     if not is_one:
         raise SourceError("source.query: must be one SELECT statement")
     statement = pg.query_as_it_stands(query)
-    with server.transaction(keep=False):
+    with server.undone_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
         own = server.rows(pg.columns_of(), [pg.qualified("pg_temp", _QUERY)])
     return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query"))), [
