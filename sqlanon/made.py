@@ -104,7 +104,7 @@ class Made:
     def rows(self) -> Iterator[exp.Select]:
         """The statement that makes its rows here; where the source is elsewhere, a relation that can be read once."""
         source, query = self.prepared.source, self.recoding.select()
-        if source.remote is None:
+        if source.rows_at_hand:
             yield query
             return
         with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
@@ -116,7 +116,8 @@ class Made:
         Parameters
         ----------
         server, address:
-            A connection, and to where: where the source is at the same address, its rows do not leave it.
+            A connection, and to where: where the source is at the same address, its rows do not leave it. That is one
+            of the same text: two ways to write one place are two places, and the recoded rows are fetched and sent.
         target:
             The table.
         """

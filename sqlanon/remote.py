@@ -20,11 +20,6 @@ from sqlanon.sources import Remote, Source
 _SHIPPED = "sqlanon_shipped"
 
 
-def is_remote(source: Source) -> bool:
-    """Whether the rows of a source are elsewhere."""
-    return source.remote is not None
-
-
 @contextmanager
 def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[exp.Select]:
     """A query over a source, and over tables beside us, as PostgreSQL runs it, while these are there.
@@ -40,7 +35,7 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
     query:
         Built for ``engine``.
     """
-    remote = _remote(source)
+    remote = source.elsewhere
     made: list[exp.Table] = []
     tables: dict[str, exp.Expr] = {pg.name_of(source.relation): remote.relation}
     for number, (found, columns) in enumerate(_beside(engine, source, query)):
@@ -55,7 +50,7 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
 
 def shown_there(source: Source, query: exp.Select) -> str:
     """A query over a source, as PostgreSQL would run it; nothing is shipped."""
-    remote = _remote(source)
+    remote = source.elsewhere
     own = pg.name_of(source.relation)
     others = {pg.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
     others.pop(own, None)
@@ -75,7 +70,7 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
     types:
         The types of the query's columns here.
     """
-    remote = _remote(source)
+    remote = source.elsewhere
     with (
         remote.engine.undone_unless_committed(),
         shipped(engine, source, query) as there,
@@ -83,11 +78,6 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
         engine.registered(reader) as relation,
     ):
         yield pg.arrived(relation, types)
-
-
-def _remote(source: Source) -> Remote:
-    assert source.remote is not None
-    return source.remote
 
 
 def _beside(engine: ArrowEngine, source: Source, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:

@@ -35,7 +35,7 @@ from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
-from sqlanon.remote import is_remote, shown_there
+from sqlanon.remote import shown_there
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
@@ -203,7 +203,7 @@ class Result:
         Where the source is in PostgreSQL, it is the statement that runs there, whatever the dialect.
         """
         query = self._made.recoding.select()
-        if is_remote(self._prepared.source):
+        if not self._prepared.source.rows_at_hand:
             return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
@@ -337,7 +337,7 @@ class Result:
 
     @contextmanager
     def _server(self, address: str) -> Iterator[PostgresEngine]:
-        """The source's connection, if that is the place; else a new one."""
+        """The source's connection, if that is the place, by the very text of its address; else a new one."""
         remote = self._prepared.source.remote
         if remote is not None and remote.address == address:
             yield remote.engine

@@ -25,11 +25,11 @@ from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import col, create_view, select, star, table
 from sqlanon.queries.presented import class_sizes
-from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
-from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
 from sqlanon.release.verify import Verification, verification_sql, verify_file, verify_release
-from sqlanon.resources import PLAIN, macros, sql_text
+from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
 
 
@@ -164,6 +164,7 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
             raise BrokenReleaseError(
                 f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
+        load_older(engine, manifest)
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))  # of rows alone
 
 
@@ -200,8 +201,6 @@ def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
         It is not there, or not a release.
     """
     with open_postgres(spot, limits) as release:
-        if release.manifest.digest_algorithm != DIGEST:
-            release.engine.script(sql_text("macros_older.sql"))
         return verify_release(spot.path, release, fresh=False)
 
 

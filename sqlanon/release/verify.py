@@ -38,7 +38,7 @@ from sqlanon.release.presented_check import (
 )
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
-from sqlanon.resources import CHECKS, macros, sql_text
+from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__
 
 
@@ -109,8 +109,6 @@ def verify_file(
         It is not there, or not a release.
     """
     with open_release(path, limits, version) as release:
-        if release.manifest.digest_algorithm != DIGEST:
-            release.engine.script(sql_text("macros_older.sql"))
         return verify_release(path, release, fresh)
 
 
