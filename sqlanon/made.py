@@ -19,9 +19,10 @@ from sqlanon.queries.bounds import Kind
 from sqlanon.queries.coding import KNOWN
 from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import cast, col, drop_table, named, select, subquery
-from sqlanon.queries.postgres import landed, travelling
+from sqlanon.queries.postgres import landed
 from sqlanon.queries.presented import suppressed_by
 from sqlanon.queries.recode import AnyRecoding, Column
+from sqlanon.queries.travel import travelling
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.requirements import needs_source

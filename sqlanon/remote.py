@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from sqlanon.engines.base import ArrowEngine
 from sqlanon.queries import postgres as pg
-from sqlanon.queries.names import col, drop_table, select, table
+from sqlanon.queries.names import col, create_temporary_table, drop_table, select, table
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.sources import Remote, Source
 
 _SHIPPED = "sqlanon_shipped"
@@ -74,10 +75,10 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
     with (
         remote.engine.undone_unless_committed(),
         shipped(engine, source, query) as there,
-        remote.engine.stream(pg.travelling(there, types)) as reader,
+        remote.engine.stream(travelling(there, types)) as reader,
         engine.registered(reader) as relation,
     ):
-        yield pg.arrived(relation, types)
+        yield arrived(relation, types)
 
 
 def _beside(engine: ArrowEngine, source: Source, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
@@ -96,10 +97,10 @@ def _there(number: int) -> exp.Table:
 def _ship(engine: ArrowEngine, remote: Remote, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
     """Copy a table to PostgreSQL: first as it travels, then with the types that it has."""
     values = select([col(name) for name in columns], found.copy())
-    with engine.stream(pg.travelling(values, columns, "VARCHAR")) as reader:
-        arrived = remote.engine.ingest(f"{_SHIPPED}_as_text_{number}", reader)
+    with engine.stream(travelling(values, columns, "VARCHAR")) as reader:
+        as_text = remote.engine.ingest(f"{_SHIPPED}_as_text_{number}", reader)
     target = _there(number)
-    remote.engine.execute(pg.temporary_table(table(target.name), pg.landed(arrived, columns)))
-    remote.engine.execute(drop_table(arrived.copy()))
+    remote.engine.execute(create_temporary_table(table(target.name), pg.landed(as_text, columns)))
+    remote.engine.execute(drop_table(as_text.copy()))
     remote.engine.execute(pg.analyzed(target.copy()))
     return target

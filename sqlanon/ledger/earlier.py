@@ -12,8 +12,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
 from sqlanon.policy import in_postgres, shown_place
-from sqlanon.queries.names import drop_table, star, table
-from sqlanon.queries.postgres import arrived, temporary_table, travelling
+from sqlanon.queries.names import create_temporary_table, drop_table, star, table
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import Spot, open_postgres
@@ -108,7 +108,7 @@ def _copied(engine: DuckDBEngine, release: OpenRelease, name: str) -> Iterator[e
         release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR")) as reader,
         engine.registered(reader) as relation,
     ):
-        engine.execute(temporary_table(target.copy(), arrived(relation, types)))
+        engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
     try:
         yield target
     finally:

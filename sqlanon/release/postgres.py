@@ -22,6 +22,7 @@ from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
 from sqlanon.queries.presented import stable_view
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.postgres_reader import Spot, types_of
 from sqlanon.release.presented import comments_on
@@ -130,10 +131,10 @@ def _audited(
     """Hold the rows that PostgreSQL has against what the run knows: counted there, and read back for all checks."""
     with (
         private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX) as directory,
-        server.stream(pg.travelling(star(staged.copy()), types)) as reader,
+        server.stream(travelling(star(staged.copy()), types)) as reader,
         engine.registered(reader) as relation,
     ):
-        read_back = replace(_named(content, _READ_BACK), query=pg.arrived(relation, types))
+        read_back = replace(_named(content, _READ_BACK), query=arrived(relation, types))
         verification = audited(engine, read_back, directory, Kept(directory, ()))
     manifest = replace(verification.manifest, table_name=spot.name)
     there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]

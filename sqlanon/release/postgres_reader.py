@@ -25,6 +25,7 @@ from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import col, create_view, select, star, table
 from sqlanon.queries.presented import class_sizes
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
@@ -178,9 +179,9 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
         raise ReleaseError(f"{spot.schema}.{spot.name} is no release of sqlanon: there is no manifest of it")
     manifest = Manifest.from_json(manifests[0][1])
     copied = table("rows_of_the_release")
-    query = pg.travelling(select([col(name) for name in types], spot.table), types)
+    query = travelling(select([col(name) for name in types], spot.table), types)
     with server.stream(query) as reader:
-        engine.copy_arrow(copied, reader, lambda relation: pg.arrived(relation, types))
+        engine.copy_arrow(copied, reader, lambda relation: arrived(relation, types))
     engine.execute(create_view(SUBJECT.copy(), star(copied.copy())))
     return manifest
 
