@@ -28,10 +28,9 @@ from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
-from sqlanon.release.reader import VERIFIED
+from sqlanon.release.reader import VERIFIED, load_older
 from sqlanon.release.verify import Verification
-from sqlanon.remote import is_remote, recoded
-from sqlanon.resources import sql_text
+from sqlanon.remote import recoded
 from sqlanon.source_audit import SourceAudit
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
@@ -74,7 +73,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
 def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> None:
     """Make the view of the recoded source; of one that is elsewhere, over a copy."""
     query, source = again.recoding.select(shuffled=False), prepared.source
-    if is_remote(source):
+    if not source.rows_at_hand:
         types = {
             column.name: again.recoding.released_type(column, source.columns[column.name])
             for column in again.recoding.columns
@@ -141,9 +140,8 @@ def _with_decoys(
 def _same_rows(run: Run, macros: str, manifest: Manifest, recoded: exp.Table, claimed: str) -> Check:
     """Whether the source, recoded, has the rows of the release."""
     engine = run.engine
-    if manifest.digest_algorithm != DIGEST:
-        with engine.using(macros):
-            engine.script(sql_text("macros_older.sql"))
+    with engine.using(macros):
+        load_older(engine, manifest)
     macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
     _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros, macro))[0]
     return _check("recoded source", digest == claimed, "it has the rows of the release")

@@ -19,9 +19,10 @@ from sqlanon.queries.bounds import Kind
 from sqlanon.queries.coding import KNOWN
 from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import cast, col, drop_table, named, select, subquery
-from sqlanon.queries.postgres import landed, travelling
+from sqlanon.queries.postgres import landed
 from sqlanon.queries.presented import suppressed_by
 from sqlanon.queries.recode import AnyRecoding, Column
+from sqlanon.queries.travel import travelling
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.presented import may_be_told
@@ -81,7 +82,7 @@ class Made:
         """The statement that makes its rows here, in random order unless it is for checks; where the source is
         elsewhere, a relation that can be read once."""
         source, query = self.prepared.source, self.recoding.select(shuffled)
-        if source.remote is None:
+        if source.rows_at_hand:
             yield query
             return
         with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
@@ -93,7 +94,8 @@ class Made:
         Parameters
         ----------
         server, address:
-            A connection, and to where: where the source is at the same address, its rows do not leave it.
+            A connection, and to where: where the source is at the same address, its rows do not leave it. That is one
+            of the same text: two ways to write one place are two places, and the recoded rows are fetched and sent.
         target:
             The table.
         """

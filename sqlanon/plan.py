@@ -38,7 +38,7 @@ from sqlanon.queries.names import create_table, table
 from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.requirements import Audited, Private, requirement_queries
-from sqlanon.remote import is_remote, shown_there
+from sqlanon.remote import shown_there
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
 
@@ -188,7 +188,7 @@ class _Stages:
         """The rows of the release."""
         to_postgres = self.policy.release is not None and self.policy.release.postgres is not None
         to = "a new table in PostgreSQL" if to_postgres else "a fresh file"
-        if is_remote(self.source):
+        if not self.source.rows_at_hand:
             where = f"in PostgreSQL, over temporary tables of what is here, in random order, to {to} ({note})"
             return Stage("recode and suppress", where, (*before, shown_there(self.source, recoding.select())))
         where = f"one pass over the rows, in random order, to {to} ({note})"

@@ -216,10 +216,11 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
 
 def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
     """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
-    if source.remote is None:
+    if source.rows_at_hand:
         return engine.rows(distinct_counts(source.relation, names))[0]
-    with source.remote.engine.reading():
-        return source.remote.engine.rows(distinct_counts_there(source.remote.relation, names))[0]
+    there = source.elsewhere
+    with there.engine.reading():
+        return there.engine.rows(distinct_counts_there(there.relation, names))[0]
 
 
 def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, population: Scan | None) -> None:

@@ -105,7 +105,7 @@ class Publishing:
 
     @contextmanager
     def _server(self, address: str) -> Iterator[PostgresEngine]:
-        """The source's connection, if that is the place; else a new one."""
+        """The source's connection, if that is the place, by the very text of its address; else a new one."""
         remote = self.made.prepared.source.remote
         if remote is not None and remote.address == address:
             yield remote.engine

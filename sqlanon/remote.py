@@ -14,15 +14,11 @@ from sqlglot import exp
 
 from sqlanon.engines.base import ArrowEngine
 from sqlanon.queries import postgres as pg
-from sqlanon.queries.names import col, drop_table, select, table
+from sqlanon.queries.names import col, create_temporary_table, drop_table, select, table
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.sources import Remote, Source
 
 _SHIPPED = "sqlanon_shipped"
-
-
-def is_remote(source: Source) -> bool:
-    """Whether the rows of a source are elsewhere."""
-    return source.remote is not None
 
 
 @contextmanager
@@ -40,7 +36,7 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
     query:
         Built for ``engine``.
     """
-    remote = _remote(source)
+    remote = source.elsewhere
     made: list[exp.Table] = []
     tables: dict[str, exp.Expr] = {pg.name_of(source.relation): remote.relation}
     for number, (found, columns) in enumerate(_beside(engine, source, query)):
@@ -55,7 +51,7 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
 
 def shown_there(source: Source, query: exp.Select) -> str:
     """A query over a source, as PostgreSQL would run it; nothing is shipped."""
-    remote = _remote(source)
+    remote = source.elsewhere
     own = pg.name_of(source.relation)
     others = {pg.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
     others.pop(own, None)
@@ -75,19 +71,14 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
     types:
         The types of the query's columns here.
     """
-    remote = _remote(source)
+    remote = source.elsewhere
     with (
-        remote.engine.transaction(keep=False),
+        remote.engine.undone_unless_committed(),
         shipped(engine, source, query) as there,
-        remote.engine.stream(pg.travelling(there, types)) as reader,
+        remote.engine.stream(travelling(there, types)) as reader,
         engine.registered(reader) as relation,
     ):
-        yield pg.arrived(relation, types)
-
-
-def _remote(source: Source) -> Remote:
-    assert source.remote is not None
-    return source.remote
+        yield arrived(relation, types)
 
 
 def _beside(engine: ArrowEngine, source: Source, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
@@ -106,10 +97,10 @@ def _there(number: int) -> exp.Table:
 def _ship(engine: ArrowEngine, remote: Remote, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
     """Copy a table to PostgreSQL: first as it travels, then with the types that it has."""
     values = select([col(name) for name in columns], found.copy())
-    with engine.stream(pg.travelling(values, columns, "VARCHAR")) as reader:
-        arrived = remote.engine.ingest(f"{_SHIPPED}_as_text_{number}", reader)
+    with engine.stream(travelling(values, columns, "VARCHAR")) as reader:
+        as_text = remote.engine.ingest(f"{_SHIPPED}_as_text_{number}", reader)
     target = _there(number)
-    remote.engine.execute(pg.temporary_table(table(target.name), pg.landed(arrived, columns)))
-    remote.engine.execute(drop_table(arrived.copy()))
+    remote.engine.execute(create_temporary_table(table(target.name), pg.landed(as_text, columns)))
+    remote.engine.execute(drop_table(as_text.copy()))
     remote.engine.execute(pg.analyzed(target.copy()))
     return target

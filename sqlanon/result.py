@@ -16,6 +16,7 @@ from sqlanon.anonymization import Found
 from sqlanon.figures import Figures
 from sqlanon.full_domain import measure_of
 from sqlanon.made import Made
+from sqlanon.policy import shown_place
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.publishing import ManifestOf, Publishing, table_name_of
@@ -24,7 +25,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
-from sqlanon.remote import is_remote, shown_there
+from sqlanon.remote import shown_there
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
@@ -78,7 +79,8 @@ class Result(Figures):
         ``smallest_class``; the suppressed rows and the score are of real rows. What is proven (``optimal``, ``bound``,
         ``gap``) is of the score without decoys, ``score_without_decoys``: that is what was searched for.
     held_against:
-        The earlier releases of the ledger that it was held against, once it is published: their paths.
+        The earlier releases of the ledger that it was held against, once it is published: their paths, or where
+        they are in PostgreSQL.
     warnings:
         What the data holder should know before sharing.
     seconds:
@@ -174,7 +176,7 @@ class Result(Figures):
         Where the source is in PostgreSQL, it is the statement that runs there, whatever the dialect.
         """
         query = self._made.recoding.select()
-        if is_remote(self._prepared.source):
+        if not self._prepared.source.rows_at_hand:
             return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
@@ -261,7 +263,7 @@ class Result(Figures):
         publishing = Publishing(self._made, self.run_id, self._manifest, figures)
         release, together = publishing.publish(path, table, force)
         if together is not None:  # published a second time, it says once what it says
-            self.held_against = tuple(str(one.path) for one in together.earlier)
+            self.held_against = tuple(shown_place(one.path) for one in together.earlier)
             told = together.told(release.manifest.digest)
             self.warnings += tuple(one for one in told if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started

@@ -340,7 +340,7 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
         assert source.remote is not None
         engine = source.remote.engine
         with (
-            engine.transaction(keep=False),
+            engine.undone_unless_committed(),
             shipped(db._space.engine, source, _query(result)) as query,
             engine.connection.cursor() as cursor,
         ):
@@ -476,6 +476,15 @@ def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
         assert sorted(relations(schemas, '"a.b"')) == ["pa'ti\"ents", f"pa'ti\"ents_v{version}", "sqlanon_manifest"]
     with pytest.raises(sqlanon.SourceError, match="upper and lower case as it is there"):
         published(source={"postgres": HERE, "table": 'clinic."WE""IRD; --"'})
+
+
+@pytest.mark.parametrize("name", ["quality", "class_sizes", "age_labels"])
+def test_names_of_what_only_files_have_are_free(small: Server, name: str) -> None:
+    attributes = small_tree()["attributes"]
+    attributes["age"]["min_level"] = 1
+    release = published(attributes=attributes, release={"postgres": HERE, "table": f"shared.{name}"})
+    assert relations(small) == {name: "v", f"{name}_v1": "r", "sqlanon_manifest": "r"}
+    assert release.manifest.table_name == name and release.verify().verified
 
 
 def test_nothing_but_a_release_is_replaced(small: Server) -> None:
@@ -632,13 +641,17 @@ def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server
         {"postgres": HERE, "table": "shared.other"},
         {"database": str(tmp_path / "other.duckdb"), "table": "o"},
     ):
-        with pytest.raises(sqlanon.AuditError, match=r"together with postgresql:.*complementary release"):
+        with pytest.raises(
+            sqlanon.AuditError,
+            match=r"together with postgresql://.*complementary release(.|\n)*-- earlier: a copy of postgresql://",
+        ):
             published(catalog=catalog, attributes=fine, privacy=plain, release=release)
     assert "other" not in relations(small) and not (tmp_path / "other.duckdb").exists()
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy(**small_tree(catalog=catalog, attributes=coarse, privacy=plain)))
         again = result.publish(tmp_path / "same.duckdb", "same")
-    assert again.verify().verified and len(result.held_against) == 1
+    assert again.verify().verified
+    assert result.held_against == (f"postgresql://127.0.0.1:{small.port}/postgres/shared.r",)
 
 
 def test_the_command_line(small: Server, tmp_path: Path) -> None:
@@ -650,6 +663,9 @@ def test_the_command_line(small: Server, tmp_path: Path) -> None:
     assert found["table"] == "shared.r" and found["release"].endswith("/postgres/shared.r")
     assert PASSWORD not in done.stdout + done.stderr
     assert command("verify", HERE, "--table", "shared.r").returncode == 0
+    verified = json.loads(command("verify", HERE, "--table", "shared.r", "--json").stdout)
+    place = f"postgresql://127.0.0.1:{small.port}/postgres/shared.r"
+    assert [(one["release"], one["table"]) for one in (found, verified)] == [(place, "shared.r")] * 2
     both = command("verify", HERE, "--table", "shared.r", "--policy", str(policy))
     assert both.returncode == 0 and "against the source: recoded source" in both.stdout, both.stdout
     assert command("verify", HERE).returncode == 2

@@ -10,9 +10,11 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
-from sqlanon.policy import address_of, server_of
+from sqlanon.errors import MissingLibraryError
+from sqlanon.policy import address_of, server_of, shown_place
 from sqlanon.queries import postgres as pg
 from sqlanon.queries.names import col, same, select, table
+from sqlanon.release.postgres_reader import verify_anywhere
 
 HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}
@@ -132,7 +134,7 @@ def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_place_by_options() -> None:
-    assert server_of("postgresql:///hospital?host=/run/pg&port=5433") == "postgresql:///run/pg:5433/hospital"
+    assert server_of("postgresql:///hospital?host=/run/pg&port=5433") == "postgresql://%2Frun%2Fpg:5433/hospital"
     assert server_of("postgresql://me@db:1/?dbname=x") == server_of("postgresql://you:pw@db:1/x")
 
 
@@ -140,8 +142,26 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
     policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"pip install 'sqlanon\[postgres\]'"):
+    with sqlanon.connect() as db, pytest.raises(MissingLibraryError, match=r"pip install 'sqlanon\[postgres\]'"):
         db.anonymize(policy)
+    with pytest.raises(MissingLibraryError, match=r"pip install 'sqlanon\[postgres\]'"):
+        verify_anywhere(HERE, "shared.r")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "postgresql://db.example:5433/hospital/shared.patients",
+        "postgresql:///hospital/shared.patients",
+        "postgresql://%2Frun%2Fpg:5433/hospital/shared.patients",
+    ],
+)
+def test_the_place_of_a_release_is_shown_as_an_address(place: str) -> None:
+    assert shown_place(Path(place)) == place
+
+
+def test_the_place_of_a_file_is_its_path() -> None:
+    assert shown_place(Path("/postgresql/r.duckdb")) == "/postgresql/r.duckdb"
 
 
 def test_a_source_in_postgres_is_named_by_the_policy() -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import Dialect, exp
 
-from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.queries.names import ident, star, text
+from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError
+from sqlanon.queries.names import ident, text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -87,13 +87,15 @@ class PostgresEngine:
 
         Raises
         ------
+        MissingLibraryError
+            The extra is not installed.
         SourceError
-            The extra is not installed, or the server cannot be reached; its address is not told.
+            The server cannot be reached; its address is not told.
         """
         try:
             import adbc_driver_postgresql.dbapi as driver  # noqa: PLC0415  (it is an extra)
         except ImportError:
-            raise SourceError(f"{place}: needs a driver for PostgreSQL: pip install 'sqlanon[postgres]'") from None
+            raise MissingLibraryError(f"{place}: PostgreSQL", "adbc-driver-postgresql", "postgres") from None
         try:
             engine = cls(driver.connect(address), place)
         except driver.Error as error:
@@ -166,11 +168,6 @@ class PostgresEngine:
             cursor.adbc_ingest(name, arrow, mode="create", temporary=True)
         return exp.Table(this=ident(name), db=ident("pg_temp"))
 
-    def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and Arrow type of a relation's columns; reads no rows."""
-        with self.stream(star(relation.copy()).limit(0, copy=False)) as reader:
-            return {field.name: str(field.type) for field in reader.schema}
-
     def commit(self) -> None:
         """End the transaction: what was done in it stays."""
         self.connection.commit()
@@ -180,25 +177,23 @@ class PostgresEngine:
         self.connection.rollback()
 
     @contextmanager
-    def transaction(
-        self, keep: bool, kind: type[SqlanonError] = SourceError, mode: str = "READ WRITE"
+    def undone_unless_committed(
+        self, kind: type[SqlanonError] = SourceError, mode: str = "READ WRITE"
     ) -> Iterator[None]:
-        """A transaction that is committed if all goes well and it is to be kept, and leaves nothing otherwise."""
+        """A transaction of which nothing stays, but for what was committed meanwhile."""
         with self.told(kind):
             try:
                 # Older drivers begin one as the one before was.
                 self.execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))
                 yield
-                if keep:
-                    self.commit()
             finally:
-                with suppress(Exception):  # the connection may be gone; what was committed stays
+                with suppress(Exception):  # the connection may be gone
                     self.rollback()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A transaction in which nothing can be written, temporary tables excepted."""
-        with self.transaction(keep=False, mode="READ ONLY"):
+        with self.undone_unless_committed(mode="READ ONLY"):
             yield
 
     def close(self) -> None:

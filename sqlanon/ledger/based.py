@@ -24,7 +24,7 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
-from sqlanon.policy import Attribute, Policy, Shield
+from sqlanon.policy import Attribute, Policy, Shield, shown_place
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.queries.coding import Coded, Levels
@@ -261,7 +261,7 @@ def _mark(
     engine.execute(drop_table(rows))
     if one.manifest.released_rows and not found:
         told = "is it a release of this table, and are its keys written as they were?"
-        raise SourceError(f"no row of {one.path} is found in the source: {told}")
+        raise SourceError(f"no row of {shown_place(one.path)} is found in the source: {told}")
     return target, there == one.manifest.released_rows
 
 

@@ -11,9 +11,9 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
-from sqlanon.policy import in_postgres
-from sqlanon.queries.names import drop_table, star, table
-from sqlanon.queries.postgres import arrived, temporary_table, travelling
+from sqlanon.policy import in_postgres, shown_place
+from sqlanon.queries.names import create_temporary_table, drop_table, star, table
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import Spot, open_postgres
@@ -81,13 +81,13 @@ def opened(
 
 def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
     """Refuse what is not the release that was published."""
-    path = publication.path
+    place = shown_place(publication.path)
     if publication.manifest_hash not in (None, manifest.fingerprint()):
-        raise ReleaseError(f"{path} is not the release that the ledger has of it: its manifest was changed")
+        raise ReleaseError(f"{place} is not the release that the ledger has of it: its manifest was changed")
     if digest != publication.digest:
-        raise ReleaseError(f"{publication.path} is not the release that the ledger has of it: it was changed")
+        raise ReleaseError(f"{place} is not the release that the ledger has of it: it was changed")
     if failures:
-        raise BrokenReleaseError(f"{publication.path} is not as it was published: {'; '.join(failures)}")
+        raise BrokenReleaseError(f"{place} is not as it was published: {'; '.join(failures)}")
 
 
 def _spot(publication: Publication, addresses: Sequence[str]) -> Spot:
@@ -97,7 +97,7 @@ def _spot(publication: Publication, addresses: Sequence[str]) -> Spot:
         spot = Spot(address, path.name.removesuffix(f".{name}"), name)
         if spot.path == path:
             return spot
-    raise ReleaseError(f"{path} is in PostgreSQL, and the policy names no server that is this one")
+    raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, and the policy names no server that is this one")
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _copied(engine: DuckDBEngine, release: OpenRelease, name: str) -> Iterator[e
         release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR")) as reader,
         engine.registered(reader) as relation,
     ):
-        engine.execute(temporary_table(target.copy(), arrived(relation, types)))
+        engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
     try:
         yield target
     finally:

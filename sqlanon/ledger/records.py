@@ -17,7 +17,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
-from sqlanon.policy import Policy, same_file
+from sqlanon.policy import Policy, same_file, shown_place
 from sqlanon.queries.names import col, is_null, named, number, select, table, text
 from sqlanon.release.manifest import versioned
 from sqlanon.release.verify import Verification
@@ -59,11 +59,11 @@ class Publication:
     def names(self) -> frozenset[str]:
         """What a policy may call it: its file, with and without its ending and its folder, or its table, with and
         without its version."""
-        own = {str(self.path), self.path.name, self.path.stem, self.table_name}
+        own = {shown_place(self.path), self.path.name, self.path.stem, self.table_name}
         return frozenset(own if self.version is None else own | {versioned(self.table_name, self.version)})
 
     def __str__(self) -> str:
-        return f"{self.path} of {self.published_at:%Y-%m-%d %H:%M}"
+        return f"{shown_place(self.path)} of {self.published_at:%Y-%m-%d %H:%M}"
 
 
 BESIDE = 20

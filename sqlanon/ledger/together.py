@@ -19,7 +19,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, publications, publications_elsewhere
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
-from sqlanon.policy import address_of, in_postgres
+from sqlanon.policy import address_of, in_postgres, shown_place
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
 from sqlanon.queries.attacks.linked import ROWS, titled
@@ -202,7 +202,7 @@ class Together:
         assert self.prepared.policy.catalog is not None
         files = {"earlier": one.publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
         opening = [
-            f"-- {name}: a copy of {path}"
+            f"-- {name}: a copy of {shown_place(path)}"
             if in_postgres(path)
             else f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
             for name, path in files.items()

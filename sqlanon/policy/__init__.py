@@ -4,7 +4,7 @@ from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
-from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of
+from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of, shown_place
 from sqlanon.policy.privacy import (
     AlphaK,
     BetaLikeness,
@@ -84,5 +84,6 @@ __all__ = [
     "is_postgres",
     "same_file",
     "server_of",
+    "shown_place",
     "table_parts",
 ]

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, TypeAlias
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -24,6 +24,11 @@ _SECRETS = ("password", "sslpassword", "passwd")
 
 MANIFEST = "sqlanon_manifest"
 """The table, in the schema of releases, that has one row for each of them: what it claims."""
+
+VERSION_DIGITS = 6
+"""The number of a version has so many at most."""
+
+_OF_VERSION = len("_v") + VERSION_DIGITS
 
 LONGEST_NAME = 63
 """So many bytes PostgreSQL keeps of a name; the rest is cut off in silence."""
@@ -63,7 +68,7 @@ def server_of(address: str) -> str:
     'postgresql://db.example:5433/hospital'
     """
     _, host, options, name = _parts(address)
-    by_options = ":".join(options[key] for key in ("host", "port") if key in options)
+    by_options = ":".join(quote(options[key], safe="") for key in ("host", "port") if key in options)  # or a folder
     return f"postgresql://{host or by_options}/{name or options.get('dbname', '')}"
 
 
@@ -74,6 +79,18 @@ def in_postgres(path: Path) -> bool:
     (True, False)
     """
     return path.parts[:1] == ("postgresql:",)
+
+
+def shown_place(path: Path) -> str:
+    """The place of a release as people are told of it: of one in PostgreSQL an address, which a path shortens.
+
+    >>> shown_place(Path(server_of("postgresql://db/hospital"), "public.patients")), shown_place(Path("r.duckdb"))
+    ('postgresql://db/hospital/public.patients', 'r.duckdb')
+    """
+    if not in_postgres(path):
+        return str(path)
+    names_a_host = len(path.parts) > len(("postgresql:", "database", "schema.name"))
+    return "/".join(("postgresql:", "", *(() if names_a_host else ("",)), *path.parts[1:]))
 
 
 def _parts(address: str) -> tuple[str, str, dict[str, str], str]:
@@ -121,8 +138,8 @@ def release_name_flaws(table: str) -> Iterator[Flaw]:
         )
     elif parts[1] == MANIFEST:
         yield ("table",), "is the name of the table of manifests: choose another"
-    elif len(parts[1].encode()) > LONGEST_NAME - 8:
+    elif len(parts[1].encode()) > LONGEST_NAME - _OF_VERSION:
         yield (
             ("table",),
-            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and its version needs 8 of them",
+            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, its version needs {_OF_VERSION} of them",
         )

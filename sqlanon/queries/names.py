@@ -172,6 +172,12 @@ def create_table(target: exp.Table, query: exp.Query) -> exp.Create:
     return exp.Create(this=target, kind="TABLE", expression=query)
 
 
+def create_temporary_table(target: exp.Table, query: exp.Query) -> exp.Create:
+    """``CREATE TEMPORARY TABLE target AS query``."""
+    temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
+    return exp.Create(this=target, kind="TABLE", expression=query, properties=temporary)
+
+
 def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
     """``CREATE VIEW target AS query``."""
     return exp.Create(this=target, kind="VIEW", expression=query)

@@ -1,28 +1,14 @@
-"""What is asked of PostgreSQL, and how queries that are built for the engine beside us are put to it.
-
-Values travel as Arrow. What Arrow, or the driver, does not carry faithfully (decimals, UUIDs, and dates and times, of
-which infinity would come out as another day) travels as text, and is cast where it arrives: what has no equal there is
-an error, and never another value.
-"""
+"""What is asked of PostgreSQL, and how queries that are built for the engine beside us are put to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp, parse_one
 
-from sqlanon.queries.names import (
-    aliased,
-    cast,
-    col,
-    ident,
-    named,
-    native_type,
-    number,
-    select,
-    subquery,
-)
+from sqlanon.queries.names import aliased, cast, col, ident, named, native_type, number, select
+from sqlanon.queries.travel import travelling
 
 _SAME_IN_BOTH: Mapping[str, str] = {
     "smallint": "SMALLINT",
@@ -42,9 +28,6 @@ _SAME_IN_BOTH: Mapping[str, str] = {
 
 _TEXT = ("character varying", "character", "name", '"char"', "citext")
 """Types whose values are text."""
-
-_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR"})
-"""Types that travel as they are."""
 
 _NAMED_DIFFERENTLY = {"TINYINT": "smallint", "FLOAT": "real", "DOUBLE": "double precision", "VARCHAR": "text"}
 """Where a type of DuckDB has another name in PostgreSQL."""
@@ -79,33 +62,8 @@ def type_there(type_: str) -> str | None:
     return next((theirs for theirs, ours in _SAME_IN_BOTH.items() if ours == type_), None)
 
 
-def carried(expression: exp.Expr, type_: str, as_text: str = "TEXT") -> exp.Expr:
-    """A value as it travels: itself, or its text."""
-    return expression if type_ in _PLAIN else cast(expression, as_text)
-
-
-def arrived(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """What has travelled, with the types that it had: for DuckDB."""
-    values = {name: col(name) if type_ in _PLAIN else cast(col(name), type_) for name, type_ in types.items()}
-    return select([named(value, name) for name, value in values.items()], relation)
-
-
-def travelling(query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT") -> exp.Select:
-    """A query whose values can travel.
-
-    Parameters
-    ----------
-    query, types:
-        What, and DuckDB's types of its columns.
-    as_text:
-        The engine's own type of text.
-    """
-    values: list[exp.Expr] = [named(carried(col(name), type_, as_text), name) for name, type_ in types.items()]
-    return select(values, subquery(query, "rows"))
-
-
 def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """What has travelled, with the types that it had: for PostgreSQL."""
+    """What has travelled, with the types that it had: for PostgreSQL; `arrived` is for DuckDB."""
     return select([named(_landed(name, type_), name) for name, type_ in types.items()], relation)
 
 
@@ -202,13 +160,6 @@ def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.S
     return travelling(query, {**columns, count: "BIGINT"})
 
 
-def repeated(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
-    """As many rows as were counted: for DuckDB."""
-    times = exp.Anonymous(this="UNNEST", expressions=[exp.Anonymous(this="RANGE", expressions=[col(count)])])
-    rows = select([exp.Star(), named(times, f"{count} of")], combinations.copy())
-    return select([col(name) for name in columns], subquery(rows, "rows"))
-
-
 def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """One row: for each column how many distinct values it has, and its values that are not NULL."""
     figures: list[exp.Expr] = []
@@ -252,12 +203,6 @@ def name_of(found: exp.Table) -> str:
 def used_columns(query: exp.Expr) -> frozenset[str]:
     """All names of columns in a query."""
     return frozenset(column.name for column in query.find_all(exp.Column))
-
-
-def temporary_table(target: exp.Table, query: exp.Query) -> exp.Create:
-    """``CREATE TEMPORARY TABLE target AS query``."""
-    temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
-    return exp.Create(this=target, kind="TABLE", expression=query, properties=temporary)
 
 
 def without_nested_loops() -> exp.Command:

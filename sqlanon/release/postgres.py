@@ -17,10 +17,12 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.policy.postgres import VERSION_DIGITS
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
 from sqlanon.queries.presented import stable_view
+from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.postgres_reader import Spot, types_of
 from sqlanon.release.presented import comments_on
@@ -28,6 +30,9 @@ from sqlanon.release.publish import Kept, audited, with_version
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import SPILL_PREFIX, private_directory
+
+_READ_BACK = "read_back"
+"""The name of the rows in the file that is audited: a name that is free in PostgreSQL may be taken in a file."""
 
 
 def publish_postgres(
@@ -64,7 +69,7 @@ def publish_postgres(
         raise ReleaseError(
             f"PostgreSQL cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
         )
-    with server.transaction(keep=False, kind=ReleaseError):
+    with server.undone_unless_committed(ReleaseError):
         older = _Older.found(server, spot)
         content = with_version(content, older.next_version)
         staged = table(versioned(spot.name, older.next_version), spot.schema)
@@ -104,9 +109,9 @@ class _Older:
             raise ReleaseError(
                 f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
             )
-        versioned = re.compile(re.escape(spot.name) + r"_v([0-9]{1,6})")
-        numbers = [int(match[1]) for name in kinds if (match := versioned.fullmatch(name))]
-        own = f"{spot.name}_v{known[0][0]}" if known else ""
+        version = re.compile(re.escape(spot.name) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})")
+        numbers = [int(match[1]) for name in kinds if (match := version.fullmatch(name))]
+        own = versioned(spot.name, known[0][0]) if known else ""
         readers = server.rows(pr.readers_of(), [pg.qualified(spot.schema, spot.name)])
         return cls(
             max(numbers, default=0) + 1,
@@ -126,12 +131,12 @@ def _audited(
     """Hold the rows that PostgreSQL has against what the run knows: counted there, and read back for all checks."""
     with (
         private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX) as directory,
-        server.stream(pg.travelling(star(staged.copy()), types)) as reader,
+        server.stream(travelling(star(staged.copy()), types)) as reader,
         engine.registered(reader) as relation,
     ):
-        read_back = replace(content, query=pg.arrived(relation, types))
+        read_back = replace(_named(content, _READ_BACK), query=arrived(relation, types))
         verification = audited(engine, read_back, directory, Kept(directory, ()))
-    manifest = verification.manifest
+    manifest = replace(verification.manifest, table_name=spot.name)
     there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]
     claimed = (manifest.released_rows, manifest.classes, manifest.smallest_class)
     failures = []
@@ -141,7 +146,16 @@ def _audited(
         failures.append(f"the columns in PostgreSQL are {found}, and should be {dict(types)}")
     if failures:
         raise AuditError(failures)
-    return verification
+    return replace(verification, manifest=manifest)
+
+
+def _named(content: Content, name: str) -> Content:
+    """The same, by another name."""
+
+    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
+        return replace(content.manifest(rows, classes, smallest, digest), table_name=name)
+
+    return replace(content, manifest=manifest)
 
 
 def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:

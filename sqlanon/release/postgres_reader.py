@@ -19,18 +19,19 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.policy import address_of, is_postgres, server_of, table_parts
+from sqlanon.policy import address_of, is_postgres, server_of, shown_place, table_parts
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import col, create_view, select, star, table
 from sqlanon.queries.presented import class_sizes
-from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.queries.travel import arrived, travelling
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
-from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
 from sqlanon.release.verify import Verification, verification_sql, verify_file, verify_release
 from sqlanon.release.words import claims_table
-from sqlanon.resources import PLAIN, macros, sql_text
+from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
 
 
@@ -60,7 +61,8 @@ class Spot:
 
     @property
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths: no user and no password is in it."""
+        """The same place for the ledger, which knows paths: no user and no password is in it. People are told its
+        `shown_place`."""
         return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
 
     @property
@@ -96,7 +98,7 @@ class PostgresRelease:
     @property
     def path(self) -> str:
         """Server, database, schema and view, in one text; no user and no password is in it."""
-        return f"{server_of(self.spot.address)}/{self.spot.schema}.{self.spot.name}"
+        return shown_place(self.spot.path)
 
     @property
     def table(self) -> str:
@@ -161,11 +163,14 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
             with server.told(ReleaseError), server.reading():
                 manifest = _read(engine, server, spot)
         except duckdb.Error as error:
-            raise BrokenReleaseError(f"{spot.path} cannot be read: a value does not have its type") from error
+            raise BrokenReleaseError(
+                f"{shown_place(spot.path)} cannot be read: a value does not have its type"
+            ) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenReleaseError(
-                f"{spot.path} was a release of sqlanon; its manifest is broken: {error}"
+                f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
+        load_older(engine, manifest)
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))  # of rows alone
 
 
@@ -179,9 +184,9 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
         raise ReleaseError(f"{spot.schema}.{spot.name} is no release of sqlanon: there is no manifest of it")
     manifest = Manifest.from_json(manifests[0][1])
     copied = table("rows_of_the_release")
-    query = pg.travelling(select([col(name) for name in types], spot.table), types)
+    query = travelling(select([col(name) for name in types], spot.table), types)
     with server.stream(query) as reader:
-        engine.copy_arrow(copied, reader, lambda relation: pg.arrived(relation, types))
+        engine.copy_arrow(copied, reader, lambda relation: arrived(relation, types))
     engine.execute(create_view(SUBJECT.copy(), star(copied.copy())))
     return manifest
 
@@ -202,8 +207,6 @@ def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
         It is not there, or not a release.
     """
     with open_postgres(spot, limits) as release:
-        if release.manifest.digest_algorithm != DIGEST:
-            release.engine.script(sql_text("macros_older.sql"))
         return verify_release(spot.path, release, fresh=False)
 
 

@@ -104,17 +104,20 @@ def audited(
 
 
 def _versioned(content: Content, is_parquet: bool, before: Sequence[Manifest]) -> Content:
-    """The same, with the number of its version in the manifest; Parquet has none."""
-    return content if is_parquet else with_version(content, (before[0].version or 1) + 1 if before else 1)
+    """The same, with the number of its version in the manifest, and its name looked at; Parquet has no version."""
+    if is_parquet:
+        return content
+    content = with_version(content, (before[0].version or 1) + 1 if before else 1)
+    refuse_name(content.manifest(0, 0, 0, ""))
+    return content
 
 
 def with_version(content: Content, version: int) -> Content:
-    """The same, with the number of its version in the manifest, and its name looked at."""
+    """The same, with the number of its version in the manifest."""
 
     def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
         return replace(content.manifest(rows, classes, smallest, digest), version=version)
 
-    refuse_name(manifest(0, 0, 0, ""))
     return replace(content, manifest=manifest)
 
 

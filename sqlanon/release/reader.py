@@ -14,9 +14,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.queries.names import col, create_view, literal_path, read_parquet, select, star, table, text
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.once import Once
-from sqlanon.resources import PLAIN, macros
+from sqlanon.resources import PLAIN, macros, sql_text
 from sqlanon.workdir import spill_directory
 
 KEY = "sqlanon"
@@ -80,9 +80,16 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
         manifest = next((one for one in manifests if version in (None, one.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} does not keep version {version} any more")
+        load_older(engine, manifest)
         if not is_parquet:
             _view(engine, _rows_of(manifest))
         yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests))
+
+
+def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
+    """Load the macros that a release of an older version is checked by, if it is one."""
+    if manifest.digest_algorithm != DIGEST:
+        engine.script(sql_text("macros_older.sql"))
 
 
 def _open_database(engine: DuckDBEngine, path: Path) -> list[Manifest]:

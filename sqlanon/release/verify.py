@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.policy import PrivacySection, in_postgres
+from sqlanon.policy import PrivacySection, in_postgres, shown_place
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
@@ -38,7 +38,7 @@ from sqlanon.release.presented_check import (
 )
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
-from sqlanon.resources import CHECKS, macros, sql_text
+from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__
 
 
@@ -80,8 +80,8 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "release": str(self.path),
-            "table": self.manifest.table_name,
+            "release": shown_place(self.path),
+            "table": self.path.name if self.in_postgres else self.manifest.table_name,
             "verified": self.verified,
             "checks": [vars(check) for check in self.checks],
         }
@@ -109,8 +109,6 @@ def verify_file(
         It is not there, or not a release.
     """
     with open_release(path, limits, version) as release:
-        if release.manifest.digest_algorithm != DIGEST:
-            release.engine.script(sql_text("macros_older.sql"))
         return verify_release(path, release, fresh)
 
 

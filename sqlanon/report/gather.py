@@ -27,14 +27,13 @@ from sqlanon.queries.names import create_table, drop_table
 from sqlanon.queries.presented import class_sizes
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
-from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import needs_source, requirement_checks
 from sqlanon.release.side_by_side import promised_k
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Facts, Inside, Looked, Shown
-from sqlanon.resources import sql_text
 from sqlanon.source_audit import SourceAudit
 
 SAMPLE = 1500
@@ -66,8 +65,6 @@ def facts_of_release(path: Path, with_source: Verification | None = None, limits
     """
     with open_release(path, limits) as release:
         manifest = release.manifest
-        if manifest.digest_algorithm != DIGEST:
-            release.engine.script(sql_text("macros_older.sql"))
         checks = verify_release(path, release, fresh=False).checks
         if with_source is not None:
             checks = beside(checks, with_source.checks)

@@ -76,9 +76,11 @@ class Source:
         The data files that it is read from.
     in_place:
         Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
-    counted, remote:
-        Of a source that another engine has: the combinations that were counted there, and where it is. Then the
-        relation has nothing but the columns that were counted.
+    counted:
+        Of a source whose rows are not at hand: the combinations that were counted. Then the relation has nothing but
+        their columns.
+    remote:
+        Where another engine has its rows.
     """
 
     relation: exp.Table
@@ -87,3 +89,14 @@ class Source:
     in_place: bool = True
     counted: Counted | None = None
     remote: Remote | None = None
+
+    @property
+    def rows_at_hand(self) -> bool:
+        """Whether the relation has the rows themselves, with all columns: not only what was counted of them."""
+        return self.counted is None
+
+    @property
+    def elsewhere(self) -> Remote:
+        """Where its rows are, if they are not at hand."""
+        assert self.remote is not None
+        return self.remote

@@ -27,6 +27,7 @@ from sqlanon.queries.names import (
     subquery,
     table,
 )
+from sqlanon.queries.travel import arrived, repeated
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Counted, Place, Remote, Source
 from sqlanon.sources.plain import refuse_ambiguous
@@ -86,11 +87,11 @@ def bind_postgres(
         engine.execute(create_table(combinations, _no_rows(arrive)))
     elif types:
         with readable(), server.reading(), server.stream(statement) as reader:
-            engine.copy_arrow(combinations, reader, lambda arrow: pg.arrived(arrow, arrive))
+            engine.copy_arrow(combinations, reader, lambda arrow: arrived(arrow, arrive))
     else:
         engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
-    engine.execute(create_temporary_view(view, pg.repeated(combinations, types or [count], count)))
+    engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
     remote = Remote(server, address, relation, statement)
     return Source(view, columns, in_place=False, counted=Counted(combinations, count), remote=remote)
 
@@ -124,7 +125,7 @@ def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[
     if not is_one:
         raise SourceError("source.query: must be one SELECT statement")
     statement = pg.query_as_it_stands(query)
-    with server.transaction(keep=False):
+    with server.undone_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
         own = server.rows(pg.columns_of(), [pg.qualified("pg_temp", _QUERY)])
     return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query"))), [
