@@ -587,11 +587,17 @@ def test_recoding_below_the_full_domain_is_refused(search: dict[str, Any], place
 @pytest.mark.slow
 def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("q\n1\n1\n", encoding="utf-8")
-    with sqlanon.connect(tmp_path / "t.csv") as db, pytest.raises(PolicyError, match="no DuckDB database"):
+    with sqlanon.connect(tmp_path / "t.csv") as db, pytest.raises(PolicyError, match="no database"):
         db.live(make_policy({"q": "suppress"}, table=None))
     arrow = duckdb.sql("SELECT 1 AS q FROM range(4)").to_arrow_table()
     with sqlanon.connect(arrow) as db, pytest.raises(SourceError, match="no DuckDB database"):
         db.live(make_policy({"q": "suppress"}, table=None))
+    attributes = {"q": {"role": "quasi", "hierarchy": "suppress"}}
+    elsewhere = sqlanon.Policy(
+        source={"postgres": "postgresql://localhost/h", "table": "t"}, attributes=attributes, privacy={"k": 2}
+    )
+    with sqlanon.connect() as db, pytest.raises(SourceError, match="no DuckDB database"):  # nobody is asked there
+        db.live(elsewhere)
 
 
 @pytest.mark.slow
