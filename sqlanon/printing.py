@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from sqlanon.attacks import Attacks
     from sqlanon.decoys import Decoys
+    from sqlanon.live import LiveView
+    from sqlanon.policy import Policy
     from sqlanon.release.postgres_reader import PostgresRelease
     from sqlanon.release.published import Release
     from sqlanon.release.verify import Verification
@@ -50,6 +52,25 @@ def print_result(result: Result, release: Release | PostgresRelease, seconds: fl
         say(f"the sizes of its classes cannot be told: {error}")
     say("")
     say(f"release: {release.path}, table {release.table}")
+
+
+def print_live(made: LiveView, policy: Policy) -> None:
+    """What a live view shows now: how much of the table, and what it does to it."""
+    from sqlanon.release.words import level_in_words
+
+    shown, limit = made.rows - made.suppressed_rows, made.limit_rows
+    say(f"{shown:,} of {made.rows:,} rows shown now, {made.suppressed_rows:,} suppressed (limit {limit:,})")
+    say(f"{made.measure} {made.score:.6g}{', optimal' if made.optimal else ''}")
+    say("")
+    done = []
+    for name, level in made.generalization.items():
+        rules = [rule.redacted() for rule in policy.attributes[name].hierarchy or ()]
+        done.append((name, level_in_words(rules, level, made.heights[name])))
+    show_table(["quasi-identifier", "what is done"], done)
+    say("")
+    kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
+    say(f"{'replaced' if made.replaced else 'made'}: view {made.view} ({kind}), in {policy.source.database}")
+    say("what it leaves out later: FROM sqlanon.live_views")
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:

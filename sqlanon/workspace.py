@@ -1,7 +1,7 @@
 """Where runs work: the engine that reads the source, and the private work database beside it.
 
 Everything that a run makes stands in a schema of its own, or in temporary views, and goes with it. The source's own
-database is only read.
+database is only read: `sqlanon live` alone writes there, a view and what that reads (`Workspace.writing`).
 """
 
 from __future__ import annotations
@@ -341,9 +341,9 @@ class Workspace:
         SourceError
             It is in no database.
         """
-        section = policy.source.model_copy(update=self._given)
+        section = self._section(policy)
         if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
-            raise SourceError("source: it is in no database: load it into one, and connect to that")
+            raise SourceError("source: it is in no DuckDB database: load it into one, and connect to that")
         return None if self._is_live else section.database
 
     def _free_alias(self, stem: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -238,6 +239,7 @@ COMMANDS = (
     ("compare", "policy.toml", "--strategies", "optimal,datafly"),
     ("verify", "release.duckdb", "--policy", "policy.toml"),
     ("attack", "release.duckdb", "--policy", "policy.toml"),
+    ("live", "policy.toml"),
 )
 
 
@@ -255,10 +257,39 @@ def test_commands_in_a_pipe_are_plain(folder: Path) -> None:
 @pytest.mark.slow
 def test_commands_on_a_narrow_terminal(folder: Path) -> None:
     for command in COMMANDS:
-        shown = STEERED.sub("", PAINT.sub("", shown_at(60, "-m", "sqlanon", *command, folder=folder)))
+        painted = shown_at(60, "-m", "sqlanon", *command, folder=folder, NO_COLOR="1")
+        assert not COLOUR.search(painted), command
+        shown = STEERED.sub("", PAINT.sub("", painted))
         assert "\x1b" not in shown, command
         ruled = [line for line in shown.splitlines() if BOXES.search(line) and len(set(line.strip())) <= 2]
         assert ruled and max(map(len, ruled)) <= 60, command
+
+
+@pytest.mark.slow
+def test_a_live_view_is_told_of_in_words(folder: Path) -> None:
+    for name in ("\x1b[31mview", "\x1b[31mview"):  # made, and replaced
+        painted = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, folder=folder, NO_COLOR="1")
+        assert not COLOUR.search(painted)
+        assert re.search(r"^ *quasi-identifier +what is done *$", PAINT.sub("", painted), re.MULTILINE)
+        shown = {re.sub(r" {2,}", "  ", line).strip() for line in PAINT.sub("", painted).splitlines()}
+        told = "level 1 of 5: 1 character hidden from the right; * stands for a hidden character"
+        assert f"zip [red]  {told}" in shown
+        assert any(line.startswith("\\x1b[31mage  level ") for line in shown)
+    assert "replaced: view \\x1b[31mview (" in painted
+    dropped = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, "--drop", folder=folder)
+    assert dropped == "view \\x1b[31mview is gone, and what it read beside its table\n"
+
+
+def test_commands_print_by_way_of_the_terminal_alone() -> None:
+    cli = Path(sqlanon.__file__).parent / "cli"
+    printing = {"echo", "secho", "print"}
+    found = [
+        (path.name, ast.unparse(call.func))
+        for path in cli.glob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in printing
+    ]
+    assert found == [("common.py", "typer.echo")]  # the version
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, Threads, app, load
 from sqlanon.printing import print_json, print_verification
+from sqlanon.terminal import say
 
 
 @app.command()
@@ -124,6 +125,6 @@ def report(
             None if compare else (),
             progress,
         )
-    typer.echo(f"{output.absolute()}: {'what was asked holds' if holds else 'NOT verified'}")
+    say(f"{output.absolute()}: {'what was asked holds' if holds else 'NOT verified'}")
     if not holds:
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.printing import print_comparison, print_json, print_result
+from sqlanon.printing import print_comparison, print_json, print_live, print_result
 from sqlanon.terminal import hand_out, say
 
 
@@ -19,11 +19,9 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=1, help="patients of the hospital")] = 100_000,
 ) -> None:
     """Tell the whole story on a hospital database that it makes itself."""
-    from rich.console import Console
-
     from sqlanon.demo import run_demo
 
-    if not run_demo(directory, rows, Console()).verified:
+    if not run_demo(directory, rows).verified:
         raise typer.Exit(1)
 
 
@@ -124,22 +122,16 @@ def live(
         if as_json:
             print_json({"dropped": dropped})
         else:
-            typer.echo(f"view {dropped} is gone, and what it read beside its table")
+            say(f"view {dropped} is gone, and what it read beside its table")
         return
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         made = db.live(asked, name, progress)
     for warning in made.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     if as_json:
         print_json(made.to_dict() | {"database": str(asked.source.database)})
         return
-    shown, limit = made.rows - made.suppressed_rows, made.limit_rows
-    typer.echo(f"{shown:,} of {made.rows:,} rows shown now, {made.suppressed_rows:,} suppressed (limit {limit:,})")
-    levels = ", ".join(f"{attribute} {level}" for attribute, level in made.generalization.items())
-    typer.echo(f"generalization: {levels} ({made.measure} {made.score:.6g})")
-    kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
-    typer.echo(f"{'replaced' if made.replaced else 'made'}: view {made.view} ({kind}), in {asked.source.database}")
-    typer.echo("what it leaves out later: FROM sqlanon.live_views")
+    print_live(made, asked)
 
 
 @app.command()

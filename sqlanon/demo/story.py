@@ -7,15 +7,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 import sqlanon
 from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
+from sqlanon.terminal import say, show_table
 
 HOSPITAL, POLICY, RELEASE = "hospital.duckdb", "policy.toml", "release.duckdb"
 FILES = (HOSPITAL, POLICY, RELEASE, "policy.catalog.duckdb")
@@ -64,7 +61,7 @@ class Demo:
     seconds: float
 
 
-def run_demo(directory: Path, rows: int, console: Console) -> Demo:
+def run_demo(directory: Path, rows: int) -> Demo:
     """Make a hospital in `directory`, anonymize it, and show what a voter list tells before and after.
 
     Parameters
@@ -73,8 +70,6 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
         Where the files go; made if it is not there. Files of an earlier demo are replaced.
     rows:
         How many patients.
-    console:
-        Where the story is told.
 
     Raises
     ------
@@ -85,20 +80,20 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
 
     Examples
     --------
-    >>> run_demo(Path("sqlanon-demo"), 100_000, Console())  # doctest: +SKIP
+    >>> run_demo(Path("sqlanon-demo"), 100_000)  # doctest: +SKIP
     """
     start = time.perf_counter()
     home = _own(directory)
     hospital, policy, release = home / HOSPITAL, home / POLICY, home / RELEASE
 
-    _tell(console, f"1. A hospital of {rows:,} patients, and the voter list of the region. All are invented.")
+    _tell(f"1. A hospital of {rows:,} patients, and the voter list of the region. All are invented.")
     make_hospital(hospital, rows)
 
-    _tell(console, "2. The hospital hides names, but not ZIP, birth date and sex. The voter list has all four.")
+    _tell("2. The hospital hides names, but not ZIP, birth date and sex. The voter list has all four.")
     before = attack(hospital, hospital, GROUND)
-    _tell(console, *_gave_away(before))
+    _tell(*_gave_away(before))
 
-    _tell(console, "3. sqlanon: everybody must look like four others, and as little as possible may be lost.")
+    _tell("3. sqlanon: everybody must look like four others, and as little as possible may be lost.")
     begun = time.perf_counter()
     with sqlanon.connect() as database:
         result = database.anonymize(sqlanon.Policy.load(policy))
@@ -106,18 +101,19 @@ def run_demo(directory: Path, rows: int, console: Console) -> Demo:
     generalization = {name: level for name, level in result.generalization.items() if level is not None}
     levels = ", ".join(f"{name} {level}" for name, level in generalization.items())
     _tell(
-        console,
         f"   Levels: {levels}; loss {result.score:.3f}; {result.suppressed_rows:,} rows left out.",
         f"   {'Published, verified' if verified else 'NOT VERIFIED'}: {time.perf_counter() - begun:.1f} s.",
     )
 
-    _tell(console, "4. The same attack on the release, by somebody who knows what its labels mean:")
+    _tell("4. The same attack on the release, by somebody who knows what its labels mean:")
     after = attack(hospital, release, generalization)
-    _tell(console, *_hides(after))
+    _tell(*_hides(after))
 
     seconds = time.perf_counter() - start
-    console.print(_figures(before, after, console.is_terminal))
-    _tell(console, *_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
+    say("")
+    show_table(["", "before", "after"], _figures(before, after))
+    say("")
+    _tell(*_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
     return Demo(hospital, policy, release, generalization, before, after, verified, seconds)
 
 
@@ -136,9 +132,9 @@ def _own(directory: Path) -> Path:
     return home
 
 
-def _tell(console: Console, *lines: str) -> None:
+def _tell(*lines: str) -> None:
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def _gave_away(before: Attack) -> list[str]:
@@ -166,19 +162,14 @@ def _hides(after: Attack) -> list[str]:
     ]
 
 
-def _figures(before: Attack, after: Attack, is_terminal: bool) -> Table:
-    figures = Table("", "before", "after", box=SIMPLE_HEAD if is_terminal else None, show_edge=False, pad_edge=False)
-    for column in figures.columns[1:]:
-        column.justify = "right"
+def _figures(before: Attack, after: Attack) -> list[list[str]]:
     lines = {
         "patients": (before.linkage.rows, after.linkage.rows),
         "identified by name": (before.linkage.identified, after.linkage.identified),
         "unique on ZIP, birth date, sex": (before.linkage.unique, after.linkage.unique),
         f"k: smallest class on {', '.join(QUASI)}": (before.smallest_class, after.smallest_class),
     }
-    for name, values in lines.items():
-        figures.add_row(name, *(f"{value:,}" for value in values))
-    return figures
+    return [[name, *(f"{value:,}" for value in values)] for name, values in lines.items()]
 
 
 def _made(hospital: Path, policy: Path, release: Path) -> list[str]:

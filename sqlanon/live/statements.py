@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.preparation import Prepared
 from sqlanon.privacy import Domain, requirements_of
 from sqlanon.queries.coding import Levels
-from sqlanon.queries.live import LiveSpace, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.queries.live import LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
 from sqlanon.queries.names import (
     aliased,
     cast,
@@ -64,14 +64,14 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Made:
+class Draft:
     """A live view that is to be made.
 
     Attributes
     ----------
     known:
         Its number, its name, its tables.
-    space:
+    recipe:
         What it is made of.
     contents:
         What its tables hold.
@@ -80,14 +80,14 @@ class Made:
     """
 
     known: Known
-    space: LiveSpace
+    recipe: LiveRecipe
     contents: tuple[exp.Select, ...]
     definition: tuple[exp.Expr, ...]
 
 
-def live_space(
+def live_recipe(
     prepared: Prepared, levels: Levels, base: exp.Table, plain: Mapping[str, exp.Expr], n: int
-) -> tuple[LiveSpace, list[str], list[exp.Select]]:
+) -> tuple[LiveRecipe, list[str], list[exp.Select]]:
     """What a live view is made of; and the tables that it reads, by their names in schema ``sqlanon``, with what they
     are made from.
 
@@ -126,7 +126,7 @@ def live_space(
         for name, tree in prepared.sensitive_hierarchies.items()
     }
     domains = {name: Domain(None, trees[name].height if name in trees else 0) for name in columns.sensitive_names}
-    space = LiveSpace(
+    recipe = LiveRecipe(
         base,
         tuple(plain[name] for name in used),
         tuple((place[column.name], column.name, column.quasi) for column in prepared.released),
@@ -136,7 +136,7 @@ def live_space(
         requirements_of(policy.privacy, policy.generalized, domains),
         None if columns.person is None else place[columns.person],
     )
-    return space, tables, contents
+    return recipe, tables, contents
 
 
 def definition(
@@ -159,12 +159,12 @@ def definition(
     return tuple(cast(value, type_) for value, type_ in zip(values, _DEFINITION.values(), strict=True))
 
 
-def making(made: Made, before: Known | None, others: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
+def making(draft: Draft, before: Known | None, others: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
     """The statements that make a live view, in place of the one before if there is one.
 
     Parameters
     ----------
-    made:
+    draft:
         What is to be made.
     before:
         The live view of the same name that there is.
@@ -173,7 +173,7 @@ def making(made: Made, before: Known | None, others: Sequence[Known], secure: bo
     secure:
         Whether the database can have secure views.
     """
-    known, definitions = made.known, table(DEFINITIONS, SCHEMA)
+    known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
     schema = exp.Create(this=exp.Table(db=ident(SCHEMA)), kind="SCHEMA", exists=True)
     create = column_definitions(definitions, _DEFINITION.items())
     create.set("exists", True)
@@ -181,15 +181,15 @@ def making(made: Made, before: Known | None, others: Sequence[Known], secure: bo
     if before is not None:
         yield from _removing(before)
     yield exp.Insert(
-        this=definitions.copy(), expression=exp.Select(expressions=[value.copy() for value in made.definition])
+        this=definitions.copy(), expression=exp.Select(expressions=[value.copy() for value in draft.definition])
     )
-    for name, query in zip(known.tables, made.contents, strict=True):
+    for name, query in zip(known.tables, draft.contents, strict=True):
         yield create_table(table(name, SCHEMA), query)
     view = table(known.name, known.schema)
-    yield (create_secure_view if secure else create_view)(view, live_view(made.space))
+    yield (create_secure_view if secure else create_view)(view, live_view(draft.recipe))
     yield _comment(view.copy(), f"{MARK}: generalized and suppressed whenever it is read")
     # It is in another schema, where another table may have that name.
-    elsewhere = replace(made.space, base=table(made.space.base.name, known.schema))
+    elsewhere = replace(draft.recipe, base=table(draft.recipe.base.name, known.schema))
     yield create_view(table(_status_name(known), SCHEMA), live_status(elsewhere))
     yield from _status([*others, known])
 

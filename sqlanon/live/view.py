@@ -15,7 +15,7 @@ from sqlanon.errors import SourceError
 from sqlanon.full_domain import find
 from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_others, status_of
 from sqlanon.live.refuse import refuse_policy
-from sqlanon.live.statements import SCHEMA, Known, Made, definition, live_space, making, removing
+from sqlanon.live.statements import SCHEMA, Draft, Known, definition, live_recipe, making, removing
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared, prepare, unique_warnings
 from sqlanon.privacy import void_shields
@@ -39,8 +39,8 @@ class LiveView:
         Whether it is a secure view: the engine itself hides what is behind it.
     replaced:
         Whether there was a live view of that name before.
-    generalization:
-        Level by quasi-identifier.
+    generalization, heights:
+        Level by quasi-identifier, and the top of its hierarchy.
     measure, score, optimal:
         What was minimised, how far, and whether it is proven that nothing is better; of the table as it was then.
     rows, suppressed_rows, limit_rows:
@@ -56,6 +56,7 @@ class LiveView:
     secure: bool
     replaced: bool
     generalization: dict[str, int]
+    heights: dict[str, int]
     measure: str
     score: float
     optimal: bool
@@ -90,19 +91,20 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
             warnings = unique_warnings(run.engine, found.prepared)
         warnings += tuple(void_shields(found.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable():
-            made, before, others = _made(engine, found, name)
+            draft, before, others = _draft(engine, found, name)
             secure = can_be_secure(engine)
             with engine.transaction():
-                for statement in making(made, before, others, secure):
+                for statement in making(draft, before, others, secure):
                     engine.execute(statement)
-            figures = status_of(engine, made.known)
+            figures = status_of(engine, draft.known)
     return LiveView(
-        made.known.name,
-        made.known.schema,
+        draft.known.name,
+        draft.known.schema,
         found.base.name,
         secure,
         before is not None,
         dict(zip(policy.generalized, found.levels, strict=True)),
+        {one.attribute: one.height for one in found.prepared.own_hierarchies},
         policy.search.measure,
         found.score,
         found.optimal,
@@ -117,9 +119,9 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
         found = _search(run, policy, _silent)
-        made, before, others = _made(run.engine, found, name)
+        draft, before, others = _draft(run.engine, found, name)
         secure = can_be_secure(run.engine)
-    statements = making(made, before, others, secure)
+    statements = making(draft, before, others, secure)
     return "\n\n".join(f"{statement.sql(run.engine.dialect, pretty=True)};" for statement in statements)
 
 
@@ -127,11 +129,9 @@ def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
     """See `sqlanon.viewing.Viewing.drop_live`."""
     space.home(policy)
     with space.writing(policy) as engine, _writable():
-        known = known_views(engine)
-        section = policy.source.model_copy(update=space.given)
-        schema = _base(engine, section.table).db if section.table else "main"
-        wanted = name if name is not None else _usual_name(_base(engine, section.table))
-        its = named_so(known, schema, wanted)
+        known, base = known_views(engine), _base(engine, policy.source.table)
+        wanted = name if name is not None else _usual_name(base)
+        its = named_so(known, base.db, wanted)
         if its is None:
             there = ", ".join(repr(one.name) for one in known)
             raise SourceError(f"there is no live view {wanted!r}" + (f"; there is: {there}" if there else ""))
@@ -176,7 +176,7 @@ def _usual_name(base: exp.Table) -> str:
     return f"{base.name}_live"
 
 
-def _made(engine: DuckDBEngine, found: _Found, name: str | None) -> tuple[Made, Known | None, list[Known]]:
+def _draft(engine: DuckDBEngine, found: _Found, name: str | None) -> tuple[Draft, Known | None, list[Known]]:
     """What is to be made, the live view that it replaces, and the others."""
     base, known = found.base, known_views(engine)
     wanted = name if name is not None else _usual_name(base)
@@ -184,10 +184,10 @@ def _made(engine: DuckDBEngine, found: _Found, name: str | None) -> tuple[Made, 
     refuse_others(engine, before, base.db, wanted)
     n = before.number if before is not None else max((one.number for one in known), default=0) + 1
     # Its own schema is where the names in a view are looked up first; an alias of the file may have a schema's name.
-    space, tables, contents = live_space(found.prepared, found.levels, table(base.name), found.plain, n)
+    recipe, tables, contents = live_recipe(found.prepared, found.levels, table(base.name), found.plain, n)
     its = Known(n, base.db, wanted, tuple(tables))
     row = definition(found.prepared, found.levels, its, base, utc_now())
-    return Made(its, space, tuple(contents), row), before, [one for one in known if one is not before]
+    return Draft(its, recipe, tuple(contents), row), before, [one for one in known if one is not before]
 
 
 @contextmanager

@@ -154,9 +154,10 @@ class _Relation(Section):
 
 
 class SourceSection(_Relation):
-    """Where the private table is: a table or a query of a DuckDB file, or data files; it is only ever read.
+    """Where the private table is: a table or a query of a DuckDB file, or data files.
 
-    With nothing of it, the source is what the policy is applied to: a connection, an Arrow table.
+    It is only opened for reading (`sqlanon live` alone writes, a view). With nothing of it, the source is what
+    the policy is applied to: a connection, an Arrow table.
 
     Attributes
     ----------

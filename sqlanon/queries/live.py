@@ -52,7 +52,7 @@ class LiveTree:
     Attributes
     ----------
     column:
-        The attribute's place among the columns of `LiveSpace`.
+        The attribute's place among the columns of `LiveRecipe`.
     table:
         Made by `live_labels`, or of a sensitive attribute by `live_nodes`.
     level, height:
@@ -66,7 +66,7 @@ class LiveTree:
 
 
 @dataclass(frozen=True)
-class LiveSpace:
+class LiveRecipe:
     """What a live view is made of.
 
     Attributes
@@ -144,30 +144,30 @@ def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
     return select([named(col("level_0"), "value"), *codes], subquery(union_all(known, null), "l"))
 
 
-def live_view(space: LiveSpace) -> exp.Select:
+def live_view(recipe: LiveRecipe) -> exp.Select:
     """What the view shows."""
     output: list[exp.Expr] = []
     values = [
-        col(f"value_{j}" if quasi is None or space.quasi[quasi].level == 0 else f"label_{quasi}", "r")
-        for j, _, quasi in space.shown
+        col(f"value_{j}" if quasi is None or recipe.quasi[quasi].level == 0 else f"label_{quasi}", "r")
+        for j, _, quasi in recipe.shown
     ]
-    for value, (_, name, _) in zip(values, space.shown, strict=True):
+    for value, (_, name, _) in zip(values, recipe.shown, strict=True):
         kept = exp.Case(ifs=[exp.If(this=col(KEPT, "c"), true=value)])
         output.append(named(anonymous("TRY", kept), name))
     query = select(output, aliased(table("rows"), "r"))
-    keys = [same(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in space.keys]
+    keys = [same(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys]
     classes = aliased(table("classes"), "c")
     if keys:
         query = query.join(classes, on=all_of(keys), copy=False)
     else:
         query = query.join(classes, join_type="cross", copy=False)
     query = query.where(col(KEPT, "c"), copy=False).order_by(anonymous("HASH", *values), copy=False)
-    return _with_parts(query, space)
+    return _with_parts(query, recipe)
 
 
-def live_status(space: LiveSpace) -> exp.Select:
+def live_status(recipe: LiveRecipe) -> exp.Select:
     """One row: the ``rows`` of the table, and how many of them the view leaves out, ``suppressed``."""
-    every = select([exp.Count(this=exp.Star())], space.base.copy())
+    every = select([exp.Count(this=exp.Star())], recipe.base.copy())
     kept = select([total(col(CLASS_SIZE))], table("classes")).where(col(KEPT), copy=False)
     counts = exp.Select(
         expressions=[
@@ -176,23 +176,23 @@ def live_status(space: LiveSpace) -> exp.Select:
         ]
     )
     left_out = exp.Sub(this=col("rows"), expression=col(KEPT))
-    return _with_parts(select([col("rows"), named(left_out, "suppressed")], subquery(counts, "s")), space)
+    return _with_parts(select([col("rows"), named(left_out, "suppressed")], subquery(counts, "s")), recipe)
 
 
-def _with_parts(query: exp.Select, space: LiveSpace) -> exp.Select:
+def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     """A query with the parts that it speaks of."""
-    parts: dict[str, exp.Query] = {"source": _source(space), "rows": _rows(space), "frequency": _frequency(space)}
+    parts: dict[str, exp.Query] = {"source": _source(recipe), "rows": _rows(recipe), "frequency": _frequency(recipe)}
     sensitive: dict[Distribution, SensitiveTable] = {}
-    for distribution in space.requirements.distributions:
-        made, sensitive[distribution] = _distribution(space, distribution, len(sensitive))
+    for distribution in recipe.requirements.distributions:
+        made, sensitive[distribution] = _distribution(recipe, distribution, len(sensitive))
         parts |= {name: part for name, part in made.items() if name not in parts}
-    persons = space.person is not None
+    persons = recipe.person is not None
     classes = ClassSpace(
-        table("frequency"), space.heights, space.requirements, False, sensitive, persons=persons, moving=persons
+        table("frequency"), recipe.heights, recipe.requirements, False, sensitive, persons=persons, moving=persons
     )
-    names = [f"class {key}" for key in space.keys]  # what is judged has columns of the keys' own names, too
+    names = [f"class {key}" for key in recipe.keys]  # what is judged has columns of the keys' own names, too
     judging = judged(
-        classes, space.levels, [named(col(key), name) for key, name in zip(space.keys, names, strict=True)]
+        classes, recipe.levels, [named(col(key), name) for key, name in zip(recipe.keys, names, strict=True)]
     )
     wanted = select([*map(col, names), col(CLASS_SIZE), col(KEPT)], subquery(judging, "j"))
     for name, part in [*parts.items(), ("classes", wanted)]:
@@ -200,58 +200,58 @@ def _with_parts(query: exp.Select, space: LiveSpace) -> exp.Select:
     return query
 
 
-def _source(space: LiveSpace) -> exp.Select:
+def _source(recipe: LiveRecipe) -> exp.Select:
     """The rows of the table; not those with a sensitive value that is new to its hierarchy: it has no place there."""
-    values = [named(value.copy(), f"value_{j}") for j, value in enumerate(space.columns)]
-    query = select([*values], space.base.copy())
-    if not space.trees:
+    values = [named(value.copy(), f"value_{j}") for j, value in enumerate(recipe.columns)]
+    query = select([*values], recipe.base.copy())
+    if not recipe.trees:
         return query
     query = select([all_columns("s")], subquery(query, "s"))
-    for i, tree in enumerate(space.trees.values()):
+    for i, tree in enumerate(recipe.trees.values()):
         on = same(col(f"value_{tree.column}", "s"), col("value", f"t{i}"))
         query = query.join(aliased(tree.table, f"t{i}"), on=on, join_type="semi", copy=False)
     return query
 
 
-def _rows(space: LiveSpace) -> exp.Select:
+def _rows(recipe: LiveRecipe) -> exp.Select:
     """The rows whose quasi-identifiers all have a label."""
-    below = dict(below_top(space.levels, space.heights))
+    below = dict(below_top(recipe.levels, recipe.heights))
     output: list[exp.Expr] = [all_columns("s")]
     query = exp.Select().from_(aliased(table("source"), "s"), copy=False)
-    for i, tree in enumerate(space.quasi):
+    for i, tree in enumerate(recipe.quasi):
         if i in below:
             output.append(named(col("code", f"h{i}"), code_name(i, tree.level)))
         output.append(named(col("label", f"h{i}"), f"label_{i}"))
         on = same(col(f"value_{tree.column}", "s"), col("value", f"h{i}"))
         query = query.join(aliased(tree.table, f"h{i}"), on=on, copy=False)
-    if space.person is not None:
-        output.append(named(_mover(space), MOVER))
+    if recipe.person is not None:
+        output.append(named(_mover(recipe), MOVER))
     return query.select(*output, copy=False)
 
 
-def _mover(space: LiveSpace) -> exp.Expr:
+def _mover(recipe: LiveRecipe) -> exp.Expr:
     """A number for a person, one for all without an id. Two persons with one number count as one: that asks more."""
-    return anonymous("HASH", col(f"value_{space.person}", "s"))
+    return anonymous("HASH", col(f"value_{recipe.person}", "s"))
 
 
-def _frequency(space: LiveSpace) -> exp.Select:
+def _frequency(recipe: LiveRecipe) -> exp.Select:
     """The combinations with their rows; where persons are counted, of each person: they are all taken for movers."""
-    keys: list[exp.Expr] = [col(key) for key in space.keys]
+    keys: list[exp.Expr] = [col(key) for key in recipe.keys]
     counts = [named(exp.Count(this=exp.Star()), ROWS)]
-    if space.person is None:
+    if recipe.person is None:
         return select([*keys, *counts], table("rows"), [key.copy() for key in keys])
     keys.append(col(MOVER))
     return select([*keys, *counts, named(number(0), PERSONS)], table("rows"), [key.copy() for key in keys])
 
 
-def _distribution(space: LiveSpace, asked: Distribution, n: int) -> tuple[dict[str, exp.Query], SensitiveTable]:
+def _distribution(recipe: LiveRecipe, asked: Distribution, n: int) -> tuple[dict[str, exp.Query], SensitiveTable]:
     """The counts of a sensitive attribute's values by combination, and what they are made from."""
-    names = [name for name, _ in space.sensitive]
+    names = [name for name, _ in recipe.sensitive]
     s = names.index(asked.attribute)
-    column, persons = f"value_{space.sensitive[s][1]}", space.person is not None
+    column, persons = f"value_{recipe.sensitive[s][1]}", recipe.person is not None
     pairs = [named(col(column), "value")]
     if persons:
-        pairs += [named(number(0), ROWS), named(_mover_of(space), MOVER)]
+        pairs += [named(number(0), ROWS), named(_mover_of(recipe), MOVER)]
     values = table(f"values_{s}")
     mass = subquery(select([*pairs], table("source")), "pairs")
     parts: dict[str, exp.Query] = {values.name: ds.sensitive_values(mass, persons, is_counted=persons)}
@@ -259,14 +259,14 @@ def _distribution(space: LiveSpace, asked: Distribution, n: int) -> tuple[dict[s
     domain = None
     of, leaf = values, None
     if asked.kind == "nodes":
-        tree = space.trees[asked.attribute]
+        tree = recipe.trees[asked.attribute]
         of, leaf = table(f"nodes_{s}"), col("leaf", "v")
         parts[of.name] = ds.nodes(values, tree.table, tree.height)
     elif asked.kind == "values":
         domain = table(f"domain_{s}")
         parts[domain.name] = ds.domain(values)
-    keys: dict[str, exp.Expr] = {key: col(key, "r") for key in space.keys}
-    keys |= {f"o{i}": col(f"value_{space.sensitive[other][1]}", "r") for i, other in enumerate(inner)}
+    keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}
+    keys |= {f"o{i}": col(f"value_{recipe.sensitive[other][1]}", "r") for i, other in enumerate(inner)}
     keys |= {ds.VALUE: col(ds.VALUE, "v"), ds.SHARE: col(ds.SHARE, "v")}
     count: exp.Expr = exp.Count(this=exp.Star())
     if persons:  # of a node that has two values of a person, the person counts twice
@@ -281,5 +281,5 @@ def _distribution(space: LiveSpace, asked: Distribution, n: int) -> tuple[dict[s
     return parts, SensitiveTable(target, len(inner), domain)
 
 
-def _mover_of(space: LiveSpace) -> exp.Expr:
-    return anonymous("HASH", col(f"value_{space.person}"))
+def _mover_of(recipe: LiveRecipe) -> exp.Expr:
+    return anonymous("HASH", col(f"value_{recipe.person}"))

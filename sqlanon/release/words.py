@@ -49,6 +49,22 @@ def what_was_done(manifest: Manifest, name: str) -> str:
 def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: int | None, height: int | None) -> str:
     if level is None:
         return f"generalized as far as each group of rows needs it{_summary(manifest)}"
+    return level_in_words(rules, level, height)
+
+
+def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
+    """What a level of a hierarchy does to an attribute, as `what_was_done` has it.
+
+    Parameters
+    ----------
+    rules:
+        The rules that make the hierarchy, as a manifest has them (`redacted`).
+    level, height:
+        The level, and the top where it is known.
+
+    >>> level_in_words([{"rule": "dates", "dates": ["month", "year"]}], 2, 3)
+    'level 2 of 3: by year; a label is the period that the day is in'
+    """
     if level == 0:
         return "as it was"
     told = f"level {level}" if height is None else f"level {level} of {height}"
