@@ -245,6 +245,18 @@ def test_a_database_with_the_name_of_a_schema(tmp_path: Path, schema: str) -> No
 
 
 @pytest.mark.slow
+def test_a_file_with_the_name_of_the_usual_schema(tmp_path: Path) -> None:
+    """DuckDB calls it otherwise itself."""
+    with duckdb.connect(tmp_path / "main.duckdb") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS q FROM range(3)")
+    with sqlanon.connect(tmp_path / "main.duckdb") as db:
+        db.live(policy_of("t"))
+    with duckdb.connect(tmp_path / "main.duckdb") as connection:
+        assert all_of(connection) == [(1,)] * 3
+        assert connection.execute('SELECT "rows" FROM sqlanon.live_views').fetchall() == [(3,)]
+
+
+@pytest.mark.slow
 def test_a_name_with_lines_is_shown_on_one(tmp_path: Path, run: Run) -> None:
     with duckdb.connect(tmp_path / "t.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q FROM range(3)")

@@ -219,7 +219,8 @@ def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
 def _refuse_ambiguous(base: exp.Table, home: Path | None) -> None:
     """Refuse a database that has the name of a schema that the statements name."""
     called = base.catalog if home is None else home.stem
-    if called.lower() in (base.db.lower(), SCHEMA):
+    schemas = {base.db.lower(), SCHEMA} - ({"main"} if home is not None else set())  # main.duckdb it calls main_db
+    if called.lower() in schemas:
         remedy = "attach it under another name" if home is None else "rename the file"
         raise SourceError(
             f"the database is called {called!r}, as a schema in it is, and DuckDB cannot tell them apart: {remedy}"
