@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
 from sqlanon.histogram import by_doubling
-from sqlanon.terminal import hand_out, is_unicode, percent, say, show_bars, show_table
+from sqlanon.terminal import hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +69,8 @@ def print_live(made: LiveView, policy: Policy) -> None:
     show_table(["quasi-identifier", "what is done"], done)
     say("")
     kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
-    say(f"{'replaced' if made.replaced else 'made'}: view {made.view} ({kind}), in {policy.source.database}")
+    name, place = printable(made.view), printable(str(policy.source.database))  # on one line each
+    say(f"{'replaced' if made.replaced else 'made'}: view {name} ({kind}), in {place}")
     say("what it leaves out later: FROM sqlanon.live_views")
 
 

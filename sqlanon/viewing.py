@@ -30,7 +30,8 @@ class Viewing:
         The best generalization is searched as by `anonymize`. The view shows it of the rows that are there when it is
         read, without the classes that break a requirement then, and without values that are new to a hierarchy. A
         suppression limit cannot be promised of what will be there: the view ``sqlanon.live_views`` tells when more
-        than that is left out. The database is opened for writing for this, and only while it is written.
+        than that is left out. Where a column has got another type since, nothing is shown. The database is opened for
+        writing for this, and only while it is written.
 
         Parameters
         ----------
@@ -92,7 +93,7 @@ class Viewing:
         return live_statements(self._space, policy, name)
 
     def drop_live(self, policy: Policy, name: str | None = None) -> str:
-        """Remove a live view and its tables from the database; its name.
+        """Remove a live view and its tables from the database; its name. The table that it shows need not be there.
 
         Parameters
         ----------

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import make_policy
+from conftest import DUCKDB_1, make_policy
 from test_readme import FOLDER, ROOT, blocks
 
 import sqlanon
 from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 
+NO_SECURE = pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views")
 LIVE = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
 
 
@@ -48,6 +49,24 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         made = {name for (name,) in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
     for name in re.findall(r"^\| `(?:sqlanon\.)?(\w+)`", LIVE, re.M):
         assert name in made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["v1.0.0", pytest.param("v2.0.0", marks=NO_SECURE)])
+def test_what_the_page_forbids_to_readers(tmp_path: Path, storage: str) -> None:
+    """Rows that are estimated in plans, in views of both kinds; a temporary table in the place of the private one."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS h (STORAGE_VERSION '{storage}')")
+        connection.execute("CREATE TABLE h.t AS SELECT 1 AS q, 'x' AS s FROM range(600) UNION ALL SELECT 7, 'alone'")
+    with sqlanon.connect(path) as db:
+        policy = make_policy({"q": "suppress", "s": "sensitive"}, search={"suppression_limit": 0.5})
+        assert db.live(policy).secure is (storage == "v2.0.0")
+    with duckdb.connect(path, read_only=True) as reader:
+        assert re.search(r"~\d+ row", str(reader.execute("EXPLAIN FROM t_live").fetchone()))
+        assert reader.execute("SELECT count(*) FROM t_live").fetchall() == [(600,)]
+        reader.execute("CREATE TEMP TABLE t AS SELECT 1 AS q, 'mine' AS s FROM range(2)")
+        assert reader.execute("FROM t_live").fetchall() == [(1, "mine")] * 2
 
 
 def test_a_temporary_macro_breaks_the_view_as_the_page_says() -> None:

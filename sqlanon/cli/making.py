@@ -10,7 +10,7 @@ import typer
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.printing import print_comparison, print_json, print_live, print_result
-from sqlanon.terminal import hand_out, say
+from sqlanon.terminal import hand_out, printable, say
 
 
 @app.command()
@@ -122,7 +122,7 @@ def live(
         if as_json:
             print_json({"dropped": dropped})
         else:
-            say(f"view {dropped} is gone, and what it read beside its table")
+            say(f"view {printable(dropped)} is gone, and what it read beside its table")
         return
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         made = db.live(asked, name, progress)

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.live.statements import DEFINITIONS, MARK, SCHEMA, STATUS, Known
-from sqlanon.queries.names import anonymous, col, named, select, table, text, union_all
+from sqlanon.live.statements import DEFINITIONS, MARK, SCHEMA, STATUS, Known, status_name, status_query
+from sqlanon.queries.names import anonymous, col, named, select, subquery, table, text, union_all
 
 
 def known_views(engine: DuckDBEngine) -> list[Known]:
@@ -81,10 +81,23 @@ def can_be_secure(engine: DuckDBEngine) -> bool:
 
 def status_of(engine: DuckDBEngine, known: Known) -> tuple[int, int, int]:
     """Of a live view, now: the rows of its table, how many it leaves out, and how many it may."""
-    query = select([col("rows"), col("suppressed"), col("limit")], table(STATUS, SCHEMA))
+    query = select([col("rows"), col("suppressed"), col("limit")], subquery(status_query([known]), "s"))
     its = [
         exp.EQ(this=col("schema"), expression=text(known.schema)),
         exp.EQ(this=col("view"), expression=text(known.name)),
     ]
     rows, suppressed, limit = engine.rows(query.where(*its, copy=False))[0]
     return rows, suppressed, limit
+
+
+def sound(engine: DuckDBEngine, known: Sequence[Known]) -> list[Known]:
+    """The live views that can be read: not those whose table is gone, or a column of it."""
+    return [one for one in known if _can_be_read(engine, table(status_name(one), SCHEMA))]
+
+
+def _can_be_read(engine: DuckDBEngine, view: exp.Table) -> bool:
+    try:
+        engine.types(view)
+    except (duckdb.CatalogException, duckdb.BinderException):
+        return False
+    return True

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.preparation import Prepared
 from sqlanon.privacy import Domain, requirements_of
 from sqlanon.queries.coding import Levels
-from sqlanon.queries.live import LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.queries.live import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
 from sqlanon.queries.names import (
     aliased,
     cast,
@@ -86,7 +86,7 @@ class Draft:
 
 
 def live_recipe(
-    prepared: Prepared, levels: Levels, base: exp.Table, plain: Mapping[str, exp.Expr], n: int
+    prepared: Prepared, levels: Levels, base: exp.Table, now: Mapping[str, LiveColumn], n: int
 ) -> tuple[LiveRecipe, list[str], list[exp.Select]]:
     """What a live view is made of; and the tables that it reads, by their names in schema ``sqlanon``, with what they
     are made from.
@@ -95,8 +95,8 @@ def live_recipe(
     ----------
     prepared, levels:
         What was searched, and what was found.
-    base, plain:
-        The private table, by its own name, and its columns as `sources.plain_column` has them.
+    base, now:
+        The private table, by its own name, and its columns by theirs.
     n:
         The number of the view.
     """
@@ -128,7 +128,7 @@ def live_recipe(
     domains = {name: Domain(None, trees[name].height if name in trees else 0) for name in columns.sensitive_names}
     recipe = LiveRecipe(
         base,
-        tuple(plain[name] for name in used),
+        tuple(now[name] for name in used),
         tuple((place[column.name], column.name, column.quasi) for column in prepared.released),
         tuple(quasi),
         tuple(zip(columns.sensitive_names, (place[column] for column in columns.sensitive), strict=True)),
@@ -159,7 +159,7 @@ def definition(
     return tuple(cast(value, type_) for value, type_ in zip(values, _DEFINITION.values(), strict=True))
 
 
-def making(draft: Draft, before: Known | None, others: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
+def making(draft: Draft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
     """The statements that make a live view, in place of the one before if there is one.
 
     Parameters
@@ -168,8 +168,8 @@ def making(draft: Draft, before: Known | None, others: Sequence[Known], secure: 
         What is to be made.
     before:
         The live view of the same name that there is.
-    others:
-        The other live views of the database.
+    sound:
+        The other live views of the database that are not broken.
     secure:
         Whether the database can have secure views.
     """
@@ -190,15 +190,15 @@ def making(draft: Draft, before: Known | None, others: Sequence[Known], secure: 
     yield _comment(view.copy(), f"{MARK}: generalized and suppressed whenever it is read")
     # It is in another schema, where another table may have that name.
     elsewhere = replace(draft.recipe, base=table(draft.recipe.base.name, known.schema))
-    yield create_view(table(_status_name(known), SCHEMA), live_status(elsewhere))
-    yield from _status([*others, known])
+    yield create_view(table(status_name(known), SCHEMA), live_status(elsewhere))
+    yield from _status([*sound, known])
 
 
-def removing(known: Known, others: Sequence[Known]) -> Iterator[exp.Expr]:
-    """The statements that remove a live view."""
+def removing(known: Known, others: Sequence[Known], sound: Sequence[Known]) -> Iterator[exp.Expr]:
+    """The statements that remove a live view, of others, of which some are not broken."""
     yield from _removing(known)
     if others:
-        yield from _status(others)
+        yield from _status(sound)
     else:
         yield drop_view(table(STATUS, SCHEMA))
         yield drop_table(table(DEFINITIONS, SCHEMA))
@@ -206,7 +206,7 @@ def removing(known: Known, others: Sequence[Known]) -> Iterator[exp.Expr]:
 
 def _removing(known: Known) -> Iterator[exp.Expr]:
     yield drop_view(table(known.name, known.schema))
-    yield drop_view(table(_status_name(known), SCHEMA))
+    yield drop_view(table(status_name(known), SCHEMA))
     for name in known.tables:
         drop = drop_table(table(name, SCHEMA))
         drop.set("exists", True)
@@ -215,15 +215,18 @@ def _removing(known: Known) -> Iterator[exp.Expr]:
     yield exp.Delete(this=table(DEFINITIONS, SCHEMA), where=exp.Where(this=its))
 
 
-def _status(every: Sequence[Known]) -> Iterator[exp.Expr]:
-    """The view ``sqlanon.live_views``: it counts when it is read."""
+def status_query(counted: Sequence[Known]) -> exp.Select:
+    """How the live views stand, those of them that are counted. The others are broken: a new search is advised."""
     each = [
-        select([named(number(one.number), "id"), col("rows"), col("suppressed")], table(_status_name(one), SCHEMA))
-        for one in every
+        select([named(number(one.number), "id"), col("rows"), col("suppressed")], table(status_name(one), SCHEMA))
+        for one in counted
     ]
+    none = [named(cast(exp.null(), "BIGINT"), name) for name in ("id", "rows", "suppressed")]
+    each = each or [exp.Select(expressions=none).where(exp.false(), copy=False)]
     share = exp.Mul(this=cast(col("rows", "s"), "DECIMAL(18, 0)"), expression=col("suppression_limit", "d"))
     limit = cast(exp.Floor(this=share), "BIGINT")
-    joined = select(
+    advised = exp.GT(this=col("suppressed", "s"), expression=limit.copy())
+    return select(
         [
             named(col("view_schema", "d"), "schema"),
             named(col("view_name", "d"), "view"),
@@ -232,18 +235,28 @@ def _status(every: Sequence[Known]) -> Iterator[exp.Expr]:
             col("suppressed", "s"),
             named(limit, "limit"),
             col("since", "d"),
-            named(exp.GT(this=col("suppressed", "s"), expression=limit.copy()), "search_advised"),
+            named(exp.Coalesce(this=advised, expressions=[exp.true()]), "search_advised"),
             col("generalization", "d"),
         ],
         aliased(table(DEFINITIONS, SCHEMA), "d"),
-    ).join(subquery(union_all(*each), "s"), on=exp.EQ(this=col("id", "d"), expression=col("id", "s")), copy=False)
+    ).join(
+        subquery(union_all(*each), "s"),
+        on=exp.EQ(this=col("id", "d"), expression=col("id", "s")),
+        join_type="left",
+        copy=False,
+    )
+
+
+def _status(counted: Sequence[Known]) -> Iterator[exp.Expr]:
+    """The view ``sqlanon.live_views``: it counts when it is read."""
     view = table(STATUS, SCHEMA)
     yield drop_view(view)
-    yield create_view(view.copy(), joined)
+    yield create_view(view.copy(), status_query(counted))
     yield _comment(view.copy(), f"{MARK}: the live views of this database; private")
 
 
-def _status_name(known: Known) -> str:
+def status_name(known: Known) -> str:
+    """The view that counts a live view's rows, in schema ``sqlanon``."""
     return f"live_{known.number}_status"
 
 

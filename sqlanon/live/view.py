@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,17 +14,18 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.full_domain import find
-from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_others, status_of
+from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_others, sound, status_of
 from sqlanon.live.refuse import refuse_policy
-from sqlanon.live.statements import SCHEMA, Draft, Known, definition, live_recipe, making, removing
-from sqlanon.policy import Policy
+from sqlanon.live.statements import DEFINITIONS, SCHEMA, STATUS, Draft, Known, definition, live_recipe, making, removing
+from sqlanon.policy import Policy, table_parts
 from sqlanon.preparation import Prepared, prepare, unique_warnings
 from sqlanon.privacy import void_shields
 from sqlanon.queries.coding import Levels
-from sqlanon.queries.names import table
+from sqlanon.queries.live import LiveColumn, type_text
+from sqlanon.queries.names import col, select, subquery, table
 from sqlanon.release.publish import utc_now
 from sqlanon.search.lattice import Progress
-from sqlanon.sources import find_table, plain_column, readable
+from sqlanon.sources import find_table, fixed_column, readable
 from sqlanon.workspace import Run, Workspace
 
 
@@ -79,7 +81,7 @@ class _Found:
     score: float
     optimal: bool
     base: exp.Table
-    plain: dict[str, exp.Expr]
+    columns: dict[str, LiveColumn]
 
 
 def live(space: Workspace, policy: Policy, name: str | None, progress: Progress) -> LiveView:
@@ -87,16 +89,17 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     _refuse(space, policy, name)
     with space.run(policy) as run:
         with readable():
-            found = _search(run, policy, progress)
+            found = _search(run, policy, space.home(policy), progress)
             warnings = unique_warnings(run.engine, found.prepared)
         warnings += tuple(void_shields(found.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable():
             draft, before, others = _draft(engine, found, name)
-            secure = can_be_secure(engine)
+            secure, counted = can_be_secure(engine), sound(engine, others)
             with engine.transaction():
-                for statement in making(draft, before, others, secure):
+                for statement in making(draft, before, counted, secure):
                     engine.execute(statement)
             figures = status_of(engine, draft.known)
+        warnings += tuple(_broken(one) for one in others if one not in counted)
     return LiveView(
         draft.known.name,
         draft.known.schema,
@@ -118,10 +121,10 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
-        found = _search(run, policy, _silent)
+        found = _search(run, policy, space.home(policy), _silent)
         draft, before, others = _draft(run.engine, found, name)
-        secure = can_be_secure(run.engine)
-    statements = making(draft, before, others, secure)
+        secure, counted = can_be_secure(run.engine), sound(run.engine, others)
+    statements = making(draft, before, counted, secure)
     return "\n\n".join(f"{statement.sql(run.engine.dialect, pretty=True)};" for statement in statements)
 
 
@@ -129,37 +132,78 @@ def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
     """See `sqlanon.viewing.Viewing.drop_live`."""
     space.home(policy)
     with space.writing(policy) as engine, _writable():
-        known, base = known_views(engine), _base(engine, policy.source.table)
-        wanted = name if name is not None else _usual_name(base)
-        its = named_so(known, base.db, wanted)
-        if its is None:
-            there = ", ".join(repr(one.name) for one in known)
-            raise SourceError(f"there is no live view {wanted!r}" + (f"; there is: {there}" if there else ""))
+        known = known_views(engine)
+        its = _wanted(engine, known, policy.source.table, name)
         refuse_others(engine, its, its.schema, its.name)
+        others = [one for one in known if one is not its]
+        counted = sound(engine, others)
         with engine.transaction():
-            for statement in removing(its, [one for one in known if one is not its]):
+            for statement in removing(its, others, counted):
                 engine.execute(statement)
     return its.name
 
 
+def _wanted(engine: DuckDBEngine, known: list[Known], table_name: str | None, name: str | None) -> Known:
+    """The live view that is to be removed. Its table need not be there any more."""
+    try:
+        base = _base(engine, table_name)
+        places: list[tuple[str | None, str]] = [(base.db, base.name)]
+    except SourceError:
+        if not table_name:
+            raise
+        parts = table_parts(table_name)
+        places = [(None, table_name), *([(parts[-2] if len(parts) > 1 else None, parts[-1])] if parts else [])]
+    names = [(schema, name if name is not None else _usual_name(own)) for schema, own in places]
+    wanted = {(schema and schema.lower(), own.lower()) for schema, own in names}
+    found = [one for one in known if wanted & {(place, one.name.lower()) for place in (None, one.schema.lower())}]
+    if not found:
+        there = ", ".join(repr(one.name) for one in known)
+        raise SourceError(f"there is no live view {names[-1][1]!r}" + (f"; there is: {there}" if there else ""))
+    if len(found) > 1:
+        schemas = ", ".join(repr(one.schema) for one in found)
+        raise SourceError(
+            f"there are live views {found[0].name!r} in schemas {schemas}: name the table with its schema"
+        )
+    return found[0]
+
+
+def _broken(one: Known) -> str:
+    return (
+        f"the live view {one.name!r} in schema {one.schema!r} is broken: its table, or a column of it, is gone; "
+        "make it again by its policy, or remove it with --drop"
+    )
+
+
 def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
     refuse_policy(policy, space.given)
-    home = space.home(policy)
-    if home is not None and home.stem.lower() == SCHEMA:
-        raise SourceError(f"{home.name}: DuckDB takes its name for that of schema {SCHEMA}; rename the file")
+    space.home(policy)
     if name is not None and not name.strip():
         raise SourceError("the name of the view is empty")
+    if name is not None and name.lower() in (STATUS, DEFINITIONS):
+        raise SourceError(f"the view cannot be called {name!r}, as what {SCHEMA} itself makes: use another name")
 
 
-def _search(run: Run, policy: Policy, progress: Progress) -> _Found:
-    """Search the best generalization."""
+def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> _Found:
+    """Search the best generalization, in a database that is in a file, or that a live connection has in use."""
     engine = run.engine
+    base = _base(engine, policy.source.table)
+    _refuse_ambiguous(base, home)
+    columns = _columns(engine, base)  # before all else: of what is altered meanwhile the view shows nothing
     prepared = prepare(engine, policy, run.source, run.work)
     search, outcome = find(engine, prepared, policy.search.strategy, progress)
     assert outcome.levels is not None
-    base = _base(engine, policy.source.table)
-    plain = {name: plain_column(name, type_) for name, type_ in engine.types(base).items()}
-    return _Found(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, plain)
+    return _Found(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)
+
+
+def _columns(engine: DuckDBEngine, base: exp.Table) -> dict[str, LiveColumn]:
+    """The columns of the private table, as they are now."""
+    types = engine.types(base)
+    none = [subquery(select([col(name)], base.copy()).limit(0, copy=False)) for name in types]
+    texts = engine.rows(exp.Select(expressions=[type_text(one) for one in none]))[0]
+    return {
+        name: LiveColumn(name, told, fixed_column(name, type_))
+        for (name, type_), told in zip(types.items(), texts, strict=True)
+    }
 
 
 def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
@@ -172,19 +216,30 @@ def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
     return base
 
 
-def _usual_name(base: exp.Table) -> str:
-    return f"{base.name}_live"
+def _refuse_ambiguous(base: exp.Table, home: Path | None) -> None:
+    """Refuse a database that has the name of a schema that the statements name."""
+    called = base.catalog if home is None else home.stem
+    schemas = {base.db.lower(), SCHEMA} - ({"main"} if home is not None else set())  # main.duckdb it calls main_db
+    if called.lower() in schemas:
+        remedy = "attach it under another name" if home is None else "rename the file"
+        raise SourceError(
+            f"the database is called {called!r}, as a schema in it is, and DuckDB cannot tell them apart: {remedy}"
+        )
+
+
+def _usual_name(table_name: str) -> str:
+    return f"{table_name}_live"
 
 
 def _draft(engine: DuckDBEngine, found: _Found, name: str | None) -> tuple[Draft, Known | None, list[Known]]:
     """What is to be made, the live view that it replaces, and the others."""
     base, known = found.base, known_views(engine)
-    wanted = name if name is not None else _usual_name(base)
+    wanted = name if name is not None else _usual_name(base.name)
     before = named_so(known, base.db, wanted)
     refuse_others(engine, before, base.db, wanted)
     n = before.number if before is not None else max((one.number for one in known), default=0) + 1
     # Its own schema is where the names in a view are looked up first; an alias of the file may have a schema's name.
-    recipe, tables, contents = live_recipe(found.prepared, found.levels, table(base.name), found.plain, n)
+    recipe, tables, contents = live_recipe(found.prepared, found.levels, table(base.name), found.columns, n)
     its = Known(n, base.db, wanted, tuple(tables))
     row = definition(found.prepared, found.levels, its, base, utc_now())
     return Draft(its, recipe, tuple(contents), row), before, [one for one in known if one is not before]

@@ -44,6 +44,34 @@ from sqlanon.queries.names import (
     union_all,
 )
 
+_ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
+
+
+@dataclass(frozen=True)
+class LiveColumn:
+    """A column of the private table, as it is when the view is made.
+
+    Attributes
+    ----------
+    name:
+        Its name.
+    type:
+        Its type, as `type_text` tells it.
+    value:
+        What is looked at, see `sources.fixed_column`.
+    """
+
+    name: str
+    type: str
+    value: exp.Expr
+
+    @property
+    def fits(self) -> exp.Expr:
+        """Whether the column still has its type: the same for all rows, known before any is read."""
+        now = col(self.name)
+        told = type_text(now) if "ENUM" in self.type else anonymous("TYPEOF", now)
+        return exp.EQ(this=told, expression=text(self.type))
+
 
 @dataclass(frozen=True)
 class LiveTree:
@@ -74,7 +102,7 @@ class LiveRecipe:
     base:
         The private table, by a name that the view's own database knows.
     columns:
-        The columns of it that are looked at, as expressions: plain, see `sources`.
+        The columns of it that are looked at.
     shown:
         What the view shows: the number of the column, its name, and the number of the quasi-identifier or None.
     quasi:
@@ -90,7 +118,7 @@ class LiveRecipe:
     """
 
     base: exp.Table
-    columns: tuple[exp.Expr, ...]
+    columns: tuple[LiveColumn, ...]
     shown: tuple[tuple[int, str, int | None], ...]
     quasi: tuple[LiveTree, ...]
     sensitive: tuple[tuple[str, int], ...]
@@ -112,6 +140,11 @@ class LiveRecipe:
     def keys(self) -> list[str]:
         """The columns of `rows` that tell classes apart."""
         return [code_name(i, level) for i, level in below_top(self.levels, self.heights)]
+
+
+def type_text(value: exp.Expr) -> exp.Expr:
+    """The type of a value; of an ENUM without its dictionary: it may grow, and a view's text is no place for it."""
+    return anonymous("REGEXP_REPLACE", anonymous("TYPEOF", value), text(_ENUM), text("ENUM"), text("g"))
 
 
 def live_labels(hierarchy: exp.Table, level: int, height: int, top: str | None, forbidden: Sequence[str]) -> exp.Select:
@@ -201,9 +234,17 @@ def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
 
 
 def _source(recipe: LiveRecipe) -> exp.Select:
-    """The rows of the table; not those with a sensitive value that is new to its hierarchy: it has no place there."""
-    values = [named(value.copy(), f"value_{j}") for j, value in enumerate(recipe.columns)]
-    query = select([*values], recipe.base.copy())
+    """The rows of the table; not those with a sensitive value that is new to its hierarchy: it has no place there.
+
+    None where a column has got another type: to compare its values to what there was before, the engine would cast
+    them, and tell those in its error that cannot be. No value of another type is looked at here, in whatever order the
+    engine goes about it.
+    """
+    values = [
+        named(exp.Case(ifs=[exp.If(this=column.fits, true=column.value.copy())]), f"value_{j}")
+        for j, column in enumerate(recipe.columns)
+    ]
+    query = select([*values], recipe.base.copy()).where(*(column.fits for column in recipe.columns), copy=False)
     if not recipe.trees:
         return query
     query = select([all_columns("s")], subquery(query, "s"))

@@ -3,7 +3,7 @@
 from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, find_table, readable, unbind_source
 from sqlanon.sources.bound import Place, Remote, Source
 from sqlanon.sources.identity import identity_of
-from sqlanon.sources.plain import plain_column
+from sqlanon.sources.plain import fixed_column, plain_column
 from sqlanon.sources.postgres import bind_postgres
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "copy_arrow",
     "file_kind",
     "find_table",
+    "fixed_column",
     "identity_of",
     "plain_column",
     "readable",

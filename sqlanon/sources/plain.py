@@ -10,7 +10,7 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import cast, col, ident
+from sqlanon.queries.names import cast, col, ident, native_type
 
 
 def refuse_ambiguous(names: Sequence[str], where: str) -> None:
@@ -30,10 +30,19 @@ def refuse_ambiguous(names: Sequence[str], where: str) -> None:
 
 def plain_column(name: str, type_: DuckDBPyType) -> exp.Expr:
     """A column whose equality is what a reader sees, and which carries no dictionary."""
-    column = col(name)
     plain = plain_type(type_)
     if plain != str(type_):
-        return cast(column, plain)
+        return cast(col(name), plain)
+    return _normal(col(name), plain)
+
+
+def fixed_column(name: str, type_: DuckDBPyType) -> exp.Expr:
+    """The same, of the type that the column has now, whatever it gets later: what does not fit then is NULL."""
+    plain = plain_type(type_)
+    return _normal(exp.TryCast(this=col(name), to=native_type(plain)), plain)
+
+
+def _normal(column: exp.Expr, plain: str) -> exp.Expr:
     if plain == "VARCHAR":
         return exp.Collate(this=column, expression=ident("binary"))
     if plain in ("FLOAT", "DOUBLE"):
