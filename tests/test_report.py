@@ -702,7 +702,7 @@ def test_no_count_below_what_is_promised_is_told(privacy: Any, few: int, plain: 
     facts = facts_of_release(with_policy(plain, tmp_path / "r.parquet", privacy=privacy))
     assert facts.few == few
     (column,) = (one for one in facts.columns if one.name == "m")
-    assert dict(column.after.bars) == {label: n for label, n in (("x", 3), ("y", 7), ("z", 20)) if n >= few}
+    assert dict(column.after.bars) == ({"x": 3, "y": 7, "z": 20} if few <= 3 else {"z": 20})  # x alone could be counted
     below = 6 if few > 5 else 0  # all classes have five rows
     assert sum(n for _, high, n, _ in (facts.sizes or ClassSizes.of({})).bins(few) if high < few) == below
 
@@ -783,7 +783,7 @@ def test_no_label_ends_the_script_that_altair_writes(in_pieces: sqlanon.Database
             assert parsed.tags["script"] == len(re.findall("</script", text, re.IGNORECASE))
             assert "<!--" not in text
             assert not re.search("[\x00-\x08\x0e-\x1f\uffff]", text)
-            assert not re.search(r"\\u00(0[0-8]|1)|\\uffff", json.dumps(chart.to_dict()))
+            assert not re.search("[\x00-\x08\x0e-\x1f\uffff]", "".join(map(str, leaves(chart.to_dict()))))
 
 
 def test_labels_that_are_told_in_the_same_way_stay_two(in_pieces: sqlanon.Database) -> None:
