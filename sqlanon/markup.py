@@ -3,8 +3,41 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+_NO_SIGNS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+"""What XML has no sign for, and what screens do not show."""
+_ENDS_SCRIPTS = re.compile("<(?=/|!--)")
+_JOINER = "\u2060"
+"""It has no width, and keeps what it stands between from being taken for a tag."""
+
+
+def harmless(value: str) -> str:
+    """A text that reads the same, for charts: others write it into scripts of pages and into SVG, as it is.
+
+    Signs that cannot be shown stand as escapes; nothing in it ends a script or begins a comment of HTML.
+
+    >>> harmless("a\\x01b"), harmless("</script>") == "<\\u2060/script>"
+    ('a\\\\x01b', True)
+    """
+    shown = _NO_SIGNS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), value)
+    return _ENDS_SCRIPTS.sub("<" + _JOINER, shown)
+
+
+def distinct(texts: Iterable[str]) -> list[str]:
+    """The same texts; one that is there already, such as a text that reads as no value, with a mark.
+
+    >>> distinct(["a", "b", "a"])
+    ['a', 'b', 'a′']
+    """
+    found: list[str] = []
+    for text in texts:
+        while text in found:
+            text += "′"  # noqa: PLW2901 - until it is another one
+        found.append(text)
+    return found
 
 
 def escaped(value: object) -> str:

@@ -20,6 +20,7 @@ DIGESTS: Mapping[str, str] = {DIGEST: "digest", "sum-md5-lower64": "digest_of_ro
 
 
 _AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
+_COUNTS = ("rows", "released_rows", "suppressed_rows", "classes", "smallest_class")
 
 
 def versioned(table_name: str, version: int) -> str:
@@ -110,14 +111,12 @@ class Manifest:
         for name in _AS_JSON:
             if fields.get(name) is not None:
                 fields[name] = json.loads(fields[name])
-        if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
-            raise ValueError("the policy or the generalization is no JSON object")
-        for name in ("noise", "confidence", "heights"):
-            if not isinstance(fields.get(name) or {}, dict):
-                raise ValueError(f"the {name} is no JSON object")
+        _refuse_strange(fields)
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])
+        if not isinstance(fields["published_at"], datetime):
+            raise ValueError("published_at is no time")
         return cls(**fields)
 
     def fingerprint(self) -> str:
@@ -136,3 +135,31 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read what `to_json` wrote."""
         return cls.from_row(json.loads(text))
+
+
+def _refuse_strange(fields: Mapping[str, Any]) -> None:
+    """Say what does not have the form of a manifest; whoever has the file can write there what they like."""
+    if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
+        raise ValueError("the policy or the generalization is no JSON object")
+    for name in ("noise", "confidence", "heights"):
+        if not isinstance(fields.get(name) or {}, dict):
+            raise ValueError(f"the {name} is no JSON object")
+    policy = fields["policy"]
+    for name in ("attributes", "privacy", "search"):
+        if not isinstance(policy.get(name, {}), dict):
+            raise ValueError(f"{name} of the policy is no JSON object")
+    for part in (policy.get("attributes", {}), fields.get("noise") or {}):
+        if not all(isinstance(one, dict) for one in part.values()):
+            raise ValueError("what it says of an attribute is no JSON object")
+    _refuse_no_numbers(fields)
+
+
+def _refuse_no_numbers(fields: Mapping[str, Any]) -> None:
+    for name in _COUNTS:
+        if type(fields[name]) is not int:
+            raise ValueError(f"{name} is no whole number")
+    levels = [*fields["generalization"].values(), *(fields.get("heights") or {}).values()]
+    if not all(level is None or type(level) is int for level in levels):
+        raise ValueError("a level is no whole number")
+    if not isinstance(fields["score"], (int, float)):
+        raise ValueError("the score is no number")

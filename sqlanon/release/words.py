@@ -32,7 +32,7 @@ def what_was_done(manifest: Manifest, name: str) -> str:
     name:
         An attribute of its policy.
     """
-    attribute = _by_name(manifest.policy["attributes"]).get(name.lower(), {})
+    attribute = _by_name(manifest.policy.get("attributes", {})).get(name.lower(), {})
     noise = _by_name(manifest.noise or {}).get(name.lower())
     if noise is not None:
         return f"noise was added inside the classes, ε = {noise['epsilon']:g}"

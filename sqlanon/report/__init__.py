@@ -19,7 +19,11 @@ from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.release.verify import Verification
 from sqlanon.report.gather import Unpublished, facts_of_release
 
-__all__ = ["Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
+__all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
+
+
+MARK = "<!-- a report of sqlanon -->"
+"""In its second line each page says what it is."""
 
 
 def refuse_without_charts(page: bool = True) -> None:
@@ -43,12 +47,12 @@ def refuse_without_charts(page: bool = True) -> None:
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """Where a report may be written: to a file that ends as pages do, so that nothing else is ever overwritten.
+    """Where a report may be written: to a file that ends as pages do, and over nothing but an earlier report.
 
     Raises
     ------
     ReleaseError
-        It ends otherwise, or its folder is not there.
+        It ends otherwise, its folder is not there, or another page is.
 
     >>> target_of("release.duckdb")
     Traceback (most recent call last):
@@ -60,7 +64,19 @@ def target_of(path: str | os.PathLike[str]) -> Path:
         raise ReleaseError(f"{target}: a report is a page: its name must end in .html")
     if not target.absolute().parent.is_dir():
         raise ReleaseError(f"{target}: there is no folder {target.absolute().parent}")
+    if target.is_file() and not _is_ours(target):
+        raise ReleaseError(f"{target} is there and is no report: give another name, or delete it first")
     return target.absolute()
+
+
+def _is_ours(target: Path) -> bool:
+    """Whether a file is a report, or empty."""
+    try:
+        with target.open("rb") as file:
+            begin = file.read(100)
+    except OSError as error:
+        raise ReleaseError(f"{target} cannot be read: {error.strerror}") from error
+    return not begin or MARK.encode() in begin
 
 
 def report_of_release(

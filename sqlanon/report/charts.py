@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from sqlanon.histogram import ClassSizes
+from sqlanon.markup import distinct, harmless
 from sqlanon.report.facts import Distribution
 from sqlanon.report.style import AFTER, AFTER_WORD, BEFORE, BEFORE_WORD, WIDTH, Chart, drawn, powers, styled
 
@@ -102,7 +103,11 @@ def distribution(name: str, after: Distribution, before: Distribution | None = N
 
 
 def _bars(found: Distribution, colour: str, title: str, width: int) -> Any:
-    rows = [{"label": label, "place": i, "rows": n} for i, (label, n) in enumerate(found.bars)]
+    labels = distinct(harmless(label) for label, _ in found.bars)
+    rows = [
+        {"label": label, "place": i, "rows": n}
+        for i, (label, (_, n)) in enumerate(zip(labels, found.bars, strict=True))
+    ]
     chart = drawn(rows, title=alt.TitleParams(title)).mark_bar(color=colour)
     return chart.encode(
         x=alt.X("rows:Q", title="rows", axis=alt.Axis(format=",d", tickCount=5)),

@@ -1,14 +1,17 @@
-"""The distribution of a column: labels with their rows, or ranges of numbers. What is in few rows is not told."""
+"""The distribution of a column: labels with their rows, or ranges of numbers. What is in few rows is not told, and does
+not follow from what is told."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.markup import distinct
 from sqlanon.queries import charts
 from sqlanon.queries.names import anonymous, col, text
 from sqlanon.report.facts import Distribution
@@ -16,6 +19,8 @@ from sqlanon.report.facts import Distribution
 BARS = 20
 """So many labels, or about so many ranges, at most."""
 NO_VALUE = "(no value)"
+MIXED = 2
+"""What is not told is of so many values at least, or one could be counted by subtraction."""
 
 
 def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
@@ -29,15 +34,39 @@ def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, fe
         Values in fewer rows are not told.
     """
     counts = charts.label_counts(relation, column)
-    values, _, rare, _ = engine.rows(charts.label_figures(counts, few))[0]
+    values, rows, rare, _ = engine.rows(charts.label_figures(counts, few))[0]
     kind = bounds_kind(type_)
     if values > BARS and kind is not None:
         return _ranges(engine, relation, column, kind == "date", few)
-    found = engine.rows(charts.common_labels(counts, few, BARS))
+    found = told(engine.rows(charts.common_labels(counts, few, BARS)), values, rows, rare, few)
     if len(found) == values:  # all of them: in their own order
         found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
-    bars = tuple(zip(_distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
+    bars = tuple(zip(distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
     return Distribution(bars, values, values - len(found), rare)
+
+
+def told(common: Sequence[tuple[Any, int]], values: int, rows: int, rare: int, few: int) -> list[tuple[Any, int]]:
+    """The labels that may be told. All rows are known: where some values are rare, what is left over has enough
+    rows, of two values at least, or a count would follow by subtraction.
+
+    Parameters
+    ----------
+    common:
+        Labels in enough rows each, the most frequent first.
+    values, rows, rare:
+        Of the column: all values, their rows, and the values in fewer rows than may be told.
+    few:
+        So many rows are enough.
+
+    >>> told([("a", 133), ("b", 132), ("c", 132)], 4, 400, 1, 5)
+    [('a', 133), ('b', 132)]
+    >>> told([("a", 133), ("b", 132)], 2, 265, 0, 5)
+    [('a', 133), ('b', 132)]
+    """
+    shown = list(common)
+    while rare and shown and (values - len(shown) < MIXED or rows - sum(n for _, n in shown) < few):
+        shown.pop()
+    return shown
 
 
 def _order(label: str | None, numbers: bool) -> tuple[bool, float, str]:
@@ -48,16 +77,6 @@ def _named(label: str | None) -> str:
     if label is None:
         return NO_VALUE
     return label if label.strip() else "(empty text)"
-
-
-def _distinct(labels: Iterable[str]) -> list[str]:
-    """The same labels; one that is there already, such as a text that reads as no value, with a mark."""
-    found: list[str] = []
-    for label in labels:
-        while label in found:
-            label += "′"  # noqa: PLW2901 - until it is another one
-        found.append(label)
-    return found
 
 
 def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: int) -> Distribution:
@@ -71,10 +90,39 @@ def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: i
     lowest, highest = math.floor(low / width) - 2, math.floor(high / width) + 2
     counted = dict(engine.rows(charts.bins(relation, value, width, lowest, highest)))
     missing = counted.pop(None, 0)
-    bars = merged(sorted(counted.items()), width, few, dates)
+    return Distribution(tuple(with_missing(merged(sorted(counted.items()), width, few, dates), counted, missing, few)))
+
+
+def with_missing(
+    bars: Sequence[tuple[str, int]], counted: Mapping[int, int], missing: int, few: int
+) -> list[tuple[str, int]]:
+    """Ranges, and the rows without a number; where one or the other are few, both are in one.
+
+    Parameters
+    ----------
+    bars, counted:
+        Ranges; and the bins that they are of.
+    missing:
+        The rows without a number.
+    few:
+        So many rows are enough.
+
+    >>> with_missing([("< 10", 9), ("≥ 10", 7)], {0: 9, 1: 7}, 2, 5)
+    [('< 10', 9), ('≥ 10, or (no value)', 9)]
+    >>> with_missing([], {0: 2}, 50, 5)
+    [('all values, or (no value)', 52)]
+    """
+    found = list(bars)
+    if not found:
+        rows = sum(counted.values()) + missing
+        return [(f"all values, or {NO_VALUE}", rows)] if rows >= few else []
     if missing >= few:
-        bars.append((NO_VALUE, missing))
-    return Distribution(tuple(bars))
+        found.append((NO_VALUE, missing))
+    elif missing:
+        smallest = min(range(len(found)), key=lambda i: found[i][1])
+        label, rows = found[smallest]
+        found[smallest] = (f"{label}, or {NO_VALUE}", rows + missing)
+    return found
 
 
 def round_width(least: float) -> float:

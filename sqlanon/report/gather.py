@@ -33,7 +33,8 @@ from sqlanon.release.requirements import needs_source, requirement_checks
 from sqlanon.release.side_by_side import promised_k
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import distribution
-from sqlanon.report.facts import FEW, Facts, Inside, Looked, Shown
+from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
+from sqlanon.report.words import of_persons
 from sqlanon.source_audit import SourceAudit
 
 SAMPLE = 1500
@@ -211,10 +212,13 @@ def _facts(
         return Facts(claims, published, few, tuple(checks), None, (), ())
     quasi, columns = claims.quasi, engine.columns(relation)
     sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
-    shown = tuple(
-        Shown(one.name, columns[one.name], one.role, distribution(engine, relation, one.name, columns[one.name], few))
-        for one in claims.columns
-    )
+
+    def told(name: str) -> Distribution:
+        if of_persons(claims):  # many rows of a value may be of one person
+            return Distribution(())
+        return distribution(engine, relation, name, columns[name], few)
+
+    shown = tuple(Shown(one.name, columns[one.name], one.role, told(one.name)) for one in claims.columns)
     return Facts(claims, published, few, tuple(checks), sizes, shown, tuple(verification_sql(claims)))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import vl_convert
 
 from sqlanon.markup import escaped
+from sqlanon.report import MARK
 from sqlanon.report.facts import Facts, Inside
 from sqlanon.report.sections import sections
 
@@ -49,6 +50,7 @@ def page(facts: Facts, inside: Inside | None = None) -> str:
     return "\n".join(
         [
             "<!DOCTYPE html>",
+            MARK,
             '<html lang="en">',
             "<head>",
             '<meta charset="utf-8">',

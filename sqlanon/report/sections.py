@@ -19,6 +19,7 @@ _VERDICTS = {
     False: Marked("FAILS", "fails"),
     None: Marked("not verifiable alone", "unsure"),
 }
+_PERSONS = "The policy counts persons, and a release does not show which rows are of one: no value of it is told."
 _MANY = 200
 """Columns of which no more charts are drawn: the page stays small."""
 
@@ -68,7 +69,7 @@ def _head(facts: Facts) -> str:
         "rows released": f"{claims.released_rows:,}",
         "rows left out": f"{claims.suppressed_rows:,}",
         "groups that look alike": f"{claims.classes:,}",
-        "smallest group": words.count(claims.smallest_class, facts.few),
+        "smallest group": f"{claims.smallest_class:,}",
     }
     if sizes is not None and sizes.rows:
         figures["average risk"] = _average(sizes)
@@ -127,7 +128,7 @@ def _distribution(
     facts: Facts, place: str, name: str, after: Distribution, inside: Inside | None, charts: dict[str, Any]
 ) -> str:
     before = None if inside is None else inside.before.get(name)
-    told = _told(after, facts.few)
+    told = _PERSONS if not after.bars and words.of_persons(facts.claims) else _told(after, facts.few)
     if not after.bars and not (before and before.bars):
         return f"<p>{escaped(told)}</p>"
     bars = [[label, rows] for label, rows in after.bars]
@@ -148,10 +149,12 @@ def _told(found: Distribution, few: int) -> str:
         return "Ranges of its values, and the rows in each." if found.bars else "It has too few rows to tell of."
     if not found.others:
         return f"All of its {found.values:,} values." if found.values != 1 else "It has one value."
-    rare = f", of which {found.rare:,} are in fewer than {few} rows each" if found.rare else ""
-    if not found.bars:
-        return f"None of its {found.values:,} values is in {few} rows or more: none is shown."
-    return f"The most frequent of its {found.values:,} values; {found.others:,} are not shown{rare}."
+    if found.rare:  # how many would tell more of them
+        few_ = f"fewer than {few} rows"
+        if not found.bars:
+            return f"Its values are in {few_} each, or would tell of such: none is shown."
+        return f"The most frequent of its values. Not shown are those in {few_}, and more that would tell of these."
+    return f"The most frequent of its {found.values:,} values; {found.others:,} are not shown."
 
 
 def _classes(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
@@ -175,12 +178,11 @@ def _sizes_table(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
 def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
     tables = {"release": sizes} if inside is None else {"source": inside.sizes, "release": sizes}
     figures = [
-        ["highest risk of a row", *(_highest(one, facts, of == "source") for of, one in tables.items())],
+        ["highest risk of a row", *map(_highest, tables.values())],
         ["average risk of a row", *(_average(one) for one in tables.values())],
         [
             f"rows in groups of fewer than {facts.few}",
-            *(words.count(one.rows_where(lambda size: size < facts.few), 0 if of == "source" else facts.few)
-              for of, one in tables.items()),
+            *(f"{one.rows_where(lambda size: size < facts.few):,}" for one in tables.values()),
         ],
     ]  # fmt: skip
     table = html_table("Risk of being found", ["", *(f"in the {of}" for of in tables)], figures, [1, 2][: len(tables)])
@@ -189,7 +191,7 @@ def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[s
         "right row with a chance of 1 in as many rows as look alike."
     )
     shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
-    told = "" if not facts.claims.policy.get("persons") else "<p>Counted in rows; the policy counts persons.</p>"
+    told = "" if not words.of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"
     chart = draw.risk(sizes, facts.few, None if inside is None else inside.sizes)
     return f"<section><h2>Risk</h2>\n{told}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
 
@@ -206,9 +208,7 @@ def _average(sizes: ClassSizes) -> str:
     return f"{100 * sizes.mean(lambda size: 1 / size):.3g} %"
 
 
-def _highest(sizes: ClassSizes, facts: Facts, private: bool) -> str:
-    if not private and 0 < sizes.smallest < facts.few:
-        return f"more than 1 in {facts.few}"
+def _highest(sizes: ClassSizes) -> str:
     return f"1 in {sizes.smallest:,}" if sizes.smallest else "none"
 
 

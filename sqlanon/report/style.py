@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
+from sqlanon.markup import harmless
+
 Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.HConcatChart"
 
 WIDTH = 760
@@ -33,7 +35,7 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str | alt.TitleParams | None
 
 
 def styled(chart: Chart) -> Chart:
-    """A chart in the colours of the page around it."""
+    """A chart in the colours of the page around it; all its texts are harmless, whatever they are of."""
     axis = {f"{part}Color": "currentColor" for part in ("grid", "domain", "tick", "label", "title")}
     faint = {"gridOpacity": 0.12, "domainOpacity": 0.4, "tickOpacity": 0.4}
     plain: dict[str, Any] = {**axis, **faint, "titleFontWeight": "normal", "labelLimit": 220}
@@ -45,7 +47,22 @@ def styled(chart: Chart) -> Chart:
         title=alt.TitleConfig(color="currentColor", anchor="start", fontSize=14, fontWeight="normal", offset=10),
         view=alt.ViewConfig(stroke=None),
     )
-    return found
+    harmless_: Chart = _harmless(found)
+    return harmless_
+
+
+def _harmless(part: Any) -> Any:
+    """A part of a chart, changed where it stands, and all that is in it."""
+    if isinstance(part, str):
+        return harmless(part)
+    if isinstance(part, Mapping):
+        return {harmless(name) if isinstance(name, str) else name: _harmless(one) for name, one in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [_harmless(one) for one in part]
+    if isinstance(part, alt.SchemaBase):
+        for name, one in part._kwds.items():  # (its own way to ask for them knows set ones only by name)
+            part._kwds[name] = _harmless(one)
+    return part
 
 
 def powers(largest: float) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy.base import plain
+from sqlanon.release.manifest import Manifest
 from sqlanon.report.facts import Facts
 
 MEASURES: Mapping[str, str] = {
@@ -29,15 +30,6 @@ ROLES: Mapping[str, str] = {
 }
 
 
-def count(rows: int, few: int) -> str:
-    """A number of rows; one that is too small to be told, as such.
-
-    >>> count(1200, 5), count(3, 5), count(0, 5)
-    ('1,200', 'fewer than 5', '0')
-    """
-    return f"fewer than {few}" if 0 < rows < few else f"{rows:,}"
-
-
 def requirements(facts: Facts) -> list[str]:
     """What is asked of a release, a sentence each."""
     return sentences(facts.claims.policy)
@@ -49,6 +41,11 @@ def sentences(policy: Mapping[str, Any]) -> list[str]:
     if section is None:
         return ["The manifest does not say in a readable way what was asked."]
     return list(_sentences(section, "people" if policy.get("persons") else "rows"))
+
+
+def of_persons(claims: Manifest) -> bool:
+    """Whether the policy counts persons, who may have several rows."""
+    return bool(claims.policy.get("persons"))
 
 
 def _sentences(section: PrivacySection, who: str) -> Iterator[str]:
