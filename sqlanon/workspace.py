@@ -234,7 +234,12 @@ class Workspace:
         looked_at = (*policy.generalized, *looked_at_sensitive(policy))
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
         server = self.server(address, "source.postgres")
-        return bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
+        source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
+        release = policy.release
+        if source.remote is not None and release is not None and release.postgres is not None:
+            parts = table_parts(release.table)
+            refuse_schema_of_source(source.remote, address_of(release.postgres), parts[0])
+        return source
 
     def server(self, address: str, place: str) -> PostgresEngine:
         """A connection to PostgreSQL, which lives as long as this.

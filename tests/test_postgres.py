@@ -457,7 +457,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     found = release.verify()
     assert [check.name for check in found.checks if not check.passed] == ["content digest"]
     small.run("ALTER TABLE shared.r_v1 RENAME TO hidden", "DROP VIEW shared.r", "CREATE VIEW shared.r AS SELECT 1 AS a")
-    assert [check.name for check in release.verify().checks if not check.passed] == ["columns"]
+    assert [check.name for check in release.verify().checks if not check.passed] == ["columns", "view"]
     small.run("UPDATE shared.sqlanon_manifest SET manifest = '[]'")
     with pytest.raises(sqlanon.errors.BrokenReleaseError):
         release.verify()
@@ -497,12 +497,65 @@ def test_nothing_but_a_release_is_replaced(small: Server) -> None:
         published(release={"postgres": HERE, "table": "absent.r"})
 
 
-def test_somebody_elses_view_on_a_release_stops_its_replacement(small: Server) -> None:
-    first = published()
-    small.run("CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r")
-    with pytest.raises(sqlanon.ReleaseError, match=r"release.postgres|source.postgres"):
-        published()
-    assert first.verify().verified
+def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> None:
+    published()
+    small.run(
+        "DROP ROLE IF EXISTS watcher",
+        "CREATE ROLE watcher",
+        "GRANT SELECT (zip) ON shared.r TO watcher",
+        "GRANT SELECT ON shared.r TO watcher WITH GRANT OPTION",
+        "CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r",
+    )
+    rights = "SELECT relacl::text FROM pg_class WHERE oid = 'shared.r'::regclass UNION ALL "
+    rights += "SELECT attacl::text FROM pg_attribute WHERE attrelid = 'shared.r'::regclass AND attname = 'zip'"
+    before = small.rows(rights)
+    try:
+        second = published()
+        assert relations(small) == {"r": "v", "r_v2": "r", "sqlanon_manifest": "r"} and second.verify().verified
+        assert small.rows(rights) == before and "watcher=r*/" in str(before) and "watcher=r/" in str(before)
+        rows = second.manifest.released_rows
+        assert small.rows("SELECT count(*) FROM clinic.theirs") == [(rows,)]
+        attributes = {**small_tree()["attributes"], "cost": {"role": "identifying"}}
+        with pytest.raises(sqlanon.ReleaseError, match=r"shared\.r has other columns now.*: clinic\.theirs; drop") as no:
+            published(attributes=attributes)
+        assert "SQLSTATE" not in str(no.value)
+        small.run("DROP VIEW clinic.theirs", "CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r_v2")
+        with pytest.raises(sqlanon.ReleaseError, match=r"shared\.r_v2 is dropped.*: clinic\.theirs; drop"):
+            published()
+        assert second.verify().verified
+        small.run("DROP VIEW clinic.theirs")
+        assert published(attributes=attributes).verify().verified
+        assert small.rows("SELECT has_table_privilege('watcher', 'shared.r', 'SELECT')") == [(True,)]
+    finally:
+        small.run("DROP OWNED BY watcher", "DROP ROLE watcher")
+
+
+def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
+    release = published()
+    columns = ", ".join(column.name for column in release.manifest.columns)
+    small.run(
+        "CREATE TABLE clinic.copied AS SELECT * FROM shared.r",
+        "CREATE TABLE clinic.r_v1 AS SELECT * FROM shared.r",
+        "CREATE VIEW shared.middle AS SELECT * FROM shared.r_v1",
+    )
+    for query in (
+        f"SELECT {columns} FROM clinic.copied",
+        f"SELECT {columns} FROM clinic.r_v1",
+        f"SELECT {columns} FROM shared.middle",
+        f"SELECT {columns} FROM shared.r_v1 WHERE true",
+        f"SELECT {columns} FROM shared.r_v1 UNION ALL SELECT {columns} FROM clinic.copied WHERE false",
+    ):
+        small.run("DROP VIEW shared.r", f"CREATE VIEW shared.r AS {query}")
+        found = release.verify()
+        assert [check.name for check in found.checks if not check.passed] == ["view"], query
+        assert "'r_v1'" in found.failures[0]
+
+
+def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server) -> None:
+    release = published()
+    small.run("CREATE TABLE shared.r_v9 AS SELECT * FROM clinic.t")
+    assert release.verify().failures == ("versions: not of the release: r_v9",)
+    assert not verify_anywhere(HERE, "shared.r").verified
 
 
 def test_what_one_sees_apart_is_counted_apart(schemas: Server) -> None:

@@ -4,7 +4,7 @@ from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, find_table,
 from sqlanon.sources.bound import Place, Remote, Source
 from sqlanon.sources.identity import identity_of
 from sqlanon.sources.plain import plain_column
-from sqlanon.sources.postgres import bind_postgres
+from sqlanon.sources.postgres import bind_postgres, carrying, refuse_schema_of_source
 
 __all__ = [
     "Place",
@@ -12,11 +12,13 @@ __all__ = [
     "Source",
     "bind_postgres",
     "bind_source",
+    "carrying",
     "copy_arrow",
     "file_kind",
     "find_table",
     "identity_of",
     "plain_column",
     "readable",
+    "refuse_schema_of_source",
     "unbind_source",
 ]
