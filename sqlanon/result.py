@@ -36,6 +36,7 @@ from sqlanon.release.published import Release
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.remote import shown_there
+from sqlanon.sources import carrying, refuse_schema_of_source
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
 
@@ -319,7 +320,12 @@ class Result:
             self._made.suppressed_by,
             self._keep,
         )
-        verification = put(content)
+        remote = self._prepared.source.remote
+        if remote is None:
+            verification = put(content)
+        else:
+            with carrying(remote.engine, remote.relation, {one.name: one.type for one in self._made.columns()}):
+                verification = put(content)
         if together is not None:  # published a second time, it says once what it says
             self.held_against = tuple(shown_place(one.path) for one in together.earlier)
             told = together.told(verification.manifest.digest)
@@ -331,6 +337,8 @@ class Result:
             return publish(self._run.engine, replace(content, query=query), target, name)
 
     def _to_postgres(self, spot: Spot, content: Content) -> Verification:
+        if (remote := self._prepared.source.remote) is not None:  # the table may be another than the policy's
+            refuse_schema_of_source(remote, spot.address, spot.schema)
         with self._server(spot.address) as server:
             fill = partial(self._made.fill, server, spot.address)
             return publish_postgres(self._run.engine, server, content, spot, fill)

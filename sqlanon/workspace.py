@@ -30,6 +30,7 @@ from sqlanon.policy import (
     SourceSection,
     address_of,
     is_postgres,
+    table_parts,
 )
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
@@ -44,6 +45,7 @@ from sqlanon.sources import (
     copy_arrow,
     file_kind,
     identity_of,
+    refuse_schema_of_source,
     unbind_source,
 )
 from sqlanon.workdir import spill_directory
@@ -237,8 +239,7 @@ class Workspace:
         source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
         release = policy.release
         if source.remote is not None and release is not None and release.postgres is not None:
-            parts = table_parts(release.table)
-            refuse_schema_of_source(source.remote, address_of(release.postgres), parts[0])
+            refuse_schema_of_source(source.remote, release.postgres, table_parts(release.table)[0])
         return source
 
     def server(self, address: str, place: str) -> PostgresEngine:

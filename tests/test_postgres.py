@@ -516,7 +516,9 @@ def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> 
         rows = second.manifest.released_rows
         assert small.rows("SELECT count(*) FROM clinic.theirs") == [(rows,)]
         attributes = {**small_tree()["attributes"], "cost": {"role": "identifying"}}
-        with pytest.raises(sqlanon.ReleaseError, match=r"shared\.r has other columns now.*: clinic\.theirs; drop") as no:
+        with pytest.raises(
+            sqlanon.ReleaseError, match=r"shared\.r has other columns now.*: clinic\.theirs; drop"
+        ) as no:
             published(attributes=attributes)
         assert "SQLSTATE" not in str(no.value)
         small.run("DROP VIEW clinic.theirs", "CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r_v2")
@@ -638,16 +640,49 @@ def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> 
     assert small.rows(asks) == [(0,)]
 
 
-def test_a_date_that_cannot_travel_is_an_error_and_no_other_date(schemas: Server) -> None:
-    schemas.run("CREATE TABLE clinic.t AS SELECT date '0044-03-15 BC' AS born")
+@pytest.mark.parametrize("role", ["quasi", "insensitive"])
+@pytest.mark.parametrize(("value", "kind"), [("0044-03-15 BC", "date"), ("NaN", "numeric(8,2)")])
+def test_a_value_that_cannot_travel_is_an_error_and_no_other_value(
+    schemas: Server, tmp_path: Path, value: str, kind: str, role: str
+) -> None:
+    schemas.run(f"CREATE TABLE clinic.t AS SELECT '{value}'::{kind} AS odd, date '1990-01-01' AS born, 'x' AS b")
+    suppressed = {"role": "quasi", "hierarchy": "suppress"}
+    attributes = {"odd": suppressed if role == "quasi" else {"role": role}, "born": {"role": "insensitive"}}
+    source = {"postgres": HERE, "table": "clinic.t"}
+    release = {"postgres": HERE, "table": "shared.r"}
     policy = sqlanon.Policy(
-        source={"postgres": HERE, "table": "clinic.t"},
-        attributes={"born": {"role": "quasi", "hierarchy": "suppress"}},
-        privacy={"k": 1},
+        source=source, attributes={**attributes, "b": suppressed}, privacy={"k": 1}, release=release
     )
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as found:
-        db.anonymize(policy)
-    assert "0044" not in str(found.value)
+    places: list[Path | None] = [None] if role == "quasi" else [None, tmp_path / "r.duckdb"]
+    for place in places:
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="'odd' cannot be read: NaN") as found:
+            db.anonymize(policy).publish(place)
+        assert "0044" not in str(found.value) and "born" not in str(found.value)
+    assert relations(schemas) == {}
+
+
+def test_a_release_does_not_go_into_the_schema_of_its_source(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELSEWHERE", small.address())
+    monkeypatch.setenv("BY_NAME", small.address().replace("127.0.0.1", "localhost"))
+    schemas = relations(small, "clinic")
+    for place in ("env:ELSEWHERE", "env:BY_NAME"):
+        policy = sqlanon.Policy(**small_tree(release={"postgres": place, "table": "clinic.r"}))
+        with sqlanon.connect() as db:
+            for verb in (db.anonymize, db.plan):
+                with pytest.raises(sqlanon.SourceError, match="is in the source's schema 'clinic'"):
+                    verb(policy)
+    small.run("ALTER ROLE holder SET search_path TO clinic")
+    try:
+        without = small_tree(source={"postgres": HERE, "table": "t"}, release={"postgres": HERE, "table": "clinic.r"})
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="is in the source's schema 'clinic'"):
+            db.anonymize(sqlanon.Policy(**without))
+    finally:
+        small.run("ALTER ROLE holder RESET search_path")
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy(**small_tree()))
+        with pytest.raises(sqlanon.SourceError, match="is in the source's schema 'clinic'"):
+            result.publish(table="clinic.r")
+    assert relations(small, "clinic") == schemas
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _address(value: object) -> str:
     if not _WELL_FORMED.fullmatch(value):
         raise ValueError(
             "is not well formed: postgresql://user@host:port/database?option=value, with everything else than letters "
-            "and digits as %20 in it (no blanks); or put it in an environment variable and write \"env:NAME\""
+            'and digits as %20 in it (no blanks); or put it in an environment variable and write "env:NAME"'
         )
     return value
 

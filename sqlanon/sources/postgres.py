@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.policy import SourceSection, server_of, table_parts
+from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.queries import postgres as pg
 from sqlanon.queries.names import (
     cast,
@@ -132,13 +132,13 @@ def carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str
             found = server.rows(pg.unlike_here(relation, names))[0]
         if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
             raise SourceError(
-                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric and dates before Christ have no "
-                "equal here; turn these into NULL with query = ... under [source]"
+                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric and dates before Christ have "
+                "no equal here; turn these into NULL with query = ... under [source]"
             ) from None
         raise
 
 
-def refuse_schema_of_source(remote: Remote, address: str, schema: str) -> None:
+def refuse_schema_of_source(remote: Remote, place: str, schema: str) -> None:
     """A release does not go into the schema of its source: who may read it would be let into that one.
 
     One server may have many addresses: it is asked, if need be.
@@ -147,8 +147,8 @@ def refuse_schema_of_source(remote: Remote, address: str, schema: str) -> None:
     ----------
     remote:
         Where the source is.
-    address, schema:
-        Where the release goes.
+    place, schema:
+        Where the release goes: an address, or ``env:NAME``.
 
     Raises
     ------
@@ -157,6 +157,7 @@ def refuse_schema_of_source(remote: Remote, address: str, schema: str) -> None:
     """
     if remote.schema != schema:
         return
+    address = address_of(place)
     same = server_of(remote.address) == server_of(address)
     if not same:
         with (
