@@ -551,6 +551,10 @@ def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
         found = release.verify()
         assert [check.name for check in found.checks if not check.passed] == ["view"], query
         assert "'r_v1'" in found.failures[0]
+    columns = columns.replace("zip", 'zip COLLATE "C.utf8"')
+    small.run("DROP VIEW shared.r, shared.middle", f"CREATE VIEW shared.r AS SELECT {columns} FROM clinic.copied")
+    assert not release.verify().verified
+    assert published().verify().verified
 
 
 def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server) -> None:

@@ -153,6 +153,19 @@ def upon() -> exp.Expr:
     return parse_one(_UPON, dialect="postgres")
 
 
+_SHAPE = """
+    SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attcollation::text AS collation
+    FROM pg_catalog.pg_attribute AS a
+    WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+"""
+
+
+def shape_of() -> exp.Expr:
+    """Of the relation that parameter 1 names, what must stay the same for a view to be replaced."""
+    return parse_one(_SHAPE, dialect="postgres")
+
+
 def definition() -> exp.Expr:
     """The query of the view that parameter 1 names."""
     return parse_one("SELECT pg_get_viewdef(to_regclass($1)) AS query", dialect="postgres")

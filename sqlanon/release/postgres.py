@@ -178,8 +178,8 @@ def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: 
 
 
 def _has_the_columns_of(server: PostgresEngine, spot: Spot, staged: exp.Table) -> bool:
-    """Whether the view is there, with names and PostgreSQL's types, in order, of a table."""
-    there, new = (server.rows(pg.columns_of(), [pg.qualified(spot.schema, name)]) for name in (spot.name, staged.name))
+    """Whether the view is there, with the names, types and collations of a table, in its order."""
+    there, new = (server.rows(pr.shape_of(), [pg.qualified(spot.schema, name)]) for name in (spot.name, staged.name))
     return bool(there) and there == new
 
 
