@@ -22,6 +22,7 @@ from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
+from sqlanon.sources import carrying, refuse_schema_of_source
 
 ManifestOf: TypeAlias = Callable[[int, int, int, str], Manifest]
 """A manifest, by released rows, classes, rows of the smallest class, and digest."""
@@ -92,13 +93,19 @@ class Publishing:
             suppressed=made.suppressed_by,
             keep=self._keep,
         )
-        return put(content), together
+        remote = made.prepared.source.remote
+        if remote is None:
+            return put(content), together
+        with carrying(remote.engine, remote.relation, {one.name: one.type for one in content.columns}):
+            return put(content), together
 
     def _to_file(self, target: Path, name: str, content: Content) -> Verification:
         with self.made.rows() as query:
             return publish(self.made.run.engine, replace(content, query=query), target, name)
 
     def _to_postgres(self, spot: Spot, content: Content) -> Verification:
+        if (remote := self.made.prepared.source.remote) is not None:  # the table may be another than the policy's
+            refuse_schema_of_source(remote, spot.address, spot.schema)
         with self._server(spot.address) as server:
             fill = partial(self.made.fill, server, spot.address)
             return publish_postgres(self.made.run.engine, server, content, spot, fill)

@@ -30,6 +30,7 @@ from sqlanon.policy import (
     SourceSection,
     address_of,
     is_postgres,
+    table_parts,
 )
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
@@ -44,6 +45,7 @@ from sqlanon.sources import (
     copy_arrow,
     file_kind,
     identity_of,
+    refuse_schema_of_source,
     unbind_source,
 )
 from sqlanon.workdir import spill_directory
@@ -234,7 +236,11 @@ class Workspace:
         looked_at = (*policy.generalized, *looked_at_sensitive(policy))
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
         server = self.server(address, "source.postgres")
-        return bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
+        source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
+        release = policy.release
+        if source.remote is not None and release is not None and release.postgres is not None:
+            refuse_schema_of_source(source.remote, release.postgres, table_parts(release.table)[0])
+        return source
 
     def server(self, address: str, place: str) -> PostgresEngine:
         """A connection to PostgreSQL, which lives as long as this.

@@ -657,7 +657,7 @@ def test_figures_that_the_release_cannot_show(little: Path) -> None:
 @pytest.mark.slow
 def test_a_real_row_that_is_changed(little: Path) -> None:
     asked, path, _ = published(little)
-    rewrite(path, "UPDATE t SET illness = 'd0' WHERE illness = 'private-q7'")
+    rewrite(path, "UPDATE t_v1 SET illness = 'd0' WHERE illness = 'private-q7'")
     assert {"recoded source", "rows of nobody"} <= failed(asked, path)
 
 
@@ -665,7 +665,9 @@ def test_a_real_row_that_is_changed(little: Path) -> None:
 def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
     asked, path, drawn = published(little)
     day = next(row[3] for row in drawn if row[0] is None)
-    rewrite(path, f"""UPDATE t SET "my ""day" = DATE '1888-01-01' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
+    rewrite(
+        path, f"""UPDATE t_v1 SET "my ""day" = DATE '1888-01-01' WHERE place IS NULL AND "my ""day" = DATE '{day}'"""
+    )
     assert failed(asked, path) == {"values of decoys"}
 
 
@@ -674,7 +676,7 @@ def test_a_decoy_in_another_class(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
     asked, path, drawn = published(little)
     day = next(row[3] for row in drawn if row[0] is None)
-    rewrite(path, f"""UPDATE t SET place = 'p1' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
+    rewrite(path, f"""UPDATE t_v1 SET place = 'p1' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
     assert {"4-anonymity", "smallest class"} <= failed(asked, path)
 
 

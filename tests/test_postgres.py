@@ -457,7 +457,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     found = release.verify()
     assert [check.name for check in found.checks if not check.passed] == ["content digest"]
     small.run("ALTER TABLE shared.r_v1 RENAME TO hidden", "DROP VIEW shared.r", "CREATE VIEW shared.r AS SELECT 1 AS a")
-    assert [check.name for check in release.verify().checks if not check.passed] == ["columns"]
+    assert [check.name for check in release.verify().checks if not check.passed] == ["columns", "view"]
     small.run("UPDATE shared.sqlanon_manifest SET manifest = '[]'")
     with pytest.raises(sqlanon.errors.BrokenReleaseError):
         release.verify()
@@ -497,12 +497,71 @@ def test_nothing_but_a_release_is_replaced(small: Server) -> None:
         published(release={"postgres": HERE, "table": "absent.r"})
 
 
-def test_somebody_elses_view_on_a_release_stops_its_replacement(small: Server) -> None:
-    first = published()
-    small.run("CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r")
-    with pytest.raises(sqlanon.ReleaseError, match=r"release.postgres|source.postgres"):
-        published()
-    assert first.verify().verified
+def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> None:
+    published()
+    small.run(
+        "DROP ROLE IF EXISTS watcher",
+        "CREATE ROLE watcher",
+        "GRANT SELECT (zip) ON shared.r TO watcher",
+        "GRANT SELECT ON shared.r TO watcher WITH GRANT OPTION",
+        "CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r",
+    )
+    rights = "SELECT relacl::text FROM pg_class WHERE oid = 'shared.r'::regclass UNION ALL "
+    rights += "SELECT attacl::text FROM pg_attribute WHERE attrelid = 'shared.r'::regclass AND attname = 'zip'"
+    before = small.rows(rights)
+    try:
+        second = published()
+        assert relations(small) == {"r": "v", "r_v2": "r", "sqlanon_manifest": "r"} and second.verify().verified
+        assert small.rows(rights) == before and "watcher=r*/" in str(before) and "watcher=r/" in str(before)
+        rows = second.manifest.released_rows
+        assert small.rows("SELECT count(*) FROM clinic.theirs") == [(rows,)]
+        attributes = {**small_tree()["attributes"], "cost": {"role": "identifying"}}
+        with pytest.raises(
+            sqlanon.ReleaseError, match=r"shared\.r has other columns now.*: clinic\.theirs; drop"
+        ) as no:
+            published(attributes=attributes)
+        assert "SQLSTATE" not in str(no.value)
+        small.run("DROP VIEW clinic.theirs", "CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r_v2")
+        with pytest.raises(sqlanon.ReleaseError, match=r"shared\.r_v2 is dropped.*: clinic\.theirs; drop"):
+            published()
+        assert second.verify().verified
+        small.run("DROP VIEW clinic.theirs")
+        assert published(attributes=attributes).verify().verified
+        assert small.rows("SELECT has_table_privilege('watcher', 'shared.r', 'SELECT')") == [(True,)]
+    finally:
+        small.run("DROP OWNED BY watcher", "DROP ROLE watcher")
+
+
+def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
+    release = published()
+    columns = ", ".join(column.name for column in release.manifest.columns)
+    small.run(
+        "CREATE TABLE clinic.copied AS SELECT * FROM shared.r",
+        "CREATE TABLE clinic.r_v1 AS SELECT * FROM shared.r",
+        "CREATE VIEW shared.middle AS SELECT * FROM shared.r_v1",
+    )
+    for query in (
+        f"SELECT {columns} FROM clinic.copied",
+        f"SELECT {columns} FROM clinic.r_v1",
+        f"SELECT {columns} FROM shared.middle",
+        f"SELECT {columns} FROM shared.r_v1 WHERE true",
+        f"SELECT {columns} FROM shared.r_v1 UNION ALL SELECT {columns} FROM clinic.copied WHERE false",
+    ):
+        small.run("DROP VIEW shared.r", f"CREATE VIEW shared.r AS {query}")
+        found = release.verify()
+        assert [check.name for check in found.checks if not check.passed] == ["view"], query
+        assert "'r_v1'" in found.failures[0]
+    columns = columns.replace("zip", 'zip COLLATE "C.utf8"')
+    small.run("DROP VIEW shared.r, shared.middle", f"CREATE VIEW shared.r AS SELECT {columns} FROM clinic.copied")
+    assert not release.verify().verified
+    assert published().verify().verified
+
+
+def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server) -> None:
+    release = published()
+    small.run("CREATE TABLE shared.r_v9 AS SELECT * FROM clinic.t")
+    assert release.verify().failures == ("versions: not of the release: r_v9",)
+    assert not verify_anywhere(HERE, "shared.r").verified
 
 
 def test_what_one_sees_apart_is_counted_apart(schemas: Server) -> None:
@@ -585,16 +644,49 @@ def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> 
     assert small.rows(asks) == [(0,)]
 
 
-def test_a_date_that_cannot_travel_is_an_error_and_no_other_date(schemas: Server) -> None:
-    schemas.run("CREATE TABLE clinic.t AS SELECT date '0044-03-15 BC' AS born")
+@pytest.mark.parametrize("role", ["quasi", "insensitive"])
+@pytest.mark.parametrize(("value", "kind"), [("0044-03-15 BC", "date"), ("NaN", "numeric(8,2)")])
+def test_a_value_that_cannot_travel_is_an_error_and_no_other_value(
+    schemas: Server, tmp_path: Path, value: str, kind: str, role: str
+) -> None:
+    schemas.run(f"CREATE TABLE clinic.t AS SELECT '{value}'::{kind} AS odd, date '1990-01-01' AS born, 'x' AS b")
+    suppressed = {"role": "quasi", "hierarchy": "suppress"}
+    attributes = {"odd": suppressed if role == "quasi" else {"role": role}, "born": {"role": "insensitive"}}
+    source = {"postgres": HERE, "table": "clinic.t"}
+    release = {"postgres": HERE, "table": "shared.r"}
     policy = sqlanon.Policy(
-        source={"postgres": HERE, "table": "clinic.t"},
-        attributes={"born": {"role": "quasi", "hierarchy": "suppress"}},
-        privacy={"k": 1},
+        source=source, attributes={**attributes, "b": suppressed}, privacy={"k": 1}, release=release
     )
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as found:
-        db.anonymize(policy)
-    assert "0044" not in str(found.value)
+    places: list[Path | None] = [None] if role == "quasi" else [None, tmp_path / "r.duckdb"]
+    for place in places:
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="'odd' cannot be read: NaN") as found:
+            db.anonymize(policy).publish(place)
+        assert "0044" not in str(found.value) and "born" not in str(found.value)
+    assert relations(schemas) == {}
+
+
+def test_a_release_does_not_go_into_the_schema_of_its_source(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELSEWHERE", small.address())
+    monkeypatch.setenv("BY_NAME", small.address().replace("127.0.0.1", "localhost"))
+    schemas = relations(small, "clinic")
+    for place in ("env:ELSEWHERE", "env:BY_NAME"):
+        policy = sqlanon.Policy(**small_tree(release={"postgres": place, "table": "clinic.r"}))
+        with sqlanon.connect() as db:
+            for verb in (db.anonymize, db.plan):
+                with pytest.raises(sqlanon.SourceError, match="is in the source's schema 'clinic'"):
+                    verb(policy)
+    small.run("ALTER ROLE holder SET search_path TO clinic")
+    try:
+        without = small_tree(source={"postgres": HERE, "table": "t"}, release={"postgres": HERE, "table": "clinic.r"})
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="is in the source's schema 'clinic'"):
+            db.anonymize(sqlanon.Policy(**without))
+    finally:
+        small.run("ALTER ROLE holder RESET search_path")
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy(**small_tree()))
+        with pytest.raises(sqlanon.SourceError, match="is in the source's schema 'clinic'"):
+            result.publish(table="clinic.r")
+    assert relations(small, "clinic") == schemas
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,22 @@ def refused(**sections: Any) -> dict[str, str]:
         "postgresql://holder@db/hospital?sslmode=require&sslpassword=s3cret",
         "host=db password=s3cret",
         "postgresql:s3cret",
+        "postgresql://holder@db/hospital?sslmode=disable& password=s3cret",
+        "postgresql://holder@db/hospital?sslmode=disable&%70assword=s3cret",
+        "postgresql://holder@db/hospital?%20password%20=s3cret",
+        "postgresql://holder@db/hospital?\tpassword=s3cret",
+        "postgresql://holder@db/hospital?PassWord=s3cret",
+        "postgresql://holder@db/hospital?password%00=s3cret",
+        "postgresql://holder@db/hospital?\u00a0password=s3cret",
+        "postgresql://holder@db/hospital?sslmode=require;password=s3cret",
+        "postgresql://holder@db/hospital?scram_client_key=s3cret",
+        "postgresql://holder:s3cret?x@db/hospital",
+        "postgresql://holder:s3cret@",
+        "postgresql://db:s3cret/hospital",
+        "postgresql://db/hospital s3cret",
+        "postgresql://db/hospital\ns3cret",
+        "postgresql://db/hospital#s3cret",
+        "postgresql://db/hospital?s3cret",
     ],
 )
 @pytest.mark.parametrize("section", ["source", "release"])
@@ -47,6 +63,26 @@ def test_no_password_stands_in_a_policy_and_none_is_told(section: str, address: 
     problems = refused(**sections)
     assert list(problems) == [f"{section}.postgres"]
     assert "s3cret" not in str(problems)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://holder@db.example:5433/hospital?sslmode=verify-full&sslrootcert=/etc/ca.pem&passfile=/run/pgpass",
+        "postgres://db",
+        "postgresql://",
+        "postgresql:///hospital?host=/run/pg&port=5433&options=-c%20search_path%3Dclinic",
+        "postgresql://some%20body@%2Frun%2Fpg:5433,[::1]:5432,other/hospit%C3%A4l",
+        "postgresql://zoë@db/hospitäl",
+    ],
+)
+def test_addresses_without_a_password_may_stand_in_a_policy(address: str) -> None:
+    policy = make_policy(ZIP, source={"postgres": address, "table": "t"}, table=None)
+    assert policy.source.postgres == address
+
+
+def test_a_password_is_no_part_of_a_place() -> None:
+    assert server_of("postgresql://holder:a?b@db/hospital") == "postgresql://db/hospital"
 
 
 def test_all_that_needs_rows_is_refused_at_once() -> None:

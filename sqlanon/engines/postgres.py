@@ -46,6 +46,7 @@ _REFUSED = {
 _KINDS = {
     "22": "a value does not fit its type",
     "23": "a constraint of the database is broken",
+    "2B": "something else depends on what is to be dropped",
     "40": "it collided with another transaction: try again",
     "53": "the server lacks memory or space on its disk",
     "55": "something it needs is in use",

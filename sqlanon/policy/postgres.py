@@ -7,10 +7,11 @@ itself (``PGPASSWORD``, ``~/.pgpass``, ``PGSERVICE``), or the whole address stan
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -20,7 +21,19 @@ from sqlanon.policy.values import Flaw, shown
 
 _SCHEMES = ("postgresql://", "postgres://")
 _VARIABLE = "env:"
-_SECRETS = ("password", "sslpassword", "passwd")
+_SECRETS = (
+    *("password", "passwd", "sslpassword", "oauth_client_secret"),
+    *("scram_client_key", "scram_server_key"),
+)
+"""Options of libpq that hold a secret themselves; a ``passfile`` only says where one stands."""
+
+_ENCODED = r"(?:[^\s\x00-\x20\x7f%:/?#@&=,\[\]]|%[0-9a-fA-F]{2})"
+_HOST = rf"(?:\[[0-9a-fA-F:.%]+\]|{_ENCODED}*)(?::[0-9]*)?"
+_WELL_FORMED = re.compile(
+    rf"postgres(?:ql)?://(?:{_ENCODED}*@)?{_HOST}(?:,{_HOST})*(?:/{_ENCODED}*)?"
+    rf"(?:\?[A-Za-z_]+=(?:{_ENCODED}|[:/?@,])*(?:&[A-Za-z_]+=(?:{_ENCODED}|[:/?@,])*)*)?"
+)
+"""An address that can be read in one way only. libpq is laxer: it passes over blanks, and names may be encoded."""
 
 MANIFEST = "sqlanon_manifest"
 """The table, in the schema of releases, that has one row for each of them: what it claims."""
@@ -94,12 +107,19 @@ def shown_place(path: Path) -> str:
 
 
 def _parts(address: str) -> tuple[str, str, dict[str, str], str]:
-    """User (with a password, if there is one), hosts, options and database."""
+    """User (with a password, if there is one), hosts, options and database, taken apart as libpq does.
+
+    >>> _parts("postgresql://me:a?b@db/hospital? password =x&sslm%6Fde=require")
+    ('me:a?b', 'db', {'password': 'x', 'sslmode': 'require'}, 'hospital')
+    """
     rest = address.partition("://")[2]
+    user = ""
+    if "@" in rest.partition("/")[0]:  # a question mark may stand before it
+        user, _, rest = rest.partition("@")
     rest, _, options = rest.partition("?")
-    where, _, name = rest.partition("/")
-    user, _, host = where.rpartition("@")
-    return user, host, dict(parse_qsl(options)), name
+    host, _, name = rest.partition("/")
+    pairs = (one.partition("=")[::2] for one in options.split("&") if one)
+    return user, host, {unquote(key).strip(): unquote(value).strip() for key, value in pairs}, name
 
 
 def _address(value: object) -> str:
@@ -113,10 +133,15 @@ def _address(value: object) -> str:
     if not value.startswith(_SCHEMES):
         raise ValueError("must begin with postgresql://, or be env:NAME for an address in an environment variable")
     user, _, options, _ = _parts(value)
-    if ":" in unquote(user) or options.keys() & set(_SECRETS):
+    if ":" in unquote(user) or {one.lower() for one in options} & set(_SECRETS):
         raise ValueError(
             "holds a password, and policies are no place for one: leave it out, and set PGPASSWORD or keep it in "
             '~/.pgpass; or put the whole address in an environment variable and write "env:NAME"'
+        )
+    if not _WELL_FORMED.fullmatch(value):
+        raise ValueError(
+            "is not well formed: postgresql://user@host:port/database?option=value, with everything else than letters "
+            'and digits as %20 in it (no blanks); or put it in an environment variable and write "env:NAME"'
         )
     return value
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp, parse_one
 
-from sqlanon.queries.names import aliased, cast, col, ident, named, native_type, number, select
+from sqlanon.queries.names import aliased, cast, col, ident, named, native_type, number, select, text
 from sqlanon.queries.travel import travelling
 
 _SAME_IN_BOTH: Mapping[str, str] = {
@@ -114,6 +114,30 @@ def columns_of() -> exp.Expr:
     No rows where there is no such relation.
     """
     return parse_one(_COLUMNS, dialect="postgres")
+
+
+def schema_of() -> exp.Expr:
+    """The schema of the relation that parameter 1 names; its own one, if that names none."""
+    query = """
+        SELECT n.nspname::text AS schema
+        FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.oid = to_regclass($1)
+    """
+    return parse_one(query, dialect="postgres")
+
+
+def same_server() -> exp.Expr:
+    """One row, which is the same for two connections to one database: its name, and when the server was started."""
+    query = "SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started"
+    return parse_one(query, dialect="postgres")
+
+
+def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: for each column whether it has a value that has no equal here: a number that is none, a date before
+    Christ."""
+    texts = (cast(col(name), "TEXT") for name in columns)
+    found = [exp.RegexpLike(this=one, expression=text("( BC$)|(^NaN$)|(^-?Infinity$)")) for one in texts]
+    return select([exp.LogicalOr(this=one) for one in found], relation.copy())
 
 
 def qualified(*parts: str) -> str:

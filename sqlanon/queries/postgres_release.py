@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.queries.coding import ROWS
@@ -117,6 +118,92 @@ _RELATIONS = """
 def relations_of() -> exp.Expr:
     """The relations of the schema that parameter 1 names: name, and ``r`` for a table, ``v`` for a view, ..."""
     return parse_one(_RELATIONS, dialect="postgres")
+
+
+_BEHIND = """
+    SELECT DISTINCT n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind
+    FROM pg_catalog.pg_rewrite AS r
+    JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
+    JOIN pg_catalog.pg_class AS c ON d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = d.refobjid
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE r.ev_class = to_regclass($1) AND c.oid <> r.ev_class
+"""
+
+
+def behind() -> exp.Expr:
+    """The relations that the view which parameter 1 names reads: schema, name, kind as of `relations_of`."""
+    return parse_one(_BEHIND, dialect="postgres")
+
+
+_UPON = """
+    SELECT DISTINCT
+        coalesce(n.nspname || '.' || c.relname, pg_describe_object(d.classid, d.objid, d.objsubid))::text AS name
+    FROM pg_catalog.pg_depend AS d
+    LEFT JOIN pg_catalog.pg_rewrite AS r ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
+    LEFT JOIN pg_catalog.pg_class AS c ON c.oid = r.ev_class
+    LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = to_regclass($1) AND d.deptype = 'n'
+        AND c.oid IS DISTINCT FROM d.refobjid AND c.oid IS DISTINCT FROM to_regclass($2)
+    ORDER BY 1
+"""
+
+
+def upon() -> exp.Expr:
+    """What depends on the relation that parameter 1 names, by name; but for the one that parameter 2 names."""
+    return parse_one(_UPON, dialect="postgres")
+
+
+_SHAPE = """
+    SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attcollation::text AS collation
+    FROM pg_catalog.pg_attribute AS a
+    WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+"""
+
+
+def shape_of() -> exp.Expr:
+    """Of the relation that parameter 1 names, what must stay the same for a view to be replaced."""
+    return parse_one(_SHAPE, dialect="postgres")
+
+
+def definition() -> exp.Expr:
+    """The query of the view that parameter 1 names."""
+    return parse_one("SELECT pg_get_viewdef(to_regclass($1)) AS query", dialect="postgres")
+
+
+def is_column_list(query: str, columns: Sequence[str], source: str) -> bool:
+    """Whether a view's query, as PostgreSQL writes it, is a list of plain columns of one table, and nothing more.
+
+    Parameters
+    ----------
+    query:
+        It. Older servers write the table's name before each column.
+    columns, source:
+        What it should list, and the name of the table without its schema.
+
+    >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1;', ["zip"], "r_v1")
+    True
+    >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1 WHERE r_v1.zip IS NULL;', ["zip"], "r_v1")
+    False
+    """
+    try:
+        made = parse_one(query, dialect="postgres")
+    except SqlglotError:
+        return False
+    return bool(_plain(made, source) == _plain(select([col(one) for one in columns], table(source)), source))
+
+
+def _plain(query: exp.Expr, source: str) -> exp.Expr:
+    """The same with all names in quotes, without the schema, and without the table of each column."""
+
+    def plain(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.table == source and not node.db:
+            return col(node.name)
+        if isinstance(node, exp.Table) and node.name == source and not node.catalog:
+            node.set("db", None)
+        return exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
+
+    return query.copy().transform(plain)
 
 
 def schema_exists() -> exp.Select:

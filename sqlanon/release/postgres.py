@@ -6,7 +6,6 @@ there before. The audit counts there, and reads the rows back: they are public, 
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,14 +16,13 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import AuditError, ReleaseError
-from sqlanon.policy.postgres import VERSION_DIGITS
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import drop_table, drop_view, star, table
 from sqlanon.queries.presented import stable_view
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.postgres_reader import Spot, types_of
+from sqlanon.release.postgres_reader import Spot, types_of, version_of
 from sqlanon.release.presented import comments_on
 from sqlanon.release.publish import Kept, audited, with_version
 from sqlanon.release.staging import Content
@@ -109,8 +107,7 @@ class _Older:
             raise ReleaseError(
                 f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
             )
-        version = re.compile(re.escape(spot.name) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})")
-        numbers = [int(match[1]) for name in kinds if (match := version.fullmatch(name))]
+        numbers = [number for name in kinds if (number := version_of(name, spot.name)) is not None]
         own = versioned(spot.name, known[0][0]) if known else ""
         readers = server.rows(pr.readers_of(), [pg.qualified(spot.schema, spot.name)])
         return cls(
@@ -160,13 +157,37 @@ def _named(content: Content, name: str) -> Content:
 
 def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
-    server.execute(drop_view(spot.table))
-    server.execute(stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns]))
+    view = stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns])
+    # A view that is replaced keeps who may read what of it, and what others have built upon it.
+    if _has_the_columns_of(server, spot, staged):
+        view.set("replace", True)
+        server.execute(view)
+    else:
+        _refuse_if_needed(server, spot, spot.name, "has other columns now")
+        server.execute(drop_view(spot.table))
+        server.execute(view)
+        for role in older.readers:
+            server.execute(pr.grant_select(spot.table, role))
     for told in comments_on("VIEW", spot.table, manifest):
         server.execute(told)
-    for role in older.readers:
-        server.execute(pr.grant_select(spot.table, role))
     server.execute(pr.forget_manifest(spot.schema), [spot.name])
     server.execute(pr.insert_manifest(spot.schema), [spot.name, older.next_version, manifest.to_json()])
     if older.table is not None:
+        _refuse_if_needed(server, spot, older.table.name, f"is dropped, and {spot.name} is what readers use")
         server.execute(drop_table(older.table.copy()))
+
+
+def _has_the_columns_of(server: PostgresEngine, spot: Spot, staged: exp.Table) -> bool:
+    """Whether the view is there, with the names, types and collations of a table, in its order."""
+    there, new = (server.rows(pr.shape_of(), [pg.qualified(spot.schema, name)]) for name in (spot.name, staged.name))
+    return bool(there) and there == new
+
+
+def _refuse_if_needed(server: PostgresEngine, spot: Spot, name: str, why: str) -> None:
+    """What others have built upon a relation is theirs: it is not dropped with it."""
+    view = pg.qualified(spot.schema, spot.name)
+    if needed := [one for (one,) in server.rows(pr.upon(), [pg.qualified(spot.schema, name), view])]:
+        raise ReleaseError(
+            f"{spot.schema}.{name} {why}, but this depends on it: {', '.join(needed)}; drop that first, and make it "
+            f"again over {spot.schema}.{spot.name}"
+        )

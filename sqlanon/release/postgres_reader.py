@@ -6,9 +6,10 @@ The rows of a release are public: they are read into an engine of their own, and
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,23 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.policy import address_of, is_postgres, server_of, shown_place, table_parts
-from sqlanon.policy.postgres import MANIFEST
+from sqlanon.policy.postgres import MANIFEST, VERSION_DIGITS
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import col, create_view, select, star, table
 from sqlanon.queries.presented import class_sizes
 from sqlanon.queries.travel import arrived, travelling
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.check import Check
+from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
 from sqlanon.release.verify import Verification, verification_sql, verify_file, verify_release
 from sqlanon.release.words import claims_table
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
+
+_TABLES = "rpfm"
+"""Kinds of relations that have rows: tables, also partitioned and foreign ones, and materialized views."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,13 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
     ReleaseError
         It is not there, cannot be read, or is not a release.
     """
+    with _opened(spot, limits) as (release, _):
+        yield release
+
+
+@contextmanager
+def _opened(spot: Spot, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
+    """The same, with what only the server can tell of it."""
     try:
         server = PostgresEngine.open(spot.address, "the release")
     except SourceError as error:
@@ -162,6 +174,7 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
         try:
             with server.told(ReleaseError), server.reading():
                 manifest = _read(engine, server, spot)
+                checks = _view_checks(server, spot, manifest)
         except duckdb.Error as error:
             raise BrokenReleaseError(
                 f"{shown_place(spot.path)} cannot be read: a value does not have its type"
@@ -171,7 +184,8 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
                 f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
         load_older(engine, manifest)
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))  # of rows alone
+        # Of rows alone.
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,)), checks
 
 
 def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
@@ -191,6 +205,36 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
     return manifest
 
 
+def _view_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list[Check]:
+    """Whether the view shows the columns of the table of its version and nothing more; whether other tables of its
+    name are there. The right rows may come from the wrong place, and be others tomorrow."""
+    own = spot.name if manifest.version is None else versioned(spot.name, manifest.version)
+    view = pg.qualified(spot.schema, spot.name)
+    reads = server.rows(pr.behind(), [view])
+    query = server.rows(pr.definition(), [view])[0][0] if reads else ""
+    right = reads == [(spot.schema, own, "r")] and pr.is_column_list(query, [one.name for one in manifest.columns], own)
+    shown = f"the columns of the table {own!r}, and nothing more"
+    others = sorted(
+        name
+        for name, kind in server.rows(pr.relations_of(), [spot.schema])
+        if kind in _TABLES and name != own and version_of(name, spot.name) is not None
+    )
+    return [
+        Check("view", right, shown if right else f"{spot.name!r} is not the view of {shown}"),
+        Check("versions", not others, f"not of the release: {', '.join(others)}" if others else "no other is there"),
+    ]
+
+
+def version_of(name: str, release: str) -> int | None:
+    """Which version of a release a table is, by its name; None if it is none.
+
+    >>> version_of("patients_v3", "patients"), version_of("patients_view", "patients")
+    (3, None)
+    """
+    match = re.fullmatch(re.escape(release) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})", name)
+    return None if match is None else int(match[1])
+
+
 def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
     """Verify a release in PostgreSQL by itself: columns, counts, requirements, content digest.
 
@@ -206,8 +250,9 @@ def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
     ReleaseError
         It is not there, or not a release.
     """
-    with open_postgres(spot, limits) as release:
-        return verify_release(spot.path, release, fresh=False)
+    with _opened(spot, limits) as (release, checks):
+        found = verify_release(spot.path, release, fresh=False)
+        return replace(found, checks=(*found.checks, *checks))
 
 
 def verify_anywhere(

@@ -4,7 +4,7 @@ from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, find_table,
 from sqlanon.sources.bound import Place, Remote, Source
 from sqlanon.sources.identity import identity_of
 from sqlanon.sources.plain import fixed_column, plain_column
-from sqlanon.sources.postgres import bind_postgres
+from sqlanon.sources.postgres import bind_postgres, carrying, refuse_schema_of_source
 
 __all__ = [
     "Place",
@@ -12,6 +12,7 @@ __all__ = [
     "Source",
     "bind_postgres",
     "bind_source",
+    "carrying",
     "copy_arrow",
     "file_kind",
     "find_table",
@@ -19,5 +20,6 @@ __all__ = [
     "identity_of",
     "plain_column",
     "readable",
+    "refuse_schema_of_source",
     "unbind_source",
 ]

@@ -46,12 +46,15 @@ class Remote:
         The source there: its columns that are looked at or released, each plain.
     statement:
         What was asked of it.
+    schema:
+        Of the table there; None of a query, which may read many.
     """
 
     engine: PostgresEngine
     address: str = field(repr=False)
     relation: exp.Subquery
     statement: exp.Select
+    schema: str | None = None
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,17 @@ source a view that repeats each as often as it was counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 
+import duckdb
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.errors import SourceError
-from sqlanon.policy import SourceSection, table_parts
+from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.queries import postgres as pg
 from sqlanon.queries.names import (
     cast,
@@ -33,6 +35,9 @@ from sqlanon.sources.bound import Counted, Place, Remote, Source
 from sqlanon.sources.plain import refuse_ambiguous
 
 _QUERY = "sqlanon_source_query"
+
+_PARTLY_UNLIKE = ("DECIMAL", "DATE", "TIMESTAMP")
+"""Types some of whose values there have no equal here."""
 
 
 def bind_postgres(
@@ -86,14 +91,94 @@ def bind_postgres(
     if place.copy is None:
         engine.execute(create_table(combinations, _no_rows(arrive)))
     elif types:
-        with readable(), server.reading(), server.stream(statement) as reader:
+        with (
+            carrying(server, relation, types),
+            readable(),
+            server.reading(),
+            server.stream(statement) as reader,
+        ):
             engine.copy_arrow(combinations, reader, lambda arrow: arrived(arrow, arrive))
     else:
         engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
-    remote = Remote(server, address, relation, statement)
+    remote = Remote(server, address, relation, statement, _schema(server, section))
     return Source(view, columns, in_place=False, counted=Counted(combinations, count), remote=remote)
+
+
+@contextmanager
+def carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str]) -> Iterator[None]:
+    """Where a value cannot travel from there, say of which column.
+
+    Parameters
+    ----------
+    server, relation:
+        What is read, and where.
+    types:
+        DuckDB's types of the columns that are.
+
+    Raises
+    ------
+    SourceError
+        Such a value is there; it is not told.
+    """
+    try:
+        yield
+    except SqlanonError as error:
+        names = [name for name, type_ in types.items() if type_.startswith(_PARTLY_UNLIKE)]
+        if not (isinstance(error.__cause__, duckdb.ConversionException) and names):
+            raise
+        with server.reading():
+            found = server.rows(pg.unlike_here(relation, names))[0]
+        if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
+            raise SourceError(
+                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric and dates before Christ have "
+                "no equal here; turn these into NULL with query = ... under [source]"
+            ) from None
+        raise
+
+
+def refuse_schema_of_source(remote: Remote, place: str, schema: str) -> None:
+    """A release does not go into the schema of its source: who may read it would be let into that one.
+
+    One server may have many addresses: it is asked, if need be.
+
+    Parameters
+    ----------
+    remote:
+        Where the source is.
+    place, schema:
+        Where the release goes: an address, or ``env:NAME``.
+
+    Raises
+    ------
+    SourceError
+        It would.
+    """
+    if remote.schema != schema:
+        return
+    address = address_of(place)
+    same = server_of(remote.address) == server_of(address)
+    if not same:
+        with (
+            closing(PostgresEngine.open(address, "release.postgres")) as other,
+            other.reading(),
+            remote.engine.reading(),
+        ):
+            same = other.rows(pg.same_server()) == remote.engine.rows(pg.same_server())
+    if same:
+        raise SourceError(
+            f"release.table: is in the source's schema {schema!r}: readers of the release would be let into that one; "
+            "use another"
+        )
+
+
+def _schema(server: PostgresEngine, section: SourceSection) -> str | None:
+    if section.query is not None:
+        return None
+    with server.reading():
+        found = server.rows(pg.schema_of(), [pg.qualified(*table_parts(section.table or ""))])
+    return str(found[0][0]) if found else None
 
 
 def _no_rows(types: Mapping[str, str]) -> exp.Select:
