@@ -6,6 +6,7 @@ import datetime
 import functools
 import json
 import math
+import re
 import shutil
 import stat
 import sys
@@ -473,7 +474,7 @@ def test_the_command_line_says_so(
     assert (figures["released_rows"], figures["suppressed_rows"], figures["smallest_class"]) == (48, 0, 4)
     verified = run("verify", "release.duckdb", "--policy", "policy.toml").out
     assert "k counts 5 decoys" in verified
-    assert "ok: against the source: decoys in the catalog" in verified
+    assert re.search(r"^ok +against the source: decoys in the catalog ", verified, re.MULTILINE)
     assert verified.endswith("\nverified\n")
     assert "5. decoys: rows of nobody" in run("plan", "policy.toml").out
 
@@ -643,7 +644,8 @@ def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
 def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: set[str]) -> None:
     _, path, _ = published(little)
     rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
-    assert {check.name for check in verify_file(path).checks if check.passed is False} == wrong
+    found = {check.name for check in verify_file(path).checks if check.passed is False}
+    assert wrong <= found <= wrong | {"words and views"}  # they tell of the same figures
 
 
 @pytest.mark.slow

@@ -138,13 +138,16 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != pr.SUPPRESSION_COLUMNS:
         return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(pr.SUPPRESSION_COLUMNS)}")
-    wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine)))
+    try:
+        least = promised_k(manifest.policy["privacy"], manifest.quasi)
+    except (KeyError, TypeError, ValueError):
+        return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
+    wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
     return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
 
 
-def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed) -> Iterator[str]:
+def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:
     """What a release may tell of suppressed rows: nothing of fewer than k."""
-    least = promised_k(manifest.policy["privacy"], manifest.quasi)
     names = {name for name, *_ in suppressed}
     if not names:
         return
