@@ -94,7 +94,7 @@ def test_a_release_shows_nothing_of_the_order_of_its_source(
         release = result.publish(tmp_path / "release.duckdb", "released")
     assert result.suppressed_rows == ROWS // 50_000
     with duckdb.connect(str(release.path), read_only=True) as connection:
-        assert traces(connection, "released") == []
+        assert traces(connection, "released_v1") == []
 
 
 @pytest.mark.parametrize(
