@@ -1022,7 +1022,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
     assert process.returncode != 0
     assert "Traceback" not in err and "sqlanon_arrow" not in err and "InvalidInput" not in err, err
     assert out == ""
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40
     assert not (tmp_path / "r.duckdb").exists()
     if name == "SIGINT":
         assert list(spill.iterdir()) == []
