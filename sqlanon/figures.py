@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlanon.noise.stage import Linking
 
 
-class Figures:
+class ResultFigures:
     """What is known of a result without its tables; `Result` says what each is."""
 
     run_id: str

@@ -155,7 +155,8 @@ class Made:
 
         It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those
         of two could be held against one another, where the one follows from the other. Where no one level was chosen
-        for all rows, where rows are not persons, or are nobody's, and beside versions that are kept, nothing is told.
+        for all rows, where rows are not persons, or are nobody's, and beside releases that readers have (versions that
+        are kept, those that it is based on), nothing is told: their rows could be taken from the sums.
 
         Parameters
         ----------
@@ -164,7 +165,7 @@ class Made:
         """
         policy, suppressed = self.prepared.policy, self.chosen.figures.suppressed_rows
         told = policy.source.person is None and policy.population is None and not policy.noisy
-        alone = policy.release is None or policy.release.keep == 1
+        alone = not self.prepared.after and (policy.release is None or policy.release.keep == 1)
         if not told or not alone or policy.search.is_local or self.filled is not None or not suppressed:
             return []
         own = zip(self.prepared.own_attributes, self.chosen.generalization.values(), strict=True)

@@ -13,7 +13,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.anonymization import Found
-from sqlanon.figures import Figures
+from sqlanon.figures import ResultFigures
 from sqlanon.full_domain import measure_of
 from sqlanon.made import Made
 from sqlanon.policy import shown_place
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlanon.report.notebook import Charts
 
 
-class Result(Figures):
+class Result(ResultFigures):
     """The best version of a table that a search found; nothing is published yet.
 
     Attributes

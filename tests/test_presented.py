@@ -491,6 +491,20 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
         assert any("takes the place" in warning for warning in result.warnings)
 
 
+def test_nothing_is_told_of_suppressed_rows_beside_a_release_that_it_is_based_on(folder: Path) -> None:
+    """The rows of that one, taken from the sums, would tell what it left out."""
+    first = policy(folder, database=str(folder / "five.duckdb"))
+    assert fetch(publish(first).path, "FROM suppression_by")
+    tree = policy(folder, database=str(folder / "six.duckdb"), after=["five"]).model_dump(mode="json")
+    tree["catalog"] = first.model_dump(mode="json")["catalog"]
+    asked = sqlanon.Policy.model_validate(tree)
+    path = publish(asked).path
+    assert fetch(path, "SELECT suppressed_rows > 0 FROM sqlanon.manifest") == [(True,)]
+    assert fetch(path, "FROM suppression_by") == []
+    with sqlanon.connect() as db:
+        assert db.verify(path, asked).verified
+
+
 def test_keep_needs_a_file_that_can_have_versions_and_a_ledger(tmp_path: Path) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
         make_policy({"zip": "mask"}, release={"file": str(tmp_path / "r.parquet"), "keep": 2, "ledger": False})
