@@ -29,7 +29,7 @@ def told(labels: Iterable[str | None], kind: Kind) -> dict[str | None, tuple[Any
     """The bounds of some labels."""
     rows = values_query({"label": "VARCHAR"}, [(label,) for label in labels])
     query = select([col("label"), *bounds(col("label"), kind)], subquery(rows, "l"))
-    return {label: (low, high) for label, low, high in duckdb.execute(query.sql("duckdb")).fetchall()}
+    return {label: (low, high) for label, low, high in duckdb.connect().execute(query.sql("duckdb")).fetchall()}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_level_0_that_became_text(bench: Bench) -> None:
     made = [(7, "TINYINT", (7, 7)), (Decimal("-2.50"), "DECIMAL(5,2)", (-2.5, -2.5)), (1e300, "DOUBLE", (1e300, 1e300))]
     made += [(moment, "TIMESTAMP", (date(1999, 12, 31),) * 2)]  # type: ignore[list-item]
     for value, column_type, expected in made:
-        text = duckdb.execute(f"SELECT CAST(CAST(? AS {column_type}) AS VARCHAR)", [value]).fetchall()[0][0]
+        text = duckdb.connect().execute(f"SELECT CAST(CAST(? AS {column_type}) AS VARCHAR)", [value]).fetchall()[0][0]
         kind = bounds_kind(column_type)
         assert kind is not None
         assert told([text], kind) == {text: expected}

@@ -107,7 +107,7 @@ def test_the_model_with_parquet(warehouse: duckdb.DuckDBPyConnection, tmp_path: 
     exec(compile(text, MODEL, "exec"), names)
     dbt = SimpleNamespace(config=lambda materialized: None, ref=lambda name: None)
     rows = names["model"](dbt, warehouse).fetchall()
-    assert sorted(rows) == sorted(duckdb.sql(f"FROM '{tmp_path / 'p.parquet'}'").fetchall())
+    assert sorted(rows) == sorted(duckdb.connect().execute(f"FROM '{tmp_path / 'p.parquet'}'").fetchall())
     assert len(rows) > 900
 
 

@@ -271,7 +271,7 @@ def not_utf8(folder: Path) -> str:
 
 
 def broken_parquet(folder: Path) -> str:
-    duckdb.execute(f"COPY (SELECT unnest({PEOPLE}) AS name, 1 AS age) TO '{folder / 'people.parquet'}'")
+    duckdb.connect().execute(f"COPY (SELECT unnest({PEOPLE}) AS name, 1 AS age) TO '{folder / 'people.parquet'}'")
     content = bytearray((folder / "people.parquet").read_bytes())
     content[4:200] = random.Random(0).randbytes(196)
     (folder / "people.parquet").write_bytes(content)

@@ -228,7 +228,7 @@ def test_bignum_has_room_too(tmp_path: Path) -> None:
         assert fetch(release.path, "SELECT DISTINCT typeof(x) FROM t") == [("DECIMAL(38,0)",)]
 
     try:
-        duckdb.execute("SELECT 1::BIGNUM")
+        duckdb.connect().execute("SELECT 1::BIGNUM")
     except duckdb.Error:
         pytest.skip("this DuckDB has no BIGNUM")
     anonymized("(1), (2), (3)", "BIGNUM", {}, check)
@@ -590,7 +590,7 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(source: Path,
         before = sorted(result.noisy.fetchall())
         rows = [fetch(result.publish(tmp_path / f"{i}.duckdb", "patients").path, ordered) for i in range(2)]
         parquet = result.publish(tmp_path / "r.parquet", "patients").path
-        rows.append(duckdb.execute(ordered.replace("patients", f"'{parquet}'")).fetchall())
+        rows.append(duckdb.connect().execute(ordered.replace("patients", f"'{parquet}'")).fetchall())
         rows.append(sorted(db._space._engine.connection.execute(result.sql()).fetchall(), key=lambda row: row[-1]))
         assert rows[0] == rows[1] == rows[2]
         assert sorted(result.noisy.fetchall()) == before

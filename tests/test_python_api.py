@@ -382,7 +382,7 @@ def test_place_and_table_come_from_the_policy(hospital: Path, tmp_path: Path) ->
         parquet = result.publish(tmp_path / "x.parquet", "people")
         assert parquet.verify().verified
         assert "publish" in result.seconds
-    figures = duckdb.sql(f"SELECT count(*) FROM '{parquet.path}'").fetchall()
+    figures = duckdb.connect().execute(f"SELECT count(*) FROM '{parquet.path}'").fetchall()
     assert figures == [(result.released_rows,)]
 
 

@@ -525,7 +525,7 @@ def test_a_parquet_release_has_the_same_rows_and_its_manifest_in_the_metadata(
     fields = json.loads(pq.read_metadata(published_parquet.path).metadata[b"sqlanon"])
     assert set(fields) == MANIFEST_COLUMNS
     assert fields["digest"] == published.manifest.digest
-    rows = duckdb.sql(f"FROM '{published_parquet.path}' ORDER BY ALL").fetchall()
+    rows = duckdb.connect().execute(f"FROM '{published_parquet.path}' ORDER BY ALL").fetchall()
     assert rows == fetch(published.path, "FROM patients ORDER BY ALL")
     assert [path.name for path in published_parquet.path.parent.iterdir()] == ["release.parquet"]
 
@@ -544,7 +544,7 @@ def rewrite(path: Path, query: str, with_manifest: bool = True) -> None:
     text = pq.read_metadata(path).metadata[b"sqlanon"].decode().replace("'", "''")
     metadata = f", KV_METADATA {{sqlanon: '{text}'}}" if with_manifest else ""
     other = path.with_name("other.parquet")
-    duckdb.execute(f"COPY ({query}) TO '{other}' (FORMAT PARQUET{metadata})")
+    duckdb.connect().execute(f"COPY ({query}) TO '{other}' (FORMAT PARQUET{metadata})")
     other.replace(path)
 
 

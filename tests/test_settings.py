@@ -51,7 +51,7 @@ table = "people"
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table that does not fit in little memory, and a policy."""
     folder = tmp_path_factory.mktemp("big")
-    duckdb.execute(
+    duckdb.connect().execute(
         "COPY (SELECT hash(i) % 7 AS zip, hash(i + 1) % 50 AS age, md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS note "
         f"FROM range({ROWS}) AS r(i)) TO '{folder / 'big.csv'}'"
     )

@@ -95,8 +95,8 @@ def test_numbers_are_what_the_engine_writes() -> None:
     values = [7, -7, 2.5, 1e-05, 1.5e-05, 1e16, -1.25e17, 0.0001, 1e15, 1e300, 7.0, Decimal("12.50"), Decimal("0.00")]
     types = [{Decimal: "DECIMAL(9, 2)", float: "DOUBLE", int: "BIGINT"}[type(value)] for value in values]
     parts = ", ".join(f"CAST(CAST(? AS {type_}) AS VARCHAR)" for type_ in types)
-    assert list(duckdb.execute(f"SELECT {parts}", values).fetchall()[0]) == [shown(value) for value in values]
-    assert duckdb.execute("SELECT CAST(CAST('0.5' AS DECIMAL(2, 2)) AS VARCHAR)").fetchall() == [(".50",)]
+    assert list(duckdb.connect().execute(f"SELECT {parts}", values).fetchall()[0]) == [shown(value) for value in values]
+    assert duckdb.connect().execute("SELECT CAST(CAST('0.5' AS DECIMAL(2, 2)) AS VARCHAR)").fetchall() == [(".50",)]
     assert sorted_of(["-0.0 to 1.0"], []) == {"-0.0 to 1.0": "0.0 to 1.0"}
     assert sorted_of([".50", ".25-.30", "-.30 to -.10"], []) == {
         ".50": "0.50", ".25-.30": "0.25-0.30", "-.30 to -.10": "-0.30 to -0.10",
@@ -133,7 +133,7 @@ def test_numbers_written_out(value: Any) -> None:
     text = exp.Literal.string(shown(value))
     wide = padded(written_out(text), exp.Literal.number(20))
     query = exp.Select(expressions=[written_out(text), wide, plain(wide), plain(written_out(text)), whole_digits(wide)])
-    long, wide_, short, again, digits = duckdb.execute(query.sql("duckdb")).fetchall()[0]
+    long, wide_, short, again, digits = duckdb.connect().execute(query.sql("duckdb")).fetchall()[0]
     assert {Decimal(one) for one in (long, wide_, short)} == {Decimal(shown(value))}
     assert "e" not in long
     assert len(wide_.lstrip("-").partition(".")[0]) == digits == max(20, len(long.lstrip("-").partition(".")[0]))

@@ -840,7 +840,8 @@ def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, endi
     """``f[1]`` is that folder, not ``f1``; ``year=2020`` is no column."""
     for folder, rows in (("f[1]/year=2020", 8), ("f1", 90)):
         (tmp_path / folder).mkdir(parents=True)
-        duckdb.execute(f"COPY (SELECT i % 2 AS x FROM range({rows}) AS t(i)) TO '{tmp_path / folder / 'p'}.{ending}'")
+        path = tmp_path / folder / f"p.{ending}"
+        duckdb.connect().execute(f"COPY (SELECT i % 2 AS x FROM range({rows}) AS t(i)) TO '{path}'")
     policy = tmp_path / "f[1]" / "year=2020" / "policy.toml"
     policy.write_text(
         f'source.files = "p.{ending}"\nprivacy.k = 2\nrelease.file = "o.parquet"\n'
