@@ -21,7 +21,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.queries import spark as sp
-from sqlanon.queries.names import col, create_table, create_view, drop_view, read_parquet, select, star, table
+from sqlanon.queries.names import col, create_table, create_temporary_view, create_view, drop_view, read_parquet, select, star, table
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
@@ -87,7 +87,8 @@ class FederatedEngine(DuckDBEngine):
         relation:
             What it is there.
         """
-        super().execute(create_view(shadow.copy(), sp.shadow(types)))
+        create = create_temporary_view if shadow.catalog == "temp" else create_view
+        super().execute(create(shadow.copy(), sp.shadow(types)))
         self.there.tables[sp.name_of(shadow)] = relation
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
