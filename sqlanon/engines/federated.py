@@ -21,7 +21,17 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.queries import spark as sp
-from sqlanon.queries.names import col, create_table, create_temporary_view, create_view, drop_view, read_parquet, select, star, table
+from sqlanon.queries.names import (
+    col,
+    create_table,
+    create_temporary_view,
+    create_view,
+    drop_view,
+    read_parquet,
+    select,
+    star,
+    table,
+)
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
