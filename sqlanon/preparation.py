@@ -216,7 +216,7 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
 
 def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
     """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
-    if source.rows_at_hand:
+    if source.remote is None:
         return engine.rows(distinct_counts(source.relation, names))[0]
     there = source.elsewhere
     with there.engine.reading():
