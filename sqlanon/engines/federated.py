@@ -141,7 +141,7 @@ class FederatedEngine(DuckDBEngine):
         with (
             self.put_there(query) as query_there,
             server.told(),
-            server.stream(travelling(query_there, types, sp.TEXT)) as reader,
+            server.stream(travelling(sp.with_names(query_there, types), types, sp.TEXT)) as reader,
             self.registered(reader) as relation,
         ):
             yield arrived(relation, types)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from sqlanon.queries.names import (
     anonymous,
     cast,
     col,
+    ident,
     named,
     number,
     select,
@@ -123,6 +124,13 @@ def shadow(types: Mapping[str, str]) -> exp.Select:
     one = exp.Table(this=none, alias=exp.TableAlias(this=exp.to_identifier("r"), columns=[exp.to_identifier("i")]))
     columns = [named(cast(refused.copy(), type_), name) for name, type_ in types.items()]
     return select([*columns], one).where(cast(refused.copy(), "BOOLEAN"), copy=False)
+
+
+def with_names(query: exp.Query, names: Iterable[str]) -> exp.Select:
+    """A query whose columns have these names: those without one of their own are called otherwise here."""
+    columns = {f"c{i}": name for i, name in enumerate(names)}
+    alias = exp.TableAlias(this=ident("named"), columns=[ident(column) for column in columns])
+    return select([named(col(column), name) for column, name in columns.items()], exp.Subquery(this=query, alias=alias))
 
 
 def has_star(query: exp.Query) -> bool:
