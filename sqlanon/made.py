@@ -81,14 +81,14 @@ class Made:
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
         """The statement that makes its rows here, in random order unless it is for checks; where the source is
         elsewhere, a relation that can be read once."""
-        source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
+        source = self.prepared.source
+        # Spark leaves a sort out that is not the last that it does.
+        query = self.recoding.select(shuffled and source.spark is None)
         if source.rows_at_hand:
-            yield self.recoding.select(shuffled)
+            yield query
             return
-        # Spark takes a sort behind which there is a join for idle, and drops it: the rows would be in their order there.
-        here = shuffled and source.spark is not None
-        with recoded(self.run.engine, source, self.recoding.select(shuffled and not here), types) as relation:
-            yield relation.order_by(*at_random(), copy=False) if here else relation
+        with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
+            yield relation.order_by(*at_random(), copy=False) if shuffled and source.spark is not None else relation
 
     def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
         """Fill a table in PostgreSQL with its rows, in the transaction that is open there.

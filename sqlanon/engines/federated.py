@@ -57,6 +57,8 @@ class There:
         So many rows the source has: no grouped result has more.
     tables:
         By the text of their names here, what they are there.
+    kept:
+        Of those that were made: the views there that keep them.
     """
 
     server: SparkEngine
@@ -64,6 +66,7 @@ class There:
     scratch: Path | None = None
     most: int | None = None
     tables: dict[str, exp.Expr] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
 
     def next_name(self) -> str:
@@ -123,6 +126,7 @@ class FederatedEngine(DuckDBEngine):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
         self._refuse_rows(query)
+        query = sp.with_names(query)
         with self.fetched(query, self._types(query)) as relation:
             return super().rows(relation)
 
@@ -141,7 +145,7 @@ class FederatedEngine(DuckDBEngine):
         with (
             self.put_there(query) as query_there,
             server.told(),
-            server.stream(travelling(sp.with_names(query_there, types), types, sp.TEXT)) as reader,
+            server.stream(travelling(query_there, types, sp.TEXT)) as reader,
             self.registered(reader) as relation,
         ):
             yield arrived(relation, types)
@@ -164,7 +168,7 @@ class FederatedEngine(DuckDBEngine):
     def shown(self, statement: exp.Expr) -> str:
         """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here."""
         query = statement.expression if isinstance(statement, exp.Create) else statement
-        if not self._reads(query):
+        if not isinstance(query, exp.Query) or not self._reads(query):
             return super().shown(statement)
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
@@ -174,10 +178,10 @@ class FederatedEngine(DuckDBEngine):
 
     def let_go(self) -> None:
         """Forget all tables that were made there."""
-        for relation in self.there.tables.values():
-            if isinstance(relation, exp.Table):
-                with suppress(SourceError):
-                    self.there.server.forget(relation.name)
+        for view in self.there.kept.values():
+            with suppress(SourceError):
+                self.there.server.forget(view)
+        self.there.kept.clear()
         self.there.tables.clear()
 
     def _reads(self, query: exp.Expr | None) -> bool:
@@ -226,6 +230,7 @@ class FederatedEngine(DuckDBEngine):
         kept = table(name)
         if not counted or rows > self.there.fetch_limit:
             self.adopt(target, types, kept)
+            self.there.kept[sp.name_of(target)] = name
             return
         try:
             self._bring(target, kept, types, rows)
@@ -253,6 +258,6 @@ class FederatedEngine(DuckDBEngine):
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
-        known = self.there.tables.pop(sp.name_of(target))
-        if isinstance(known, exp.Table):
-            self.there.server.forget(known.name)
+        del self.there.tables[sp.name_of(target)]
+        if (view := self.there.kept.pop(sp.name_of(target), None)) is not None:
+            self.there.server.forget(view)

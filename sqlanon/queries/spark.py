@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 
 from sqlglot import exp
 
@@ -13,7 +13,6 @@ from sqlanon.queries.names import (
     anonymous,
     cast,
     col,
-    ident,
     named,
     number,
     select,
@@ -126,16 +125,26 @@ def shadow(types: Mapping[str, str]) -> exp.Select:
     return select([*columns], one).where(cast(refused.copy(), "BOOLEAN"), copy=False)
 
 
-def with_names(query: exp.Query, names: Iterable[str]) -> exp.Select:
-    """A query whose columns have these names: those without one of their own are called otherwise here."""
-    columns = {f"c{i}": name for i, name in enumerate(names)}
-    alias = exp.TableAlias(this=ident("named"), columns=[ident(column) for column in columns])
-    return select([named(col(column), name) for column, name in columns.items()], exp.Subquery(this=query, alias=alias))
-
-
 def has_star(query: exp.Query) -> bool:
     """Whether a query reads all columns of something by a star."""
     return any(not isinstance(one.parent, exp.Count) for one in query.find_all(exp.Star))
+
+
+def with_names(query: exp.Query) -> exp.Query:
+    """The same query, with a name for each column: engines do not make up the same ones.
+
+    >>> from sqlglot import parse_one
+    >>> with_names(parse_one("SELECT a, COUNT(*), COUNT(*) AS n FROM t GROUP BY a")).sql()
+    'SELECT a, COUNT(*) AS "c1", COUNT(*) AS n FROM t GROUP BY a'
+    """
+    query = query.copy()
+    first: exp.Expr = query
+    while not isinstance(first, exp.Select):
+        first = first.this
+    for i, one in enumerate(list(first.expressions)):
+        if not isinstance(one, (exp.Alias, exp.Column, exp.Star)):
+            one.replace(named(one.copy(), f"c{i}"))
+    return query
 
 
 def put_there(query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
