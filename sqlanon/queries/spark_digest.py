@@ -52,7 +52,8 @@ def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
         numbers.append(named(exp.Add(this=_left(_and(top, 1), 30), expression=_right(rest, 2)), f"{cell}_a0"))
     lines = [_line(columns, _high), _line(columns, _low)]
     stages = subquery(select(raw, relation.copy()), "raw")
-    for number_, stage in enumerate((hashed, halves, numbers, [named(lines[0], "high"), named(lines[1], "low")])):
+    following: list[list[exp.Expr]] = [hashed, halves, numbers, [named(lines[0], "high"), named(lines[1], "low")]]
+    for number_, stage in enumerate(following):
         stages = subquery(select(stage, stages), f"stage_{number_}")
     product = named(exp.Mul(this=col("high"), expression=col("low")), "product")
     return select(
@@ -124,7 +125,10 @@ def _double(raw: exp.Expr) -> exp.Expr:
     plain = _replaced(_replaced(decimal, "0+$", ""), "[.]$", ".0")
     return exp.Case(
         ifs=[
-            *(exp.If(this=exp.EQ(this=raw.copy(), expression=text(one)), true=text(ours)) for one, ours in _SPECIAL.items()),
+            *(
+                exp.If(this=exp.EQ(this=raw.copy(), expression=text(one)), true=text(ours))
+                for one, ours in _SPECIAL.items()
+            ),
             exp.If(this=exp.Not(this=anonymous("contains", raw.copy(), text("E"))), true=raw),
             exp.If(this=exp.Between(this=exponent.copy(), low=number(-4), high=number(15)), true=plain),
         ],

@@ -18,7 +18,6 @@ from sqlanon.queries.names import (
     number,
     select,
     subquery,
-    table,
     text,
     total,
 )
@@ -111,6 +110,7 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], to
     told:
         What is told of all.
 
+    >>> from sqlanon.queries.names import table
     >>> stable_view(table("r", "s"), table("r_v2", "s"), {"zip": "first digits"}, "a release").sql("spark")
     "CREATE OR REPLACE VIEW `s`.`r` (`zip` COMMENT 'first digits') COMMENT 'a release' AS SELECT `zip` FROM `s`.`r_v2`"
     """
@@ -133,6 +133,7 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], to
 def is_column_list(query: str, columns: Sequence[str], source: exp.Table) -> bool:
     """Whether a view's query is a list of plain columns of one table, and nothing more.
 
+    >>> from sqlanon.queries.names import table
     >>> is_column_list("SELECT `zip` FROM `s`.`r_v1`", ["zip"], table("r_v1", "s"))
     True
     >>> is_column_list("SELECT `zip` FROM `s`.`r_v1` WHERE `zip` IS NULL", ["zip"], table("r_v1", "s"))
@@ -221,3 +222,9 @@ def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> ex
     counted = named(exp.Count(this=exp.Star()), count)
     query = select([*map(col, types), counted], relation.copy(), [col(name) for name in types])
     return travelling(query, {**types, count: "BIGINT"}, TEXT)
+
+
+def in_part(columns: Sequence[str], number_: int, parts: int) -> exp.EQ:
+    """Whether a row belongs to a part of so many: what it shows decides."""
+    hashed = anonymous("xxhash64", *(col(name) for name in columns))
+    return exp.EQ(this=anonymous("pmod", hashed, number(parts)), expression=number(number_))
