@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.queries.coding import ROWS
 from sqlanon.queries.names import (
     anonymous,
     col,
@@ -19,7 +18,6 @@ from sqlanon.queries.names import (
     select,
     subquery,
     text,
-    total,
 )
 from sqlanon.queries.spark import TEXT, type_there
 from sqlanon.queries.travel import travelling
@@ -193,18 +191,6 @@ def dropped(target: exp.Table) -> exp.Drop:
     drop = drop_table(target)
     drop.set("exists", True)
     return drop
-
-
-def class_figures(relation: exp.Expr, quasi: Sequence[str]) -> exp.Select:
-    """One row: the rows of a release, its classes, and the rows of the smallest."""
-    keys: list[exp.Expr] = [col(name) for name in quasi]
-    classes = select([named(exp.Count(this=exp.Star()), ROWS)], relation.copy(), keys)
-    figures: list[exp.Expr] = [
-        exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)]),
-        exp.Count(this=exp.Star()),
-        exp.Coalesce(this=exp.Min(this=col(ROWS)), expressions=[number(0)]),
-    ]
-    return select(figures, subquery(classes, "classes"))
 
 
 def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> exp.Select:

@@ -8,10 +8,9 @@ publication removes these.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from uuid import uuid4
 
 from sqlglot import exp
 
@@ -20,14 +19,16 @@ from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import condition_of
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries import spark_release as sr
-from sqlanon.queries.names import create_temporary_view, drop_view, table
+from sqlanon.queries.macros import k_anonymity_of
+from sqlanon.queries.names import table
 from sqlanon.queries.spark import type_here, type_there
-from sqlanon.queries.spark_digest import digest_there, digestible
+from sqlanon.queries.spark_digest import digestible
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.publish import against_the_run, with_checks, with_version
+from sqlanon.release.reader import SUBJECT
 from sqlanon.release.spark_reader import Described, SparkSpot, names_there, number_in, ours
-from sqlanon.release.spark_rows import fetched, looked_at, verified_there
+from sqlanon.release.spark_rows import counted
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.release.words import comment_on_column, comment_on_release
@@ -131,35 +132,19 @@ def _audited(
     engine: DuckDBEngine, server: SparkEngine, content: Content, staged: exp.Table, types: Mapping[str, str]
 ) -> Verification:
     """Hold the rows that Spark has against what the run knows, and what can be told with the source."""
-    rows, digest = server.rows(digest_there(staged.copy(), types))[0]
-    counted, classes, smallest = server.rows(sr.class_figures(staged, content.quasi))[0]
-    manifest = content.manifest(int(rows), int(classes), int(smallest), digest)
-    path = SparkSpot(None, staged.db, staged.name).path
-    verification = verified_there(server, staged, manifest, path, engine.limits)
-    verification = with_checks(verification, _with_source(engine, server, content, staged, manifest))
+    with counted(server, staged, content.manifest(0, 0, 0, ""), engine.limits) as found:
+        if not found.digest:
+            raise AuditError([f"the columns in Spark are {found.types}, and should be {dict(types)}"])
+        smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, content.quasi))[0]
+        manifest = content.manifest(rows, classes, smallest or 0, found.digest)
+        verification = found.verified(manifest, SparkSpot(None, staged.db, staged.name).path)
+        if content.audit is not None:
+            with found.copied(engine) as relation:
+                verification = with_checks(verification, content.audit(relation))
     failures = [*verification.failures, *against_the_run(verification.manifest, manifest, content)]
-    if counted != rows:
-        failures.append(f"Spark counts {rows} rows, and then {counted}")
     if failures:
         raise AuditError(failures)
     return verification
-
-
-def _with_source(
-    engine: DuckDBEngine, server: SparkEngine, content: Content, staged: exp.Table, manifest: Manifest
-) -> Sequence[Check]:
-    """Check by the engine that has the source."""
-    if content.audit is None:
-        return ()
-    mark = uuid4().hex[:12]
-    target, view = (table(f"sqlanon_{what}_{mark}", "main", "temp") for what in ("counted", "released"))
-    try:
-        query = fetched(server, engine, target, staged, looked_at(manifest), manifest.released_rows)
-        engine.execute(create_temporary_view(view.copy(), query))
-        return content.audit(view)
-    finally:
-        engine.execute(drop_view(view.copy()))
-        engine.execute(sr.dropped(target.copy()))
 
 
 def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:

@@ -24,7 +24,7 @@ from sqlanon.queries.spark_digest import digest_there
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.postgres_reader import version_of
-from sqlanon.release.spark_rows import looked_at, verified_there
+from sqlanon.release.spark_rows import counted, looked_at
 from sqlanon.release.verify import Verification, verification_sql
 from sqlanon.release.words import claims_table
 
@@ -266,7 +266,8 @@ def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
         try:
             release, number, text = _row(server, spot, version)
             manifest = Manifest.from_json(text)
-            found = verified_there(server, spot.table, manifest, spot.path, limits)
+            with counted(server, spot.table, manifest, limits) as rows:
+                found = rows.verified(manifest, spot.path)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, SourceError) or is_of_spark(error):
                 raise

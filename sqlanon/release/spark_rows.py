@@ -8,7 +8,8 @@ so that the checks are those of any release.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,14 +20,22 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import BrokenReleaseError
-from sqlanon.policy import PrivacySection, shown_place
+from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy import sensitive_attributes
 from sqlanon.queries import spark_release as sr
-from sqlanon.queries.names import column_definitions, create_temporary_view, star, table
+from sqlanon.queries.names import (
+    column_definitions,
+    create_temporary_table,
+    create_temporary_view,
+    drop_table,
+    drop_view,
+    star,
+    table,
+)
 from sqlanon.queries.spark import type_here
 from sqlanon.queries.spark_digest import digest_there, digestible
-from sqlanon.queries.travel import arrived, repeated
+from sqlanon.queries.travel import arrived, repeated, travelling
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease
@@ -54,17 +63,66 @@ def looked_at(manifest: Manifest) -> dict[str, str]:
     return {column.name: column.type for column in manifest.columns if column.name.lower() in wanted}
 
 
-def verified_there(
-    server: SparkEngine, relation: exp.Table, manifest: Manifest, path: Path, limits: Limits
-) -> Verification:
-    """Hold rows that are in Spark against what is claimed of them.
+@dataclass(frozen=True)
+class Counted:
+    """What is known of rows that are in Spark.
+
+    Attributes
+    ----------
+    engine, asked:
+        Has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers.
+    combinations, wanted, count:
+        Their table, its columns with their types, and the column of their counts.
+    types:
+        Of all columns of the rows.
+    digest:
+        Their content digest; nothing where they do not have the columns that are claimed.
+    """
+
+    engine: DuckDBEngine
+    asked: Once
+    combinations: exp.Table
+    wanted: Mapping[str, str]
+    count: str
+    types: Mapping[str, str]
+    digest: str
+
+    def verified(self, manifest: Manifest, path: Path) -> Verification:
+        """Hold them against what is claimed."""
+        release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
+        return verify_rows(path, release, self.types, self.digest, fresh=False)
+
+    @contextmanager
+    def copied(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
+        """What requirements look at, for another engine, for a while."""
+        mark = uuid4().hex[:12]
+        target, view = (table(f"sqlanon_{what}_{mark}", "main", "temp") for what in ("counted", "released"))
+        arriving = {**self.wanted, self.count: "BIGINT"}
+        query = travelling(star(self.combinations.copy()), arriving, "VARCHAR")
+        with self.engine.stream(query) as reader, engine.registered(reader) as here:
+            engine.execute(create_temporary_table(target.copy(), arrived(here, arriving)))
+        try:
+            engine.execute(create_temporary_view(view.copy(), self.rows(target)))
+            yield view
+        finally:
+            engine.execute(drop_view(view.copy()))
+            engine.execute(drop_table(target.copy()))
+
+    def rows(self, combinations: exp.Table) -> exp.Select:
+        """As many rows of combinations as were counted."""
+        return repeated(combinations, list(self.wanted) or [self.count], self.count)
+
+
+@contextmanager
+def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits: Limits) -> Iterator[Counted]:
+    """Count rows that are in Spark.
 
     Parameters
     ----------
     server, relation:
         Where they are.
-    manifest, path:
-        What is claimed, and the place of the release.
+    manifest:
+        What is claimed of them.
     limits:
         What the engine that checks may take.
 
@@ -73,53 +131,35 @@ def verified_there(
     BrokenReleaseError
         A value does not have its type.
     """
-    types = types_of(server, relation)
-    claimed = {column.name: column.type for column in manifest.columns}
-    rows, digest = 0, ""
-    if list(types.items()) == list(claimed.items()) and all(map(digestible, types.values())):
-        rows, digest = server.rows(digest_there(relation.copy(), types))[0]
+    types, wanted = types_of(server, relation), looked_at(manifest)
+    as_claimed = list(types.items()) == [(column.name, column.type) for column in manifest.columns]
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
-        if digest:
+        count = "rows"
+        while count in {name.lower() for name in wanted}:
+            count += "_"
+        target, digest = table("combinations", "main", "temp"), ""
+        found = Counted(engine, Once(engine), target, wanted, count, types, digest)
+        if as_claimed and all(map(digestible, types.values())):
+            rows, digest = server.rows(digest_there(relation.copy(), types))[0]
+            found = replace(found, digest=digest)
             try:
-                query = fetched(server, engine, table("combinations", "main", "temp"), relation, looked_at(manifest), rows)
+                _fetch(server, found, relation, rows)
             except duckdb.Error as error:
-                raise BrokenReleaseError(f"{shown_place(path)} cannot be read: a value is no value here") from error
-            engine.execute(create_temporary_view(SUBJECT.copy(), query))
-        release = OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))
-        return verify_rows(path, release, types, digest, fresh=False)
+                raise BrokenReleaseError("a value of the release is none of its type here") from error
+            engine.execute(create_temporary_view(SUBJECT.copy(), found.rows(target)))
+        yield found
 
 
-def fetched(
-    server: SparkEngine,
-    engine: DuckDBEngine,
-    target: exp.Table,
-    relation: exp.Table,
-    types: Mapping[str, str],
-    rows: int,
-) -> exp.Select:
-    """Fetch the combinations of some columns of a release: the query that gives as many rows of them as there are.
-
-    Parameters
-    ----------
-    server, relation, rows:
-        Where the release is, and how many rows it has.
-    engine, target:
-        The temporary table that is made of them.
-    types:
-        The columns, with DuckDB's types.
-    """
-    count = "rows"
-    while count in {name.lower() for name in types}:
-        count += "_"
-    arriving = {**types, count: "BIGINT"}
-    made = column_definitions(target.copy(), arriving.items())
+def _fetch(server: SparkEngine, found: Counted, relation: exp.Table, rows: int) -> None:
+    """Bring each combination here, with its count."""
+    arriving = {**found.wanted, found.count: "BIGINT"}
+    made = column_definitions(found.combinations.copy(), arriving.items())
     made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
-    engine.execute(made)
-    for part in _parts(server, sr.combinations(relation, types, count), list(arriving), rows):
-        with server.stream(part) as reader, engine.registered(reader) as here:
-            engine.execute(exp.Insert(this=target.copy(), expression=arrived(here, arriving)))
-    return repeated(target, list(types) or [count], count)
+    found.engine.execute(made)
+    for part in _parts(server, sr.combinations(relation, found.wanted, found.count), list(arriving), rows):
+        with server.stream(part) as reader, found.engine.registered(reader) as here:
+            found.engine.execute(exp.Insert(this=found.combinations.copy(), expression=arrived(here, arriving)))
 
 
 def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:
