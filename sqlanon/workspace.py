@@ -40,6 +40,7 @@ from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import (
     Place,
     Source,
+    bind_frequency_set,
     bind_postgres,
     bind_source,
     copy_arrow,
@@ -183,7 +184,8 @@ class Workspace:
         read:
             Whether rows may be read: CSV files are copied then.
         counted:
-            Whether counts of what rows have in common are enough: all that there is of a source in PostgreSQL.
+            Whether counts of what rows have in common are enough: all that there is of a source in PostgreSQL, or of a
+            frequency set.
 
         Raises
         ------
@@ -203,6 +205,11 @@ class Workspace:
                 "the source is in PostgreSQL, and its rows never leave it: this looks at rows; what needs counts alone "
                 "is anonymize, plan, compare and verify"
             )
+        if section.frequency_set and not counted:
+            raise SourceError(
+                "the source is a frequency set, and this looks at rows: they are in the warehouse; what needs counts "
+                "alone is anonymize, compare and plan"
+            )
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)
         place = Place(f"{self._name}_{schema}", work("source_copy") if read else None)
@@ -215,6 +222,11 @@ class Workspace:
         wanted += [*policy.source.key, *(policy.risk.columns.values() if policy.risk else ())]
         if section.postgres is not None:
             source = self._bind_postgres(policy, section, place, work("source_copy"))
+        elif section.frequency_set:
+            looked_at = (*policy.generalized, *looked_at_sensitive(policy))
+            source = bind_frequency_set(
+                engine, section, place, work("source_copy"), tuple(policy.attributes), looked_at
+            )
         else:
             source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         population = self._population(policy, engine, schema, work, as_text, read)
@@ -226,7 +238,7 @@ class Workspace:
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
         if self._is_live or self._arrow is not None or self._given:
-            return policy.source.model_copy(update={"postgres": None, **self._given})
+            return policy.source.model_copy(update={"postgres": None, "frequency_set": (), **self._given})
         return policy.source
 
     def _bind_postgres(self, policy: Policy, section: SourceSection, place: Place, combinations: exp.Table) -> Source:

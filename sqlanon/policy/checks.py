@@ -27,6 +27,7 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
+from sqlanon.policy.warehouse_checks import warehouse_check
 
 
 def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
@@ -56,6 +57,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from decoy_check(parts)
     yield from risk_check(parts)
     yield from postgres_check(parts)
+    yield from warehouse_check(parts)
     yield from _files(parts, attributes)
 
 
@@ -152,7 +154,8 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
 
 def _is_read(path: Path, section: SourceSection | PopulationSection) -> bool:
     in_database = section.database is not None and same_file(path, section.database)
-    return in_database or any(_matches(path, pattern) for pattern in section.files)
+    patterns = (*section.files, *(section.frequency_set if isinstance(section, SourceSection) else ()))
+    return in_database or any(_matches(path, pattern) for pattern in patterns)
 
 
 def same_file(one: Path, other: Path) -> bool:

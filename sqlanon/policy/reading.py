@@ -101,6 +101,8 @@ def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
     source, release = parts.get("source"), parts.get("release")
     if not source or not source.table or not release or release.postgres or "table" in release.model_fields_set:
         return parts
+    if source.frequency_set:  # in a warehouse it stands beside its source
+        return parts
     name = table_parts(source.table)[-1] if table_parts(source.table) else source.table
     return {**parts, "release": release.model_copy(update={"table": name})}
 

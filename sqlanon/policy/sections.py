@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
 
+from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
 from sqlanon.policy.rules import Hierarchy
@@ -170,6 +171,10 @@ class SourceSection(_Relation):
         default=None,
         description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
     )
+    frequency_set: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
+        default=(),
+        description="Parquet files of combinations of values with their counts, of a table that is in a warehouse",
+    )
     undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(), description="the columns that tell rows apart, never released: how `extend` knows what is new"
@@ -179,17 +184,27 @@ class SourceSection(_Relation):
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        idle = {"key": not self.key, "postgres": self.postgres is None}
+        idle = {"key": not self.key, "postgres": self.postgres is None, "frequency_set": not self.frequency_set}
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
+        if self.frequency_set:
+            yield from self._beside_frequency_set()
         if self.postgres is None:
             return
         if self.database is not None or self.files:
             yield ("postgres",), "stands beside a database or files: give one of them"
         elif self.table is None and self.query is None:
             yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
+
+    def _beside_frequency_set(self) -> Iterator[Flaw]:
+        if self.database is not None or self.files or self.postgres is not None:
+            yield ("frequency_set",), "stands beside a database, files or a server: give one of them"
+        elif self.table is None and self.query is None:
+            yield (), "has a frequency set and no table: add table = ..., its name in the warehouse, or query = ..."
+        elif self.table is not None and not table_parts(self.table):
+            yield ("table",), "must be table, schema.table or database.schema.table, as the warehouse has it"
 
 
 class PopulationSection(_Relation):

@@ -107,7 +107,7 @@ class Recoding:
         Whether suppressed rows stay, with every quasi-identifier at its top.
     """
 
-    source: exp.Table
+    source: exp.Table | exp.Subquery
     columns: tuple[Column, ...]
     attributes: tuple[Coded, ...]
     tops: tuple[str | None, ...]
