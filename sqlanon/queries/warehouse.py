@@ -14,9 +14,12 @@ from sqlanon.queries.names import cast, col, create_table, ident, named, number,
 COUNT = "n"
 """The column of a frequency set that counts; where an attribute has that name, with a line below."""
 
+TEXTS = "label_0"
+"""The column of an uploaded table that has its values as text."""
+
 
 def frequency_set(source: exp.Expr, columns: Sequence[str], count: str) -> exp.Select:
-    """The distinct combinations of columns, with how many rows have each: all that is asked of the source.
+    """The distinct combinations of columns, with how many rows have each.
 
     >>> from sqlanon.queries.names import table
     >>> frequency_set(table("patients"), ["zip", "age"], "n").sql("duckdb")
@@ -74,6 +77,14 @@ def written(query: exp.Query, path: str) -> exp.Copy:
 
 
 def uploaded(relation: exp.Table, columns: Sequence[str]) -> exp.Select:
-    """What a warehouse gets of a table of ours: of codes, which are the smallest integers here, as those all have."""
-    values = {name: cast(col(name), "INTEGER") if name.startswith("code_") else col(name) for name in columns}
+    """What a warehouse gets of a table of ours: codes, which are the smallest integers here, as integers that all have;
+    values as text, which each would write in its own way, as we do."""
+    values: dict[str, exp.Expr] = {
+        name: cast(col("value"), "VARCHAR")
+        if name == TEXTS
+        else cast(col(name), "INTEGER")
+        if name.startswith("code_")
+        else col(name)
+        for name in columns
+    }
     return select([named(value, name) for name, value in values.items()], relation.copy())

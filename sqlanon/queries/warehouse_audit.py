@@ -108,10 +108,10 @@ def _of_counts(one: DistinctDiversity | EntropyDiversity | AlphaK) -> tuple[exp.
             return values, exp.LT(this=values.copy(), expression=number(one.l))
         case EntropyDiversity():
             logs = exp.Sum(this=exp.Mul(this=n, expression=exp.Ln(this=n.copy())))
-            entropy = exp.Sub(this=exp.Ln(this=sum_), expression=exp.Div(this=logs, expression=sum_.copy()))
+            entropy = exp.Sub(this=exp.Ln(this=sum_), expression=_over(logs, sum_.copy()))
             return entropy, exp.LT(this=entropy.copy(), expression=number(math.log(one.l) - TOLERANCE))
         case AlphaK():
-            share = exp.Div(this=exp.Max(this=n), expression=sum_)
+            share = _over(exp.Max(this=n), sum_)
             return share, exp.GT(this=share.copy(), expression=number(one.alpha + TOLERANCE))
 
 
@@ -119,7 +119,7 @@ def _of_ranks(one: RecursiveDiversity) -> tuple[exp.Expr, exp.Expr]:
     in_tail = exp.GTE(this=col("place"), expression=number(one.l))
     tail = exp.Sum(this=exp.Case(ifs=[exp.If(this=in_tail, true=col("n"))], default=exp.cast(number(0), "double")))
     # There may be no tail at all: then nothing is less than so many times of it.
-    least = exp.Div(this=exp.Max(this=col("n")), expression=exp.Nullif(this=tail, expression=number(0)))
+    least = _over(exp.Max(this=col("n")), tail)
     holds = exp.LT(this=least.copy(), expression=number(one.c))
     broken = exp.Not(this=exp.Coalesce(this=exp.Paren(this=holds), expressions=[exp.false()]))
     return least, exp.false() if one.l == 1 else broken
@@ -127,7 +127,7 @@ def _of_ranks(one: RecursiveDiversity) -> tuple[exp.Expr, exp.Expr]:
 
 def _of_shares(one: TreeCloseness | DeltaDisclosure | BetaLikeness) -> tuple[exp.Expr, exp.Expr]:
     p, q = col("p"), col("q")
-    ratio = exp.Div(this=p, expression=q)
+    ratio = _over(p, q)
     match one:
         case TreeCloseness():
             # What a class has too much of, it has too little of elsewhere: half of the sum of both.
@@ -147,16 +147,25 @@ def _of_shares(one: TreeCloseness | DeltaDisclosure | BetaLikeness) -> tuple[exp
                 most = exp.Add(this=number(1.0), expression=exp.Case(ifs=[less], default=bound.copy()))
             else:
                 most = exp.Add(this=number(1.0), expression=bound)
-            gain = exp.Max(this=exp.Div(this=ratio, expression=exp.Paren(this=most)))
+            gain = exp.Max(this=_over(ratio, exp.Paren(this=most)))
             return gain, exp.GT(this=gain.copy(), expression=number(1 + TOLERANCE))
 
 
 def _counted(relation: exp.Expr, keys: Sequence[str], attribute: str) -> exp.Select:
-    """The values of a sensitive column in each class: ``q0, q1, ...``, ``value``, ``n``."""
+    """The values of a sensitive column in each class: ``q0, q1, ...``, ``value``, ``n``.
+
+    Columns are renamed first: what is grouped by could have the name of something else, too.
+    """
     own: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(keys)]
-    count = exp.cast(exp.Count(this=exp.Star()), "double")
-    groups: list[exp.Expr] = [col(name) for name in (*keys, attribute)]
-    return select([*own, named(col(attribute), "value"), named(count, "n")], relation.copy(), groups)
+    renamed = select([*own, named(col(attribute), "value")], relation.copy())
+    count = named(exp.cast(exp.Count(this=exp.Star()), "double"), "n")
+    groups: list[exp.Expr] = [*_keys(len(keys)), col("value")]
+    return select([*(one.copy() for one in groups), count], subquery(renamed, "r"), groups)
+
+
+def _over(left: exp.Expr, right: exp.Expr) -> exp.Div:
+    """A quotient; NULL where it would be by 0."""
+    return exp.Div(this=left, expression=exp.Nullif(this=right, expression=number(0)))
 
 
 def _ranked(counted: exp.Select, keys: int) -> exp.Select:
@@ -169,11 +178,9 @@ def _ranked(counted: exp.Select, keys: int) -> exp.Select:
 def _with_shares(counted: exp.Select, source: exp.Expr, attribute: str, keys: int) -> exp.Select:
     """The same, with the shares ``p`` of the class and ``q`` of the source, and how many ``values`` the source has."""
     whole = exp.Window(this=exp.Sum(this=col("n")), partition_by=[col(f"q{i}") for i in range(keys)])
-    own = select(
-        [*_keys(keys), col("value"), named(exp.Div(this=col("n"), expression=whole), "p")], subquery(counted, "c")
-    )
+    own = select([*_keys(keys), col("value"), named(_over(col("n"), whole), "p")], subquery(counted, "c"))
     all_ = exp.Window(this=exp.Sum(this=col("n")))
-    share = named(exp.Div(this=col("n"), expression=all_), "q")
+    share = named(_over(col("n"), all_), "q")
     values = named(exp.Window(this=exp.Count(this=exp.Star())), "values")
     theirs = select([col("value"), share, values], subquery(_counted(source, (), attribute), "c"))
     output: list[exp.Expr] = [
@@ -197,7 +204,7 @@ def _sizes(release: exp.Table, quasi: Sequence[str]) -> exp.Subquery:
 
 def table_breaking(one: TableRequirement, release: exp.Table, quasi: Sequence[str]) -> exp.Select | None:
     """One row with the figure of the release that breaks a requirement on all of it; None where SQL does not tell."""
-    rows = exp.cast(exp.Sum(this=col("n")), "double")
+    rows = exp.Sum(this=col("n"))
     match one:
         case AverageRisk(limit):
             part: exp.Expr = exp.Count(this=exp.Star())
@@ -206,7 +213,7 @@ def table_breaking(one: TableRequirement, release: exp.Table, quasi: Sequence[st
             part = exp.Sum(this=exp.Case(ifs=[exp.If(this=single, true=number(1))], default=number(0)))
         case _:
             return None
-    share = exp.Div(this=part, expression=rows)
+    share = _over(part, rows)
     query = select([named(share, "figure")], _sizes(release, quasi))
     return query.having(exp.GT(this=share.copy(), expression=number(limit + TOLERANCE)), copy=False)
 

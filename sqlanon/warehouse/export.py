@@ -92,7 +92,8 @@ def _tables(engine: Engine, recoding: Recoding, place: Target) -> Iterator[tuple
         own, names = [*own, recoding.suppressed], [*names, SUPPRESSED]
     for name, relation in zip(names, own, strict=True):
         if name in read:
-            yield name, wh.uploaded(relation, [column for column in engine.columns(relation) if column in used])
+            own_columns = (*engine.columns(relation), wh.TEXTS)
+            yield name, wh.uploaded(relation, [column for column in own_columns if column in used])
 
 
 def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str:

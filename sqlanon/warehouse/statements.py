@@ -123,7 +123,8 @@ def over_there(recoding: Recoding, source: exp.Expr) -> Recoding:
         recoding,
         source=source.copy(),
         attributes=tuple(
-            replace(attribute, table=table(name)) for attribute, name in zip(recoding.attributes, names, strict=True)
+            replace(attribute, table=table(name), texts=wh.TEXTS)
+            for attribute, name in zip(recoding.attributes, names, strict=True)
         ),
         suppressed=None if recoding.suppressed is None else table(SUPPRESSED),
     )
