@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
+
+
+def one_line(text: str) -> str:
+    """A text in a comment, which it cannot end.
+
+    >>> one_line("zip\\n; DROP TABLE t")
+    'zip ; DROP TABLE t'
+    """
+    return " ".join("".join(" " if unicodedata.category(one)[0] in "CZ" else one for one in text).split())
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,6 @@ class Plan:
         if self.nodes is not None:
             parts.append(f"-- The lattice has {self.nodes:,} generalizations.")
         else:
-            names = ", ".join(self.unknown_heights)
+            names = one_line(", ".join(self.unknown_heights))
             parts.append(f"-- The size of the lattice depends on the data: on the values of {names}.")
         return "\n".join(parts)

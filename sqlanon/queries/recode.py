@@ -107,7 +107,7 @@ class Recoding:
         Whether suppressed rows stay, with every quasi-identifier at its top.
     """
 
-    source: exp.Table | exp.Subquery
+    source: exp.Table
     columns: tuple[Column, ...]
     attributes: tuple[Coded, ...]
     tops: tuple[str | None, ...]

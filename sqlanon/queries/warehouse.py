@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.names import cast, col, create_table, ident, named, number, select, subquery, text, total, where
+from sqlanon.queries.names import cast, col, create_table, named, number, select, subquery, text, total, where
 
 COUNT = "n"
 """The column of a frequency set that counts; where an attribute has that name, with a line below."""
@@ -18,7 +18,7 @@ TEXTS = "label_0"
 """The column of an uploaded table that has its values as text."""
 
 
-def frequency_set(source: exp.Expr, columns: Sequence[str], count: str) -> exp.Select:
+def frequency_set(source: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
     """The distinct combinations of columns, with how many rows have each.
 
     >>> from sqlanon.queries.names import table
@@ -29,13 +29,12 @@ def frequency_set(source: exp.Expr, columns: Sequence[str], count: str) -> exp.S
     return select([*values, named(exp.Count(this=exp.Star()), count)], source, [col(name) for name in columns])
 
 
-def source_relation(table: exp.Table | None, query: str | None) -> exp.Expr:
-    """The source by its name; or the holder's own query, as it stands: a comment may end it."""
-    if query is None:
-        assert table is not None
-        return table
-    statement = exp.Var(this=f"{query.strip().rstrip(';')}\n")
-    return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("source")))
+def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
+    """A statement with the holder's own query, as it stands, in place of a table; a comment may end it."""
+    for found in list(statement.find_all(exp.Table)):
+        if found.name == stand_in:
+            found.set("this", exp.Var(this=f"({query.strip().rstrip(';')}\n)"))
+    return statement
 
 
 def count_facts(relation: exp.Table, count: str) -> exp.Select:

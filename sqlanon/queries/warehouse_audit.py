@@ -48,7 +48,7 @@ def small_classes(release: exp.Table, quasi: Sequence[str], k: int) -> exp.Selec
 def breaking(
     one: ClassRequirement,
     release: exp.Table,
-    source: exp.Expr,
+    source: exp.Table,
     quasi: Sequence[str],
     sensitive: Sequence[str],
     names: Mapping[str, str],
@@ -151,7 +151,7 @@ def _of_shares(one: TreeCloseness | DeltaDisclosure | BetaLikeness) -> tuple[exp
             return gain, exp.GT(this=gain.copy(), expression=number(1 + TOLERANCE))
 
 
-def _counted(relation: exp.Expr, keys: Sequence[str], attribute: str) -> exp.Select:
+def _counted(relation: exp.Table, keys: Sequence[str], attribute: str) -> exp.Select:
     """The values of a sensitive column in each class: ``q0, q1, ...``, ``value``, ``n``.
 
     Columns are renamed first: what is grouped by could have the name of something else, too.
@@ -175,7 +175,7 @@ def _ranked(counted: exp.Select, keys: int) -> exp.Select:
     return select([*_keys(keys), col("n"), named(place, "place")], subquery(counted, "c"))
 
 
-def _with_shares(counted: exp.Select, source: exp.Expr, attribute: str, keys: int) -> exp.Select:
+def _with_shares(counted: exp.Select, source: exp.Table, attribute: str, keys: int) -> exp.Select:
     """The same, with the shares ``p`` of the class and ``q`` of the source, and how many ``values`` the source has."""
     whole = exp.Window(this=exp.Sum(this=col("n")), partition_by=[col(f"q{i}") for i in range(keys)])
     own = select([*_keys(keys), col("value"), named(_over(col("n"), whole), "p")], subquery(counted, "c"))
@@ -235,7 +235,7 @@ def other_figures(found: exp.Select, expected: Mapping[str, int]) -> exp.Select:
     return select(output, subquery(found, "figures")).where(exp.or_(*unlike, copy=False), copy=False)
 
 
-def row_count(relation: exp.Expr) -> exp.Select:
+def row_count(relation: exp.Table) -> exp.Select:
     """One row: ``source_rows``."""
     return select([named(exp.Count(this=exp.Star()), "source_rows")], relation)
 

@@ -51,7 +51,8 @@ def _literal(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr
 
 def _divided(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
     """Of two integers it would be one in some. By 0 it is an error in most, and never another number."""
-    return exp.Div(this=_double(node.this, kinds, types), expression=_double(node.expression, kinds, types))
+    # (Typed: sqlglot adds no cast of its own.)
+    return exp.Div(this=_double(node.this, kinds, types), expression=_double(node.expression, kinds, types), typed=True)
 
 
 def _converted(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:

@@ -96,8 +96,8 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
     if wrong:
         raise SourceError(
             f"source.frequency_set: {'; '.join(wrong)}. What is needed are the quasi-identifiers, the sensitive "
-            f"attributes that requirements look at, and {count!r}, the number of rows: sqlanon plan POLICY.toml --dialect "
-            "... has the query"
+            f"attributes that requirements look at, and {count!r}, the number of rows: the query is in "
+            "sqlanon plan POLICY.toml --dialect NAME"
         )
     return {lower: by_lower[lower] for lower in wanted}
 

@@ -15,6 +15,7 @@ from sqlanon.queries import warehouse as wh
 from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.recode import Recoding
 from sqlanon.sources.frequency_set import NOT_THERE
+from sqlanon.stages import one_line
 from sqlanon.version import __version__
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
@@ -22,10 +23,7 @@ from sqlanon.warehouse.statements import (
     audit_of,
     before,
     dialect_of,
-    one_line,
     over_there,
-    release_statement,
-    text_of,
     value_tables,
 )
 from sqlanon.workdir import private_directory, private_files
@@ -112,7 +110,7 @@ def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str
         "2. Run this statement.",
         "3. Run audit.sql before anybody may read the release: the source may have changed.",
     ]
-    statements = (*before(dialect), release_statement(recoding, place, dialect))
+    statements = (*before(dialect), place.release_statement(recoding, dialect))
     return _file(lines, [([], statement) for statement in statements])
 
 
@@ -134,11 +132,11 @@ def _audit(made: Made, place: Target, expected: Mapping[str, int], dialect: str)
     missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_told]
     lines = ["Each of these queries should return no row: what it returns breaks what it is named after.", *missing]
     others = [column.name for column in made.columns() if column.type == NOT_THERE]
-    texts = [(comment, text_of(query, dialect)) for comment, query in queries]
-    texts.append((["For people: what classes there are"], text_of(found, dialect)))
+    texts = [(comment, place.text(query, dialect)) for comment, query in queries]
+    texts.append((["For people: what classes there are"], place.text(found, dialect)))
     if others:
         told = "For people: a column with almost as many values as rows re-identifies them by itself"
-        texts.append(([told], text_of(wa.distinct_values(place.release, others), dialect)))
+        texts.append(([told], place.text(wa.distinct_values(place.release, others), dialect)))
     return _file(lines, texts)
 
 

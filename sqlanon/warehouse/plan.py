@@ -11,7 +11,7 @@ from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.coding import Coded
 from sqlanon.queries.names import table
 from sqlanon.queries.recode import Column, Recoding
-from sqlanon.stages import Plan, Stage
+from sqlanon.stages import Plan, Stage, one_line
 from sqlanon.steps import Steps
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
@@ -19,9 +19,6 @@ from sqlanon.warehouse.statements import (
     audit_of,
     before,
     dialect_of,
-    one_line,
-    release_statement,
-    text_of,
     value_tables,
 )
 
@@ -61,22 +58,22 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
             "frequency set",
             "the combinations of values with their counts; write it as Parquet, and name the files in the policy: "
             'frequency_set = "..." under [source]',
-            (text_of(target.frequency_set(names), dialect),),
+            (target.text(target.frequency_set(names), dialect),),
         ),
         Stage(
             "release",
             f"over uploaded tables: values with labels, {uploaded}; suppressed classes, {SUPPRESSED}; "
             f"sqlanon anonymize POLICY.toml --export FOLDER --dialect {dialect} finds and writes them, with this "
             "statement (here: at level 1, or the lowest that is allowed)",
-            (*before(dialect), release_statement(recoding, target, dialect)),
+            (*before(dialect), target.release_statement(recoding, dialect)),
         ),
         Stage(
             "audit",
             f"the classes that break a requirement, one query each: there should be none; then what classes there are"
             f"{missing}",
             (
-                *(f"-- {one_line(name)}\n{text_of(query, dialect)}" for name, query in audit.violations),
-                f"-- what classes there are\n{text_of(figures, dialect)}",
+                *(f"-- {one_line(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
+                f"-- what classes there are\n{target.text(figures, dialect)}",
             ),
         ),
     )

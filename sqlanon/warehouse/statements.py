@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +26,9 @@ SUPPRESSED = "sqlanon_suppressed"
 
 _RELEASE = "release"
 
+_OWN_QUERY = "sqlanon_source_query"
+"""Stands for the holder's query."""
+
 _BEFORE: Mapping[str, str] = {"trino": "SET SESSION skip_redundant_sort = FALSE"}
 """What must be run first. (Trino does not sort the rows of a new table unless it is told to.)"""
 
@@ -44,20 +46,6 @@ def dialect_of(name: str) -> str:
     return name.lower()
 
 
-def text_of(query: exp.Select, dialect: str) -> str:
-    """A query that was built for DuckDB, as the text that a warehouse runs."""
-    return translated(query, dialect).sql(dialect, pretty=True)
-
-
-def one_line(text: str) -> str:
-    """A text in a comment, which it cannot end.
-
-    >>> one_line("zip\\n; DROP TABLE t")
-    'zip ; DROP TABLE t'
-    """
-    return " ".join("".join(" " if unicodedata.category(one)[0] in "CZ" else one for one in text).split())
-
-
 @dataclass(frozen=True)
 class Target:
     """Where a policy's table is in a warehouse, and where its release goes.
@@ -65,17 +53,20 @@ class Target:
     Attributes
     ----------
     source, release:
-        The tables; the source may be the holder's query.
+        The tables.
     looked_at:
         The columns of the frequency set.
     count:
         Its column that counts.
+    query:
+        The holder's own, if that is the source.
     """
 
-    source: exp.Expr
+    source: exp.Table
     release: exp.Table
     looked_at: tuple[str, ...]
     count: str
+    query: str | None = None
 
     @classmethod
     def of(cls, policy: Policy) -> Target:
@@ -96,13 +87,29 @@ class Target:
         release = table_parts(policy.release.table) if policy.release else ()
         if not release or release == own[-1:] or release == own:  # by default it has the source's own name
             release = (_RELEASE,)
-        source = wh.source_relation(table(*reversed(own)) if own else None, section.query)
+        source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
         looked_at = tuple(dict.fromkeys((*policy.generalized, *looked_at_sensitive(policy))))
-        return cls(source, table(*reversed(release)), looked_at, free_name(wh.COUNT, policy.attributes))
+        count = free_name(wh.COUNT, policy.attributes)
+        return cls(source, table(*reversed(release)), looked_at, count, section.query)
 
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:
         """The query of the frequency set; names of columns by attribute."""
         return wh.frequency_set(self.source.copy(), [names[one] for one in self.looked_at], self.count)
+
+    def text(self, query: exp.Select, dialect: str) -> str:
+        """A query that was built for DuckDB, as the text that a warehouse runs."""
+        return self._text(translated(query, dialect), dialect)
+
+    def release_statement(self, recoding: Recoding, dialect: str) -> str:
+        """The statement that makes the release, of how it would be made here."""
+        rows = translated(over_there(recoding, self.source).select(shuffled=False), dialect)
+        assert isinstance(rows, exp.Select)
+        return self._text(wh.create_release(self.release.copy(), rows), dialect)
+
+    def _text(self, statement: exp.Expr, dialect: str) -> str:
+        if self.query is not None:
+            statement = wh.with_own_query(statement, _OWN_QUERY, self.query)
+        return statement.sql(dialect, pretty=True)
 
 
 def value_tables(columns: Sequence[str]) -> list[str]:
@@ -115,9 +122,8 @@ def value_tables(columns: Sequence[str]) -> list[str]:
     return [f"sqlanon_{i}_{name}".rstrip("_") for i, name in enumerate(plain)]
 
 
-def over_there(recoding: Recoding, source: exp.Expr) -> Recoding:
+def over_there(recoding: Recoding, source: exp.Table) -> Recoding:
     """A recoding, over the table in the warehouse and the uploaded ones."""
-    assert isinstance(source, (exp.Table, exp.Subquery))
     names = value_tables([attribute.column for attribute in recoding.attributes])
     return replace(
         recoding,
@@ -128,13 +134,6 @@ def over_there(recoding: Recoding, source: exp.Expr) -> Recoding:
         ),
         suppressed=None if recoding.suppressed is None else table(SUPPRESSED),
     )
-
-
-def release_statement(recoding: Recoding, target: Target, dialect: str) -> str:
-    """The statement that makes the release in the warehouse."""
-    rows = translated(over_there(recoding, target.source).select(shuffled=False), dialect)
-    assert isinstance(rows, exp.Select)
-    return wh.create_release(target.release.copy(), rows).sql(dialect, pretty=True)
 
 
 def before(dialect: str) -> tuple[str, ...]:
@@ -201,4 +200,4 @@ def sql_of(made: Made, dialect: str) -> str:
     """
     recoding = made.recoding
     assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
-    return release_statement(recoding, Target.of(made.prepared.policy), dialect_of(dialect))
+    return Target.of(made.prepared.policy).release_statement(recoding, dialect_of(dialect))
