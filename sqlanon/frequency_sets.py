@@ -21,10 +21,8 @@ from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.distribution import Pairs
 from sqlanon.queries.names import Namer
+from sqlanon.sources.bound import SMALL
 from sqlanon.steps import Steps
-
-SMALL = 500_000
-"""A table of so many rows has one frequency set, at the lowest levels."""
 
 COARSE = 100_000
 """Where so few classes are possible, a set of so many rows costs hardly more than the scan does anyway."""

@@ -56,7 +56,7 @@ def plan(run: Run, policy: Policy) -> Plan:
 
 
 def _text(engine: Engine, query: exp.Expr) -> str:
-    return query.sql(engine.dialect, pretty=True)
+    return engine.shown(query)
 
 
 class _Stages:

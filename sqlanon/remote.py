@@ -50,7 +50,9 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
 
 
 def shown_there(source: Source, query: exp.Select) -> str:
-    """A query over a source, as PostgreSQL would run it; nothing is shipped."""
+    """A query over a source, as it would run where that is; nothing is shipped."""
+    if source.spark is not None:
+        return source.spark.engine.shown(query)
     remote = source.elsewhere
     own = pg.name_of(source.relation)
     others = {pg.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
@@ -71,6 +73,10 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
     types:
         The types of the query's columns here.
     """
+    if source.spark is not None:
+        with source.spark.engine.fetched(query, types) as relation:
+            yield relation
+        return
     remote = source.elsewhere
     with (
         remote.engine.undone_unless_committed(),

@@ -25,12 +25,14 @@ from sqlanon.queries.names import (
     create_temporary_view,
     drop_table,
     drop_view,
+    named,
     select,
     table,
     union_all,
 )
 from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import AnyRecoding, Column, Recoding
+from sqlanon.queries.travel import count_column, repeated
 from sqlanon.release.check import Check
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import Audited, Private, requirement_checks
@@ -106,9 +108,13 @@ class SourceAudit:
                 query = self._generalized(self.population.source.relation)
                 self.population.engine.execute(create_table(target.copy(), query))
                 theirs = target
+            reference = self.prepared.source.relation
+            if self.prepared.source.spark is not None and self.prepared.columns.sensitive:
+                reference = self._counted(mark)
+                made.append(reference)
             yield (
                 Private(
-                    self.prepared.source.relation.sql(self.engine.dialect),
+                    reference.sql(self.engine.dialect),
                     person,
                     None if theirs is None else theirs.sql(self.engine.dialect),
                     self.prepared.population_person,
@@ -124,6 +130,18 @@ class SourceAudit:
                 self.engine.execute(drop_view(view.copy()))
             if theirs is not None:
                 self.engine.execute(drop_table(theirs.copy()))
+
+    def _counted(self, mark: str) -> exp.Table:
+        """A view that has the sensitive columns of a source whose rows are elsewhere: each combination of their values
+        as often as it was counted."""
+        source, names = self.prepared.source, list(dict.fromkeys(self.prepared.columns.sensitive))
+        count = count_column(source.columns)
+        counted, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
+        output: list[exp.Expr] = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
+        query = select(output, source.relation.copy(), [col(name) for name in names])
+        self.engine.execute(create_table(counted, query))
+        self.engine.execute(create_temporary_view(view, repeated(counted, names, count)))
+        return view
 
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""

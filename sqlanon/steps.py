@@ -26,7 +26,7 @@ class Steps:
         if self.shown is None:
             (engine or self.engine).execute(statement)
         else:
-            self.shown.append(statement.sql(self.engine.dialect, pretty=True))
+            self.shown.append(self.engine.shown(statement))
         return target.copy()
 
     def add(self, target: exp.Table, query: exp.Query) -> None:
@@ -40,7 +40,7 @@ class Steps:
     def show(self, statement: exp.Expr) -> None:
         """Show a statement for what is not done by one; where statements are run, there is nothing to do."""
         if self.shown is not None:
-            self.shown.append(statement.sql(self.engine.dialect, pretty=True))
+            self.shown.append(self.engine.shown(statement))
 
     def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
         """Drop what was made, but for some: memory is for what is still needed."""
@@ -53,7 +53,7 @@ class Steps:
         """The answer to a query; the example where it is only shown."""
         if self.shown is None:
             return self.engine.rows(query)
-        self.shown.append(query.sql(self.engine.dialect, pretty=True))
+        self.shown.append(self.engine.shown(query))
         return example
 
     def count(self, relation: exp.Table, example: int = 0) -> int:

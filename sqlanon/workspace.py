@@ -20,8 +20,10 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import (
     FileRule,
@@ -30,6 +32,8 @@ from sqlanon.policy import (
     SourceSection,
     address_of,
     is_postgres,
+    is_spark,
+    spark_address_of,
     table_parts,
 )
 from sqlanon.privacy import looked_at_sensitive
@@ -40,9 +44,9 @@ from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import (
     Place,
     Source,
-    bind_frequency_set,
     bind_postgres,
     bind_source,
+    bind_spark,
     copy_arrow,
     file_kind,
     identity_of,
@@ -50,6 +54,9 @@ from sqlanon.sources import (
     unbind_source,
 )
 from sqlanon.workdir import spill_directory
+
+SESSION = "session"
+"""Stands for the address of a Spark session that was given."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,8 @@ class Run:
     def drop(self) -> None:
         """Drop what the run made."""
         any_name = self.work("any")
+        if self.source.spark is not None:
+            self.source.spark.engine.let_go()
         with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
             unbind_source(self.engine, self.place)
             if self.population is not None:
@@ -115,6 +124,8 @@ class Workspace:
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
         self._servers: dict[str, PostgresEngine] = {}
+        self._session = source if _is_session(source) else None
+        self._sparks: dict[str, SparkEngine] = {}
         self._runs = 0
         # In a live connection there may be others of us.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
@@ -122,11 +133,15 @@ class Workspace:
             self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
             if isinstance(source, str) and is_postgres(source):
                 raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
+            elif isinstance(source, str) and is_spark(source):
+                self._given = {"spark": source}
             elif isinstance(source, (str, os.PathLike)):
                 path = Path(source).absolute()
                 self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
                 if "database" in self._given:
                     self._reader(path)
+            elif self._session is not None:
+                self.described = "a Spark session"
             elif source is not None and not self._is_live:
                 self.described = type(source).__name__
                 self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._name))
@@ -200,10 +215,11 @@ class Workspace:
             return table(name, schema, self._name)
 
         section = self._section(policy)
-        if section.postgres is not None and not counted:
+        elsewhere = "PostgreSQL" if section.postgres is not None else "Spark" if section.spark is not None else None
+        if elsewhere is not None and not counted:
             raise SourceError(
-                "the source is in PostgreSQL, and its rows never leave it: this looks at rows; what needs counts alone "
-                "is anonymize, plan, compare and verify"
+                f"the source is in {elsewhere}, and its rows never leave it: this looks at rows; what needs counts "
+                "alone is anonymize, plan, compare and verify"
             )
         if section.frequency_set and not counted:
             raise SourceError(
@@ -222,6 +238,8 @@ class Workspace:
         wanted += [*policy.source.key, *(policy.risk.columns.values() if policy.risk else ())]
         if section.postgres is not None:
             source = self._bind_postgres(policy, section, place, work("source_copy"))
+        elif section.spark is not None:
+            engine, source = self._bind_spark(policy, section, place)
         elif section.frequency_set:
             looked_at = (*policy.generalized, *looked_at_sensitive(policy))
             source = bind_frequency_set(
@@ -237,8 +255,13 @@ class Workspace:
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
+        if self._session is not None or "spark" in self._given:
+            given = {"spark": SESSION, **self._given}
+            return policy.source.model_copy(update={"postgres": None, "database": None, "frequency_set": (), **given})
         if self._is_live or self._arrow is not None or self._given:
-            return policy.source.model_copy(update={"postgres": None, "frequency_set": (), **self._given})
+            return policy.source.model_copy(
+                update={"postgres": None, "spark": None, "frequency_set": (), **self._given}
+            )
         return policy.source
 
     def _bind_postgres(self, policy: Policy, section: SourceSection, place: Place, combinations: exp.Table) -> Source:
@@ -253,6 +276,35 @@ class Workspace:
         if source.remote is not None and release is not None and release.postgres is not None:
             refuse_schema_of_source(source.remote, release.postgres, table_parts(release.table)[0])
         return source
+
+    def _bind_spark(self, policy: Policy, section: SourceSection, place: Place) -> tuple[FederatedEngine, Source]:
+        """Bind a source in Spark; and the engine that has it beside ours."""
+        assert section.spark is not None
+        address = None if section.spark == SESSION else spark_address_of(section.spark)
+        wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
+        there = There(self.spark(address, "source.spark"), section.fetch_limit, section.scratch)
+        engine = FederatedEngine(self._engine, there)
+        return engine, bind_spark(engine, address, section, place, wanted)
+
+    def spark(self, address: str | None, place: str) -> SparkEngine:
+        """A session of Spark, which lives as long as this.
+
+        Parameters
+        ----------
+        address, place:
+            Where it is (None: the session that was given), and what the policy calls it.
+
+        Raises
+        ------
+        SourceError
+            It cannot be reached.
+        """
+        name = address or SESSION
+        if name not in self._sparks:
+            opened = SparkEngine(self._session, place) if address is None else SparkEngine.open(address, place)
+            self._sparks[name] = opened
+            self._stack.callback(opened.close)
+        return self._sparks[name]
 
     def server(self, address: str, place: str) -> PostgresEngine:
         """A connection to PostgreSQL, which lives as long as this.
@@ -377,6 +429,11 @@ class Workspace:
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()
+
+
+def _is_session(source: Any) -> bool:
+    """Whether it is a Spark session, classic or Connect: nothing is imported to find that out."""
+    return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")
 
 
 def _lower(*names: str | None) -> frozenset[str]:

@@ -25,6 +25,10 @@ class Engine(Protocol):
         """Run a query and bring its rows to Python: tables of at most lattice size, or of an attribute's groups."""
         ...
 
+    def shown(self, statement: exp.Expr) -> str:
+        """The text of a statement, for people, as it would run."""
+        ...
+
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text (in the engine's own spelling) of the columns, in order; reads no rows."""
         ...

@@ -96,6 +96,10 @@ class DuckDBEngine:
         """The text of an expression. It is made without a copy: the expression may be used up."""
         return self._generator.generate(expression, copy=False)
 
+    def shown(self, statement: exp.Expr) -> str:
+        """The text of a statement, for people."""
+        return statement.sql(self.dialect, pretty=True)
+
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         """Run a statement."""
         self.connection.execute(self.sql(statement), parameters or None)

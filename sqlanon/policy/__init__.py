@@ -42,6 +42,7 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
+from sqlanon.policy.spark import is_spark, shown_spark, spark_address_of
 from sqlanon.policy.values import Leaf
 
 __all__ = [
@@ -82,8 +83,11 @@ __all__ = [
     "address_of",
     "in_postgres",
     "is_postgres",
+    "is_spark",
     "same_file",
     "server_of",
     "shown_place",
+    "shown_spark",
+    "spark_address_of",
     "table_parts",
 ]

@@ -27,6 +27,7 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
+from sqlanon.policy.spark_checks import spark_check
 from sqlanon.policy.warehouse_checks import warehouse_check
 
 
@@ -57,6 +58,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from decoy_check(parts)
     yield from risk_check(parts)
     yield from postgres_check(parts)
+    yield from spark_check(parts)
     yield from warehouse_check(parts)
     yield from _files(parts, attributes)
 

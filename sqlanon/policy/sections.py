@@ -12,6 +12,7 @@ from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
 from sqlanon.policy.rules import Hierarchy
+from sqlanon.policy.spark import SparkAddress
 from sqlanon.policy.strategies import TRAITS, Strategy, Traits
 from sqlanon.policy.values import (
     Exact,
@@ -49,6 +50,8 @@ AGGREGATED: frozenset[Measure] = frozenset({"loss", "precision"})
 
 # The measures that need one level for all rows.
 OF_LEVELS: frozenset[Measure] = frozenset({"height", "relative_height", "entropy"})
+
+FETCH_LIMIT = 20_000_000
 
 _OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identification")
 """What says how an attribute is generalized."""
@@ -175,6 +178,17 @@ class SourceSection(_Relation):
         default=(),
         description="Parquet files of combinations of values with their counts, of a table that is in a warehouse",
     )
+    spark: SparkAddress | None = Field(
+        default=None,
+        description="Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
+    )
+    fetch_limit: Annotated[Whole, Field(ge=1)] = Field(
+        default=FETCH_LIMIT,
+        description="of a source in Spark: so many combinations of values at most are fetched, and searched here",
+    )
+    scratch: FilePath | None = Field(
+        default=None, description="of a source in Spark: a folder that Spark and this machine share, for large fetches"
+    )
     undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(), description="the columns that tell rows apart, never released: how `extend` knows what is new"
@@ -184,22 +198,35 @@ class SourceSection(_Relation):
     def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
-        idle = {"key": not self.key, "postgres": self.postgres is None, "frequency_set": not self.frequency_set}
+        idle = {
+            "key": not self.key,
+            "postgres": self.postgres is None,
+            "frequency_set": not self.frequency_set,
+            "spark": self.spark is None,
+            "fetch_limit": self.fetch_limit == FETCH_LIMIT,
+            "scratch": self.scratch is None,
+        }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
         if self.frequency_set:
             yield from self._beside_frequency_set()
-        if self.postgres is None:
-            return
-        if self.database is not None or self.files:
-            yield ("postgres",), "stands beside a database or files: give one of them"
-        elif self.table is None and self.query is None:
-            yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
+        if self.postgres is not None:
+            if self.database is not None or self.files:
+                yield ("postgres",), "stands beside a database or files: give one of them"
+            elif self.table is None and self.query is None:
+                yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
+        if self.spark is not None:
+            if self.database is not None or self.postgres is not None:
+                yield ("spark",), "stands beside a database: give one of them"
+            elif self.table is None and self.query is None and not self.files:
+                yield (), 'has Spark and no table: add table = "schema.name", query = ... or files = "x/*.parquet"'
+            elif strange := [one for one in self.files if not one.lower().endswith((".parquet", "/"))]:
+                yield ("files",), f"Spark reads Parquet files here, and {strange[0]!r} does not end in .parquet"
 
     def _beside_frequency_set(self) -> Iterator[Flaw]:
-        if self.database is not None or self.files or self.postgres is not None:
+        if self.database is not None or self.files or self.postgres is not None or self.spark is not None:
             yield ("frequency_set",), "stands beside a database, files or a server: give one of them"
         elif self.table is None and self.query is None:
             yield (), "has a frequency set and no table: add table = ..., its name in the warehouse, or query = ..."
@@ -316,6 +343,7 @@ class ReleaseSection(Section):
     postgres: PostgresAddress | None = Field(
         default=None, description="a PostgreSQL server, in place of a file: its address without a password, or env:NAME"
     )
+    spark: Switch = Field(default=False, description="the Spark that the source is in, in place of a file")
     table: Name = Field(default="release", description="the table; default: the source's name, else release")
     suppressed: Literal["drop", "mask"] = Field(
         default="drop",
@@ -340,6 +368,7 @@ class ReleaseSection(Section):
             "ledger": self.ledger,
             "keep": self.keep == 1,
             "postgres": self.postgres is None,
+            "spark": not self.spark,
         }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
@@ -352,12 +381,8 @@ class ReleaseSection(Section):
     def _flaws(self) -> Iterator[Flaw]:
         if self.database is not None and self.file is not None:
             yield ("file",), "stands beside a database: give database = ... or file = ..., not both"
-        if self.postgres is not None:
-            if self.database is not None or self.file is not None:
-                yield ("postgres",), "stands beside a database or a file: give one of them"
-            if self.keep > 1:
-                yield ("keep",), "PostgreSQL keeps one version: leave it out"
-            yield from release_name_flaws(self.table)
+        yield from self._in_postgres()
+        yield from self._in_spark()
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
         if self.keep > 1 and self.file is not None:
@@ -367,6 +392,25 @@ class ReleaseSection(Section):
                 ("keep",),
                 "the ledger holds versions that are kept against one another: leave ledger = false out",
             )
+
+    def _in_postgres(self) -> Iterator[Flaw]:
+        if self.postgres is None:
+            return
+        if self.database is not None or self.file is not None:
+            yield ("postgres",), "stands beside a database or a file: give one of them"
+        if self.keep > 1:
+            yield ("keep",), "PostgreSQL keeps one version: leave it out"
+        yield from release_name_flaws(self.table)
+
+    def _in_spark(self) -> Iterator[Flaw]:
+        if not self.spark:
+            return
+        if self.database is not None or self.file is not None or self.postgres is not None:
+            yield ("spark",), "stands beside another place: give one of them"
+        if self.keep > 1:
+            yield ("keep",), "Spark keeps one version: leave it out"
+        if len(table_parts(self.table)) not in (2, 3):
+            yield ("table",), 'must be "schema.name": a release in Spark has a schema, which readers may use'
 
 
 class CatalogSection(Section):

@@ -10,7 +10,7 @@ from sqlanon.policy.names import table_parts
 from sqlanon.policy.postgres_checks import without_rows
 from sqlanon.policy.sections import ReleaseSection, SourceSection
 
-_HERE = ("database", "file", "postgres")
+_HERE = ("database", "file", "postgres", "spark")
 """Where releases go that are written by sqlanon."""
 
 
@@ -28,7 +28,7 @@ def warehouse_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
     yield from for_warehouse(parts)
     release: ReleaseSection | None = parts.get("release")
     for name in _HERE:
-        if release is not None and getattr(release, name) is not None:
+        if release is not None and getattr(release, name):
             told = "a frequency set has no rows to release: leave it out, export the statement that makes the release "
             told += 'there, and name that with table = "schema.name"'
             yield Problem(f"release.{name}", told)

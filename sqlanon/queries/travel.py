@@ -42,6 +42,18 @@ def travelling(query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT"
     return select(values, subquery(query, "rows"))
 
 
+def count_column(columns: Iterable[str]) -> str:
+    """The name of a column that counts rows, beside some columns: none of them has it.
+
+    >>> count_column(["zip"]), count_column(["Rows of it"])
+    ('rows of it', 'rows of it_')
+    """
+    taken, name = {one.lower() for one in columns}, "rows of it"
+    while name in taken:
+        name += "_"
+    return name
+
+
 def repeated(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
     """As many rows as were counted: for DuckDB."""
     times = exp.Anonymous(this="UNNEST", expressions=[exp.Anonymous(this="RANGE", expressions=[col(count)])])

@@ -8,9 +8,13 @@ from pathlib import Path
 
 from sqlglot import exp
 
+from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import SourceError
 from sqlanon.queries.names import table
+
+SMALL = 500_000
+"""A table of so many rows has one frequency set, at the lowest levels."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,25 @@ class Remote:
 
 
 @dataclass(frozen=True)
+class InSpark:
+    """A source in Spark.
+
+    Attributes
+    ----------
+    address:
+        Where that is; it may hold a token. None: the user's own session.
+    engine:
+        Has it beside us, and puts to Spark what reads the source.
+    relation:
+        The source there: its columns that are looked at or released, each plain.
+    """
+
+    address: str | None = field(repr=False)
+    engine: FederatedEngine
+    relation: exp.Subquery
+
+
+@dataclass(frozen=True)
 class Counted:
     """What was counted of a source: the distinct combinations of its columns, and the column of their counts."""
 
@@ -84,7 +107,9 @@ class Source:
         Of a source whose rows are not at hand: the combinations that were counted. Then the relation has nothing but
         their columns.
     remote:
-        Where another engine has its rows. Counted and without it: in a warehouse, out of reach.
+        Where PostgreSQL has its rows. Counted and without it: in a warehouse, out of reach.
+    spark:
+        Where Spark has its rows. Then the relation is known to its engine, which runs there what reads it.
     """
 
     relation: exp.Table
@@ -93,16 +118,17 @@ class Source:
     in_place: bool = True
     counted: Counted | None = None
     remote: Remote | None = None
+    spark: InSpark | None = None
 
     @property
     def rows_at_hand(self) -> bool:
-        """Whether the relation has the rows themselves, with all columns: not only what was counted of them."""
-        return self.counted is None
+        """Whether the rows themselves, with all columns, are here: not only what was counted of them."""
+        return self.counted is None and self.spark is None
 
     @property
     def out_of_reach(self) -> bool:
         """Whether its rows are where no engine of ours is: a frequency set is all there is of it."""
-        return self.counted is not None and self.remote is None
+        return self.counted is not None and self.remote is None and self.spark is None
 
     @property
     def elsewhere(self) -> Remote:

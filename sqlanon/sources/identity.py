@@ -8,7 +8,7 @@ import os
 from sqlglot import parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.policy import SourceSection, address_of, server_of, table_parts
+from sqlanon.policy import SourceSection, address_of, server_of, shown_spark, spark_address_of, table_parts
 
 
 def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str:
@@ -26,6 +26,8 @@ def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str
     dialect, schema = "duckdb", "main"
     if section.postgres is not None:
         dialect, schema, place = "postgres", "public", server_of(address_of(section.postgres))
+    elif section.spark is not None:
+        dialect, schema, place = "spark", "default", shown_spark(spark_address_of(section.spark))
     elif place is None and section.database is not None:
         place = os.path.realpath(section.database)
     parts = list(table_parts(section.table)) if section.table else []

@@ -29,7 +29,7 @@ from sqlanon.queries.names import (
     subquery,
     table,
 )
-from sqlanon.queries.travel import arrived, repeated
+from sqlanon.queries.travel import arrived, count_column, repeated
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Counted, Place, Remote, Source
 from sqlanon.sources.plain import refuse_ambiguous
@@ -81,9 +81,7 @@ def bind_postgres(
     plain = select([named(pg.plain_there(name, kind, columns[name]), name) for name, kind in there], found)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
-    count = "rows of it"
-    while count in by_lower:
-        count += "_"
+    count = count_column(by_lower)
     types = {name: columns[name] for name in dict.fromkeys(names)}
     relation = subquery(plain, "source")
     statement = pg.grouped(relation, types, count)

@@ -1,0 +1,263 @@
+"""DuckDB, and beside it tables that Spark has: a statement runs where what it reads is.
+
+Rows stay in Spark. What is counted of them comes here: a query that reads a table that is there is put to Spark, with
+the small tables of ours that it reads shipped as temporary views; its result comes back if it is grouped, and small
+enough. Every other table that is made of such a one stays there, too. DuckDB has a *shadow* of each of them: a view
+with its columns and types, so that a query can be bound, which raises an error if it is ever read.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.errors import SourceError
+from sqlanon.queries import spark as sp
+from sqlanon.queries.names import (
+    col,
+    create_table,
+    create_temporary_view,
+    create_view,
+    drop_view,
+    read_parquet,
+    select,
+    star,
+    table,
+)
+from sqlanon.queries.travel import arrived, travelling
+from sqlanon.workdir import private_directory
+
+AT_ONCE = 10_000_000
+"""So many rows are fetched through the driver; more through files."""
+
+_SCRATCH = "sqlanon-fetch-"
+
+
+@dataclass
+class There:
+    """What Spark has.
+
+    Attributes
+    ----------
+    server:
+        The engine that has it.
+    fetch_limit:
+        Results of more rows than this stay there.
+    scratch:
+        A folder that Spark and this machine share.
+    most:
+        So many rows the source has: no grouped result has more.
+    tables:
+        By the text of their names here, what they are there.
+    kept:
+        Of those that were made: the views there that keep them.
+    """
+
+    server: SparkEngine
+    fetch_limit: int
+    scratch: Path | None = None
+    most: int | None = None
+    tables: dict[str, exp.Expr] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    numbers: int = 0
+
+    def next_name(self) -> str:
+        """A name that no other table of the session has."""
+        self.numbers += 1
+        return f"sqlanon_{id(self):x}_{self.numbers}"
+
+
+class FederatedEngine(DuckDBEngine):
+    """DuckDB, and beside it tables that Spark has.
+
+    Parameters
+    ----------
+    own:
+        The engine of which it is another face: on the same connection.
+    there:
+        What Spark has.
+    """
+
+    def __init__(self, own: DuckDBEngine, there: There) -> None:
+        super().__init__(own.connection)
+        self.there = there
+
+    def adopt(self, shadow: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
+        """Have a relation of Spark's be known here.
+
+        Parameters
+        ----------
+        shadow, types:
+            The view that is made of it, and DuckDB's types of its columns.
+        relation:
+            What it is there.
+        """
+        create = create_temporary_view if shadow.catalog == "temp" else create_view
+        super().execute(create(shadow.copy(), sp.shadow(types)))
+        self.there.tables[sp.name_of(shadow)] = relation
+
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
+        """Run a statement: where what it reads is."""
+        if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads(statement.expression):
+            self._make(statement.this, statement.expression)
+        elif isinstance(statement, exp.Drop) and any(self._is_there(one) for one in statement.args["tables"]):
+            for target in statement.args["tables"]:
+                self._forget(target)
+        else:
+            super().execute(statement, parameters)
+
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query and bring its rows to Python.
+
+        Raises
+        ------
+        SourceError
+            They would be rows of the source.
+        """
+        if not self._reads(query):
+            return super().rows(query, parameters)
+        assert isinstance(query, exp.Query)
+        self._refuse_rows(query)
+        query = sp.with_names(query)
+        with self.fetched(query, self._types(query)) as relation:
+            return super().rows(relation)
+
+    @contextmanager
+    def fetched(self, query: exp.Query, types: Mapping[str, str]) -> Iterator[exp.Select]:
+        """A query that reads a table of Spark's, run there: as a relation of ours, which can be read once.
+
+        It fetches whatever it is asked for: rows, too.
+
+        Parameters
+        ----------
+        query, types:
+            What, and DuckDB's types of its columns.
+        """
+        server = self.there.server
+        with (
+            self.put_there(query) as query_there,
+            server.told(),
+            server.stream(travelling(query_there, types, sp.TEXT)) as reader,
+            self.registered(reader) as relation,
+        ):
+            yield arrived(relation, types)
+
+    @contextmanager
+    def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
+        """A query over tables of Spark's and of ours, as Spark runs it, while what it reads of ours is there."""
+        shipped: list[str] = []
+        relations = dict(self.there.tables)
+        used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
+        try:
+            for name, own in self._ours(query).items():
+                relations[name] = self._ship(own, used, shipped)
+            yield sp.put_there(query, relations)
+        finally:
+            for view in shipped:
+                with suppress(SourceError):  # the session may be gone
+                    self.there.server.forget(view)
+
+    def shown(self, statement: exp.Expr) -> str:
+        """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here."""
+        query = statement.expression if isinstance(statement, exp.Create) else statement
+        if not isinstance(query, exp.Query) or not self._reads(query):
+            return super().shown(statement)
+        relations = dict(self.there.tables)
+        relations |= {name: table(own.name) for name, own in self._ours(query).items()}
+        told = sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
+        made = f", makes {statement.this.name}" if isinstance(statement, exp.Create) else ""
+        return f"-- in Spark{made}\n{told}"
+
+    def let_go(self) -> None:
+        """Forget all tables that were made there."""
+        for view in self.there.kept.values():
+            with suppress(SourceError):
+                self.there.server.forget(view)
+        self.there.kept.clear()
+        self.there.tables.clear()
+
+    def _reads(self, query: exp.Expr | None) -> bool:
+        """Whether a query reads a table that is there."""
+        return query is not None and any(self._is_there(one) for one in query.find_all(exp.Table))
+
+    def _is_there(self, target: exp.Expr) -> bool:
+        return isinstance(target, exp.Table) and sp.name_of(target) in self.there.tables
+
+    def _refuse_rows(self, query: exp.Query) -> None:
+        if not sp.is_counted(query, self.there.tables):
+            raise SourceError("this would fetch rows of the source, and the rows of a source in Spark never leave it")
+
+    def _types(self, query: exp.Query) -> dict[str, str]:
+        """DuckDB's types of a query's columns."""
+        return self.columns(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q"))))
+
+    def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
+        """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
+        found = {sp.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        return {
+            name: table(one.name, one.db, one.catalog) for name, one in found.items() if name not in self.there.tables
+        }
+
+    def _ship(self, own: exp.Table, used: frozenset[str], shipped: list[str]) -> exp.Expr:
+        """Copy the columns of a table that are used; what it is there."""
+        types = {name: type_ for name, type_ in self.columns(own).items() if not used or name in used}
+        values = select([col(name) for name in types], own.copy())
+        name = self.there.next_name()
+        with self.there.server.told(), super().stream(travelling(values, types, "VARCHAR")) as reader:
+            view = self.there.server.ingest(name, reader)
+        shipped.append(name)
+        return sp.landed(view, types)
+
+    def _make(self, target: exp.Table, query: exp.Query) -> None:
+        """Make a table of what Spark has: here if it is counted, and not too large."""
+        types, server = self._types(query), self.there.server
+        counted, most = sp.is_counted(query, self.there.tables), self.there.most
+        if counted and most is not None and most <= min(AT_ONCE, self.there.fetch_limit):
+            with self.fetched(query, types) as relation:
+                super().execute(create_table(target, relation))
+            return
+        name = self.there.next_name()
+        with self.put_there(query) as query_there, server.told():
+            rows = server.keep(name, query_there)
+        kept = table(name)
+        if not counted or rows > self.there.fetch_limit:
+            self.adopt(target, types, kept)
+            self.there.kept[sp.name_of(target)] = name
+            return
+        try:
+            self._bring(target, kept, types, rows)
+        finally:
+            server.forget(name)
+
+    def _bring(self, target: exp.Table, kept: exp.Table, types: Mapping[str, str], rows: int) -> None:
+        """Copy a table of Spark's."""
+        server, query = self.there.server, travelling(star(kept), types, sp.TEXT)
+        if rows <= AT_ONCE:
+            with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
+                super().execute(create_table(target, arrived(relation, types)))
+            return
+        parent = self.there.scratch or Path(tempfile.gettempdir())
+        with private_directory(parent, _SCRATCH) as folder:
+            with server.told():
+                server.write_parquet(query, str(folder / "rows"))
+            files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
+            if not files:
+                raise SourceError(
+                    f"{server.place}: {rows:,} combinations were counted, and what Spark wrote of them to {folder} is "
+                    "not here: give a folder that both share as [source] scratch"
+                )
+            super().execute(create_table(target, arrived(read_parquet(files), types)))
+
+    def _forget(self, target: exp.Table) -> None:
+        super().execute(drop_view(target.copy()))
+        del self.there.tables[sp.name_of(target)]
+        if (view := self.there.kept.pop(sp.name_of(target), None)) is not None:
+            self.there.server.forget(view)

@@ -1,0 +1,103 @@
+"""A source in Spark: its rows stay there, and what is counted of them comes here."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Collection
+from pathlib import Path
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from sqlanon.engines.federated import FederatedEngine
+from sqlanon.errors import SourceError
+from sqlanon.policy import SourceSection, table_parts
+from sqlanon.queries import spark as sp
+from sqlanon.queries.names import ident, named, select, star, subquery, table, union_all
+from sqlanon.sources.bound import SMALL, InSpark, Place, Source
+from sqlanon.sources.plain import refuse_ambiguous
+
+
+def bind_spark(
+    engine: FederatedEngine, address: str | None, section: SourceSection, place: Place, wanted: Collection[str]
+) -> Source:
+    """Bind a source in Spark.
+
+    Parameters
+    ----------
+    engine:
+        Has Spark beside it; it is told of the source.
+    address:
+        Where that is; None: the user's own session.
+    section:
+        The policy's ``[source]``.
+    place:
+        Where relations are made; without a copy, no row is counted.
+    wanted:
+        The columns that are looked at or released, in lower case; types of others do not matter.
+
+    Raises
+    ------
+    SourceError
+        It cannot be found or read, or a type has no equal here.
+    """
+    server = engine.there.server
+    found = _found(section)
+    with server.told():
+        own = server.columns(found)
+    columns = _columns(own, wanted)
+    plain: list[exp.Expr] = [
+        named(sp.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
+    ]
+    if not plain:
+        raise SourceError("source: it has none of the policy's columns")
+    relation = subquery(select(plain, found), "source")
+    view = place.view("source")
+    engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)
+    if place.copy is not None:
+        with server.told():
+            engine.there.most = int(server.rows(sp.row_count(relation))[0][0])
+    # A small one is scanned once: then all else is here.
+    in_place = (engine.there.most or 0) > SMALL
+    return Source(view, columns, _local_files(section.files), in_place, spark=InSpark(address, engine, relation))
+
+
+def _found(section: SourceSection) -> exp.Expr:
+    """The table, query or files there."""
+    if section.files:
+        each = [star(table(pattern, "parquet")) for pattern in section.files]
+        return subquery(union_all(*each), "files") if len(each) > 1 else table(section.files[0], "parquet")
+    if section.query is not None:
+        return _of_query(section.query)
+    parts = table_parts(section.table or "")
+    if not parts:
+        raise SourceError(f"source.table: {section.table!r} names no table: write it as schema.name")
+    return table(*reversed(parts))
+
+
+def _of_query(query: str) -> exp.Expr:
+    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
+    try:
+        is_one = isinstance(parse_one(query, dialect="spark"), exp.Query)
+    except SqlglotError:
+        raise SourceError("source.query: cannot be read as one SELECT: make a view of it in Spark") from None
+    if not is_one:
+        raise SourceError("source.query: must be one SELECT statement")
+    statement = exp.Var(this=f"{query.strip().rstrip(';')}\n")
+    return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query")))
+
+
+def _columns(own: dict[str, str], wanted: Collection[str]) -> dict[str, str]:
+    """DuckDB's types by name; of columns that are not wanted Spark's."""
+    refuse_ambiguous(list(own), "the source")
+    types = {name: sp.type_here(kind) for name, kind in own.items()}
+    if strange := [f"{name!r} ({own[name]})" for name, it in types.items() if it is None and name.lower() in wanted]:
+        raise SourceError(
+            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under [source]"
+        )
+    return {name: type_ or own[name] for name, type_ in types.items()}
+
+
+def _local_files(patterns: tuple[str, ...]) -> tuple[Path, ...]:
+    """Those files that are on this machine."""
+    return tuple(Path(one) for pattern in patterns if "://" not in pattern for one in glob.glob(pattern))  # noqa: PTH207  (it is a whole path, and may be a pattern in any part)
