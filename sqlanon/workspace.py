@@ -44,6 +44,7 @@ from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import (
     Place,
     Source,
+    bind_frequency_set,
     bind_postgres,
     bind_source,
     bind_spark,
