@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlanon.compare import ComparisonProgress
     from sqlanon.extend import Extension
-    from sqlanon.plan import Plan
+    from sqlanon.stages import Plan
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
@@ -223,14 +223,29 @@ class Database(Looking, Viewing):
         with readable():
             return extend(run, policy)
 
-    def plan(self, policy: Policy) -> Plan:
+    def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.
+
+        Parameters
+        ----------
+        policy:
+            What is asked.
+        dialect:
+            Of a warehouse that has the policy's table: ``bigquery``, ``databricks``, ``duckdb``, ``postgres``,
+            ``snowflake``, ``spark`` or ``trino``. Then the stages are what is run there, from the policy and the
+            hierarchy files alone: the source is not looked for.
 
         Raises
         ------
         SourceError
             The source's schema cannot be read, or does not fit the policy.
+        PolicyError
+            There is no such dialect; or the policy asks for what cannot be done in a warehouse.
         """
+        if dialect is not None:
+            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
+
+            return plan_for_warehouse(policy, dialect, self._space.engine)
         from sqlanon.plan import plan  # noqa: PLC0415
 
         run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
