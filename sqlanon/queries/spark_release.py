@@ -63,7 +63,7 @@ def _parquet_table(target: exp.Table, types: Mapping[str, str], release: str) ->
     )
 
 
-def filled(target: exp.Table, rows: exp.Select, columns: Sequence[str], seed: int) -> exp.Insert:
+def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], seed: int) -> exp.Insert:
     """Write rows to a table, in an order that tells nothing of where they come from.
 
     What a row shows decides which file it is in, and a random number where in the file. So a task that Spark runs a

@@ -27,7 +27,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.publish import against_the_run, with_checks, with_version
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.spark_reader import Described, SparkSpot, names_there, number_in, ours
+from sqlanon.release.spark_reader import Described, SparkSpot, names_there, number_in, of_catalog, ours
 from sqlanon.release.spark_rows import counted
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
@@ -38,7 +38,7 @@ _TAKEN = "LOCATION_ALREADY_EXISTS"
 
 
 def publish_spark(
-    engine: DuckDBEngine, server: SparkEngine, content: Content, spot: SparkSpot, rows: exp.Select
+    engine: DuckDBEngine, server: SparkEngine, content: Content, spot: SparkSpot, rows: exp.Query
 ) -> Verification:
     """Write a release to Spark, audit it there, and let readers see it: all of it, or nothing.
 
@@ -79,9 +79,8 @@ def publish_spark(
             with suppress(Exception):  # Spark may be gone
                 _take_back(server, spot, version)
             raise
-        left = _without_older(server, spot, version)
-    checks = (*verification.checks, *left)
-    return replace(verification, path=spot.path, checks=checks)
+        told = [*_without_older(server, spot, version), *of_catalog(server)]
+    return replace(verification, path=spot.path, checks=(*verification.checks, *told))
 
 
 def _refuse_types(types: Mapping[str, str]) -> None:

@@ -31,6 +31,9 @@ from sqlanon.release.words import claims_table
 _OF_MANIFEST = "_manifest"
 _COUNT = "rows"
 
+AFTERWARDS = ("versions", "catalog")
+"""Checks that tell the holder something of a release that is in its place."""
+
 
 @dataclass(frozen=True)
 class SparkSpot:
@@ -275,7 +278,7 @@ def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
                 f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
         of_this = (release, number, manifest.table_name, manifest.version) == (spot.name, version, spot.name, version)
-        checks = _of_catalog(server, spot, view, version, manifest, names)
+        checks = [*_of_view(server, spot, view, version, manifest, names), *of_catalog(server)]
         told = f"of version {version}" if of_this else f"not of version {version} of {spot.name!r}"
         return replace(found, checks=(*found.checks, Check("manifest table", of_this, told), *checks))
 
@@ -298,7 +301,7 @@ def _row(server: SparkEngine, spot: SparkSpot, version: int) -> tuple[str, int, 
     return release, number, text
 
 
-def _of_catalog(
+def _of_view(
     server: SparkEngine,
     spot: SparkSpot,
     view: Described | None,
@@ -307,18 +310,16 @@ def _of_catalog(
     names: frozenset[str],
 ) -> list[Check]:
     """Whether the view shows the columns of the table of its version and nothing more; whether other tables of its
-    name are there; and whether the catalog keeps it. The right rows may come from the wrong place, and be others
-    tomorrow."""
+    name are there. The right rows may come from the wrong place, and be others tomorrow."""
     rows, own = spot.rows(version), versioned(spot.name, version)
     columns = [column.name for column in manifest.columns]
     right = view is not None and view.lists(columns, rows) and own in names
     right = right and Described.by(server, rows).release == spot.name
     shown = f"the columns of the table {own!r}, and nothing more"
-    checks = [
+    return [
         Check("view", right, shown if right else f"{spot.name!r} is not the view of {shown}"),
         _others(server, spot, version, names),
     ]
-    return [*checks, Check("catalog", None, IN_MEMORY)] if is_in_memory(server) else checks
 
 
 def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset[str]) -> Check:
@@ -333,16 +334,11 @@ def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset
     return Check("versions", True, "no other is there")
 
 
-IN_MEMORY = (
-    "the catalog of this Spark is in memory: the release is gone when it ends; with one that lasts "
-    "(spark.sql.catalogImplementation=hive) it stays"
-)
-
-
-def is_in_memory(server: SparkEngine) -> bool:
-    """Whether what a session makes in its catalog is gone when Spark ends."""
-    values = [
-        server.rows(sr.setting(name))[0][1]
-        for name in ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
-    ]
-    return values[0] == "in-memory" and values[1] in ("builtin", "<undefined>")
+def of_catalog(server: SparkEngine) -> list[Check]:
+    """What is told of a catalog that is gone when Spark ends, and the release with it."""
+    names = ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
+    kind, replaced = (server.rows(sr.setting(name))[0][1] for name in names)
+    if kind != "in-memory" or replaced not in ("builtin", "<undefined>"):
+        return []
+    told = "the catalog of this Spark is in memory: the release is gone when it ends; with one that lasts "
+    return [Check("catalog", None, f"{told}(spark.sql.catalogImplementation=hive) it stays")]

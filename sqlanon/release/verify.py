@@ -21,6 +21,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.policy import PrivacySection, in_postgres, shown_place
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
+from sqlanon.policy.spark import in_spark
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.queries.names import create_temporary_view, star, table
@@ -63,9 +64,9 @@ class Verification:
     suppressed: Suppressed | None = None
 
     @property
-    def in_postgres(self) -> bool:
-        """Whether it is no file."""
-        return in_postgres(self.path)
+    def is_file(self) -> bool:
+        """Whether it is no release in PostgreSQL or Spark."""
+        return not (in_postgres(self.path) or in_spark(self.path))
 
     @property
     def verified(self) -> bool:
@@ -81,7 +82,7 @@ class Verification:
         """Ready for JSON."""
         return {
             "release": shown_place(self.path),
-            "table": self.path.name if self.in_postgres else self.manifest.table_name,
+            "table": self.manifest.table_name if self.is_file else self.path.name,
             "verified": self.verified,
             "checks": [vars(check) for check in self.checks],
         }
