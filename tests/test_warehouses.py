@@ -130,8 +130,8 @@ def made(connection: duckdb.DuckDBPyConnection, name: str) -> Counter[tuple[Any,
     return Counter(relation.project(", ".join(quoted(name) for name in sorted(relation.columns))).fetchall())
 
 
-def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Of the rows and of their frequency set the same is found, and released; and the audit agrees."""
+def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> int:
+    """Of the rows and of their frequency set the same is found, and released; and the audit agrees. The masked rows."""
     there = from_set(here, folder / "f.parquet", source={"table": here.source.table})
     ask(connection, there, folder / "f.parquet")
     with sqlanon.connect(connection) as db, sqlanon.connect() as other:
@@ -141,13 +141,14 @@ def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, fold
             with pytest.raises(sqlanon.InfeasibleError) as found:
                 other.anonymize(there)
             assert str(found.value) == str(error)
-            return
+            return 0
         result = other.anonymize(there)
         assert figures(result) == figures(expected)
         rows = released(expected)
         audit = follow(connection, result.export(folder / "export", "duckdb"))
         assert made(connection, there.release.table) == rows  # type: ignore[union-attr]
         assert violations(audit) == {}
+        return result._made.chosen.masked_rows
 
 
 # --- the same answer ---------------------------------------------------------------------------------
@@ -159,9 +160,11 @@ def test_the_same_is_found_and_released(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str, limit: float
 ) -> None:
     search, release = {"suppression_limit": limit}, {"suppressed": suppressed}
+    connection.execute("DELETE FROM patients WHERE age > 27 AND cost > 2")
     policy = make_policy(ATTRIBUTES, table="patients", search=search, release=release)
     policy = sqlanon.Policy(**{**policy.model_dump(exclude_none=True), "privacy": PRIVACY})
-    check_same(policy, connection, tmp_path)
+    masked = check_same(policy, connection, tmp_path)
+    assert (masked > 0) == (suppressed == "mask" and limit > 0)
 
 
 def without_rows(case: PrivacyCase) -> PrivacyCase:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -31,6 +32,9 @@ from sqlanon.workdir import private_directory, private_files
 STAGING_PREFIX = ".sqlanon-export-"
 
 _LINES = "-- "
+
+_NEEDED = re.compile(r"value|known|(code|label)_\d+")
+"""What a statement may read of our tables. (A released column may have the name of another of theirs.)"""
 
 
 def export(made: Made, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
@@ -90,8 +94,9 @@ def _tables(engine: Engine, recoding: Recoding, place: Target) -> Iterator[tuple
         own, names = [*own, recoding.suppressed], [*names, SUPPRESSED]
     for name, relation in zip(names, own, strict=True):
         if name in read:
-            own_columns = (*engine.columns(relation), wh.TEXTS)
-            yield name, wh.uploaded(relation, [column for column in own_columns if column in used])
+            columns = [*engine.columns(relation), *([] if name == SUPPRESSED else [wh.TEXTS])]
+            needed = [column for column in columns if column in used and _NEEDED.fullmatch(column)]
+            yield name, wh.uploaded(relation, needed)
 
 
 def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str:

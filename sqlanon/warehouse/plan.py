@@ -100,6 +100,9 @@ def _example(policy: Policy, engine: Engine) -> Recoding:
     )
     heights = tuple(attribute.height for attribute in attributes)
     levels = example_levels(policy, heights)
+    # In one class of all rows, nothing tells the suppressed ones apart but values that are unknown.
+    told_apart = levels != heights or any(attribute.unknown for attribute in attributes)
+    masks = policy.release is not None and policy.release.suppressed == "mask"
     return Recoding(
         table("source"),
         released,
@@ -107,5 +110,5 @@ def _example(policy: Policy, engine: Engine) -> Recoding:
         tuple("*" for _ in attributes),
         levels,
         table(SUPPRESSED) if levels != heights else None,
-        mask=policy.release is not None and policy.release.suppressed == "mask",
+        mask=masks and told_apart,
     )
