@@ -31,6 +31,8 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parser.escapedStringLiterals": "false",
+    # A name such as ${env:HOME} would become what the environment of the driver says.
+    "spark.sql.variable.substitute": "false",
 }
 
 _BROADCAST = 64 * 2**20
