@@ -8,7 +8,6 @@ quote statements and values: they never get further than `told`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +16,6 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
-from sqlanon.engines.spark_session import open_session
 from sqlanon.engines.spark_types import rows_in, with_sign
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.queries.names import ident
@@ -65,6 +63,8 @@ class SparkEngine:
     dialect = "spark"
 
     def __init__(self, session: Any, place: str = "source.spark") -> None:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (who uses no Spark does not wait for it)
+
         self.session, self.place = session, place
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._views: dict[str, Any] = {}
@@ -97,6 +97,8 @@ class SparkEngine:
         SourceError
             The server cannot be reached, or no session can be started; the address is not told.
         """
+        from sqlanon.engines.spark_session import open_session  # noqa: PLC0415  (nor for this)
+
         session, end = open_session(address, place)
         try:
             engine = cls(session, place)
@@ -289,6 +291,6 @@ class SparkEngine:
                 with suppress(Exception):  # it may be gone
                     context = self._context()
                     context.cancelJobsWithTag(self._tag) if context else self.session.interruptTag(self._tag)
-                asked.cancel()
-                wait([asked], _PATIENCE)
+                with suppress(Exception):  # what it says then is of no interest
+                    asked.exception(_PATIENCE)
                 raise
