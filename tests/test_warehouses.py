@@ -597,6 +597,9 @@ def test_what_is_asked_wrongly_is_told(policy_file: Path, tmp_path: Path) -> Non
     assert "--export FOLDER --dialect NAME" in refused("anonymize", policy_file, "--export", tmp_path / "x")
     policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"'))
     assert "leave it out" in refused("anonymize", policy_file, "--dialect", "trino")
+    no_file = 'zip = { role = "quasi", hierarchy = { file = "nowhere.csv" } }'
+    policy_file.write_text(TOML.replace('zip = { role = "quasi", hierarchy = { mask = "right" } }', no_file))
+    assert "attributes.zip.hierarchy" in refused("plan", policy_file, "--dialect", "trino")
     policy_file.write_text(TOML.replace("[privacy]", '[search]\nstrategy = "mondrian"\n[privacy]'))
     assert "search" in refused("plan", policy_file, "--dialect", "trino")
     assert not (tmp_path / "x").exists()
