@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
 from sqlglot import exp
@@ -23,7 +23,7 @@ from sqlanon.looking import Looking
 from sqlanon.policy import Policy, is_postgres
 from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
-from sqlanon.release.postgres_reader import verify_anywhere
+from sqlanon.release.anywhere import verify_anywhere
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
@@ -251,17 +251,18 @@ class Database(Looking, Viewing):
         run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
 
-    def verify(self, release: str | os.PathLike[str], policy: Policy, table: str | None = None) -> Verification:
+    def verify(self, release: Any, policy: Policy, table: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
 
         Parameters
         ----------
         release:
-            Its file; or where it is in PostgreSQL, ``postgresql://...`` or ``env:NAME``.
+            Its file; or where it is in PostgreSQL or in Spark: ``postgresql://...``, an address such as
+            ``sc://host:port``, ``env:NAME``, or a session of Spark.
         policy:
             The one that it was made by.
         table:
-            In PostgreSQL its name, ``schema.name``.
+            Where it is no file its name, ``schema.name``.
 
         Raises
         ------
@@ -273,7 +274,7 @@ class Database(Looking, Viewing):
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
 
         found = verify_anywhere(release, table, self._space.limits)
-        if found.in_postgres and (policy.noisy or policy.decoys):
+        if not found.is_file and (policy.noisy or policy.decoys):
             raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
         with self._space.run(policy, counted=True) as run, readable():
             known = publication_of(run.engine, policy, found)

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
     from sqlanon.release.postgres_reader import PostgresRelease
     from sqlanon.release.published import Release
+    from sqlanon.release.spark_reader import SparkRelease
     from sqlanon.release.verify import Verification
     from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
     from sqlanon.suda import Suda
 
 
-def print_result(result: Result, release: Release | PostgresRelease, seconds: float) -> None:
+def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
     """What was published: how much of the table, what was done to it, how large its classes are."""
     from sqlanon.release.words import what_was_done
 

@@ -26,6 +26,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.spark_reader import SparkRelease
 from sqlanon.remote import shown_there
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
@@ -174,15 +175,15 @@ class Result(ResultFigures):
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result.
 
-        Where the source is in PostgreSQL, it is the statement that runs there, whatever the dialect. Of a frequency
-        set, it is the statement for the warehouse, over the tables that `export` writes.
+        Where the source is in PostgreSQL or in Spark, it is the statement that runs there, whatever the dialect. Of a
+        frequency set, it is the statement for the warehouse, over the tables that `export` writes.
 
         Raises
         ------
         PolicyError
             Of a frequency set: there is no such dialect.
         """
-        query = self._made.recoding.select()
+        query = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
         if self._prepared.source.out_of_reach:
             from sqlanon.warehouse import sql_of  # noqa: PLC0415
 
@@ -248,14 +249,14 @@ class Result(ResultFigures):
 
     def publish(
         self, path: str | Path | None = None, table: str | None = None, force: bool = False
-    ) -> Release | PostgresRelease:
+    ) -> Release | PostgresRelease | SparkRelease:
         """Write the release to a fresh file, audit it there, and put it in its place.
 
         Parameters
         ----------
         path:
             A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``, which may
-            be a schema in PostgreSQL.
+            be a schema in PostgreSQL or in Spark.
         table:
             Its table; default: the policy's, else the source's name.
         force:
@@ -282,6 +283,7 @@ class Result(ResultFigures):
             self.held_against = tuple(shown_place(one.path) for one in together.earlier)
             told = together.told(release.manifest.digest)
             self.warnings += tuple(one for one in told if one not in self.warnings)
+        self.warnings += tuple(one for one in getattr(release, "warnings", ()) if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
         return release
 

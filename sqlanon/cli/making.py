@@ -54,8 +54,9 @@ def anonymize(
     if export is not None or dialect is not None or asked.source.frequency_set:
         _export(asked, export, dialect, as_json, memory_limit, threads)
         return
-    if asked.release is None or not (asked.release.database or asked.release.file or asked.release.postgres):
-        message = 'say where the release goes: database = "release.duckdb", file = "release.parquet" or postgres = ...'
+    if asked.release is None or not asked.release.has_a_place:
+        places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
+        message = f"say where the release goes: {places}"
         raise PolicyError([Problem("release", message)])
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(asked, progress)

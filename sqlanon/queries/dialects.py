@@ -91,6 +91,7 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     exp.Cast: "this to",
     exp.TryCast: "this to",
     exp.DPipe: "this expression",
+    exp.Concat: "expressions safe",
     exp.Collate: "this expression",
     exp.Count: "this big_int",
     exp.Sum: "this",
