@@ -205,9 +205,7 @@ def jobs() -> Iterator[Job]:
     for name, privacy in REQUIREMENTS.items():
         yield Job(name, _policy(privacy, search=few), large=True, publish=True)
         yield Job(f"{name}, scanned", _policy(privacy, source={"query": "SELECT * FROM people"}, search=few))
-        yield Job(
-            f"{name}, persons", _policy(privacy, source={"table": "people", "person": "who"}, search=few), publish=True
-        )
+        yield Job(f"{name}, persons", _policy(privacy, source={"table": "people", "person": "who"}, search=few), publish=True)
     for measure in MEASURES:
         yield Job(measure, _policy(search=few | {"measure": measure}), large=measure == "entropy")
     for strategy in FULL_DOMAIN:
@@ -250,7 +248,7 @@ def people(rng: random.Random, rows: int = 60) -> duckdb.DuckDBPyConnection:
     """Random rows: NULLs, names with quotes, case and accents, negative numbers, decimals, dates."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    columns = 'zip VARCHAR, age INTEGER, "bo""rn" DATE, ill VARCHAR, "`pay`" DECIMAL(8,2), cost DECIMAL(8,2), '
+    columns = "zip VARCHAR, age INTEGER, \"bo\"\"rn\" DATE, ill VARCHAR, \"`pay`\" DECIMAL(8,2), cost DECIMAL(8,2), "
     columns += "size DOUBLE, who VARCHAR"
     for name in ("people", "town"):
         connection.execute(f"CREATE TABLE {name} ({columns})")
