@@ -32,6 +32,7 @@ from sqlanon.queries.names import (
     star,
     table,
 )
+from sqlanon.queries.rounds import rounds_of
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
@@ -154,9 +155,10 @@ class FederatedEngine(DuckDBEngine):
     def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
         """A query over tables of Spark's and of ours, as Spark runs it, while what it reads of ours is there."""
         shipped: list[str] = []
-        relations = dict(self.there.tables)
-        used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
         try:
+            query = self._in_rounds(query, shipped)
+            relations = dict(self.there.tables)
+            used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
             for name, own in self._ours(query).items():
                 relations[name] = self._ship(own, used, shipped)
             yield sp.put_there(query, relations)
@@ -164,6 +166,28 @@ class FederatedEngine(DuckDBEngine):
             for view in shipped:
                 with suppress(SourceError):  # the session may be gone
                     self.there.server.forget(view)
+
+    def _in_rounds(self, query: exp.Query, shipped: list[str]) -> exp.Query:
+        """A query without ``WITH RECURSIVE``, which takes no windows there: its rounds are run one by one, and kept."""
+        while (found := rounds_of(query)) is not None:
+            made = {name: self._kept(plain, shipped)[0] for name, plain in found.plain.items()}
+            rounds, step = list[exp.Table](), found.first(made)
+            while True:
+                last, rows = self._kept(step, shipped)
+                rounds.append(last)
+                if not rows:
+                    break
+                step = found.later({**made, found.name: last})
+            query = found.rest(made, rounds)
+        return query
+
+    def _kept(self, query: exp.Query, shipped: list[str]) -> tuple[exp.Table, int]:
+        """A query's rows, which stay there, under a name there; and how many they are."""
+        name = self.there.next_name()
+        with self.put_there(query) as query_there, self.there.server.told():
+            rows = self.there.server.keep(name, query_there)
+        shipped.append(name)
+        return table(name), rows
 
     def shown(self, statement: exp.Expr) -> str:
         """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here."""
@@ -220,7 +244,9 @@ class FederatedEngine(DuckDBEngine):
         """Make a table of what Spark has: here if it is counted, and not too large."""
         types, server = self._types(query), self.there.server
         counted, most = sp.is_counted(query, self.there.tables), self.there.most
-        if counted and most is not None and most <= min(AT_ONCE, self.there.fetch_limit):
+        # Hierarchies are made here: the values of one column come home, however many they are.
+        limit = None if sp.is_of_one_column(query) else self.there.fetch_limit
+        if counted and most is not None and most <= AT_ONCE and (limit is None or most <= limit):
             with self.fetched(query, types) as relation:
                 super().execute(create_table(target, relation))
             return
@@ -228,7 +254,7 @@ class FederatedEngine(DuckDBEngine):
         with self.put_there(query) as query_there, server.told():
             rows = server.keep(name, query_there)
         kept = table(name)
-        if not counted or rows > self.there.fetch_limit:
+        if not counted or (limit is not None and rows > limit):
             self.adopt(target, types, kept)
             self.there.kept[sp.name_of(target)] = name
             return
