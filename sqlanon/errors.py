@@ -113,3 +113,7 @@ class AuditError(SqlanonError):
     def __init__(self, failures: Iterable[str]) -> None:
         self.failures = tuple(failures)
         super().__init__("the audit refused the release; nothing was published:\n  - " + "\n  - ".join(self.failures))
+
+
+class UntranslatableError(SqlanonError, ValueError):
+    """A query that is built for DuckDB has something in it that is not known to mean the same in another engine."""
