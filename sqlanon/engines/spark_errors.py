@@ -1,0 +1,88 @@
+"""What may be told of an error of Spark: its own words quote values, statements and addresses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_NAMES = {
+    "TABLE_OR_VIEW_NOT_FOUND": ("relationName", "there is no table or view {}"),
+    "UNRESOLVED_COLUMN": ("objectName", "there is no column {}"),
+    "SCHEMA_NOT_FOUND": ("schemaName", "there is no schema {}"),
+    "TABLE_OR_VIEW_ALREADY_EXISTS": ("relationName", "there is a table or view {} already"),
+}
+"""Errors that are about a name, which is told."""
+
+_KINDS = {
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": "an executor was lost, and with it rows that were kept there: run it again",
+    "PATH_NOT_FOUND": "there is no such file or folder, as Spark sees it",
+    "PATH_ALREADY_EXISTS": "the folder is there already",
+    "PARSE_SYNTAX_ERROR": "it cannot read the statement: see source.query",
+    "UNABLE_TO_INFER_SCHEMA": "there are no Parquet files, or they have no columns",
+    "INSUFFICIENT_PERMISSIONS": "the user has not the rights that this needs",
+    "CAST_INVALID_INPUT": "a value does not fit its type",
+    "CAST_OVERFLOW": "a value does not fit its type",
+    "ARITHMETIC_OVERFLOW": "a number is too large for its type",
+    "NUMERIC_VALUE_OUT_OF_RANGE": "a number is too large for its type",
+    "DIVIDE_BY_ZERO": "something is divided by zero",
+}
+
+_WORDS = {
+    "maxresultsize": "the result is too large for its driver: raise spark.driver.maxResultSize",
+    "outofmemoryerror": "it ran out of memory: raise spark.driver.memory, or spark.executor.memory",
+    "executorlostfailure": "an executor was lost, again and again: see its log",
+    "connection refused": "nobody listens there",
+    "failed to connect": "nobody listens there, or it does not answer",
+    "dns resolution failed": "the host is not known",
+    "deadline exceeded": "it does not answer",
+    "unauthenticated": "it does not know the token",
+    "permissiondenied": "the user has not the rights that this needs",
+    "accesscontrolexception": "the user has not the rights that this needs",
+    "stopped sparkcontext": "the session was stopped",
+    "session_closed": "the session was closed",
+}
+
+_CANCELLED = ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether pyspark, or what it talks through, raised an error."""
+    return any(kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__)
+
+
+def is_cancelled(error: Any) -> bool:
+    """Whether somebody cancelled the job."""
+    return condition_of(error) in _CANCELLED
+
+
+def condition_of(error: Any) -> str:
+    """The name of an error in Spark's list of them, or nothing.
+
+    >>> condition_of(ValueError("[DIVIDE_BY_ZERO] Division by zero"))
+    'DIVIDE_BY_ZERO'
+    """
+    name = getattr(error, "getCondition", lambda: None)()
+    if name is None:
+        found = re.search(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ", str(error))
+        name = found[1] if found else ""
+    return str(name)
+
+
+def reason_of(error: Any) -> str:
+    """What may be told of an error.
+
+    >>> reason_of(ValueError("[CAST_INVALID_INPUT] The value 'Ann' of the type STRING cannot be cast"))
+    'a value does not fit its type (CAST_INVALID_INPUT)'
+    """
+    condition = condition_of(error)
+    main = condition.partition(".")[0]
+    parameters = getattr(error, "getMessageParameters", lambda: None)() or {}
+    if main in _NAMES and _NAMES[main][0] in parameters:
+        name, words = _NAMES[main]
+        return words.format(parameters[name])
+    if main in _KINDS:
+        return f"{_KINDS[main]} ({condition})"
+    said = str(error).lower()
+    told = next((told for word, told in _WORDS.items() if word in said), None)
+    told = told or "it failed, see its log"
+    return f"{told} ({condition})" if condition else told
