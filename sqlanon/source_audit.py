@@ -137,7 +137,7 @@ class SourceAudit:
         source, names = self.prepared.source, list(dict.fromkeys(self.prepared.columns.sensitive))
         count = count_column(source.columns)
         counted, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
-        output = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
+        output: list[exp.Expr] = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
         query = select(output, source.relation.copy(), [col(name) for name in names])
         self.engine.execute(create_table(counted, query))
         self.engine.execute(create_temporary_view(view, repeated(counted, names, count)))

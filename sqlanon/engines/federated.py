@@ -57,6 +57,8 @@ class There:
         So many rows the source has: no grouped result has more.
     tables:
         By the text of their names here, what they are there.
+    kept:
+        Of those that were made: the views there that keep them.
     """
 
     server: SparkEngine
@@ -64,6 +66,7 @@ class There:
     scratch: Path | None = None
     most: int | None = None
     tables: dict[str, exp.Expr] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
 
     def next_name(self) -> str:
@@ -164,7 +167,7 @@ class FederatedEngine(DuckDBEngine):
     def shown(self, statement: exp.Expr) -> str:
         """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here."""
         query = statement.expression if isinstance(statement, exp.Create) else statement
-        if not self._reads(query):
+        if not isinstance(query, exp.Query) or not self._reads(query):
             return super().shown(statement)
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
@@ -174,10 +177,10 @@ class FederatedEngine(DuckDBEngine):
 
     def let_go(self) -> None:
         """Forget all tables that were made there."""
-        for relation in self.there.tables.values():
-            if isinstance(relation, exp.Table):
-                with suppress(SourceError):
-                    self.there.server.forget(relation.name)
+        for view in self.there.kept.values():
+            with suppress(SourceError):
+                self.there.server.forget(view)
+        self.there.kept.clear()
         self.there.tables.clear()
 
     def _reads(self, query: exp.Expr | None) -> bool:
@@ -226,6 +229,7 @@ class FederatedEngine(DuckDBEngine):
         kept = table(name)
         if not counted or rows > self.there.fetch_limit:
             self.adopt(target, types, kept)
+            self.there.kept[sp.name_of(target)] = name
             return
         try:
             self._bring(target, kept, types, rows)
@@ -253,6 +257,6 @@ class FederatedEngine(DuckDBEngine):
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
-        known = self.there.tables.pop(sp.name_of(target))
-        if isinstance(known, exp.Table):
-            self.there.server.forget(known.name)
+        del self.there.tables[sp.name_of(target)]
+        if (view := self.there.kept.pop(sp.name_of(target), None)) is not None:
+            self.there.server.forget(view)

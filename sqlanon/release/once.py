@@ -40,6 +40,10 @@ class Once:
             self._answers[key] = self._engine.rows(query, parameters)
         return self._answers[key]
 
+    def shown(self, statement: exp.Expr) -> str:
+        """The text of a statement, for people."""
+        return self._engine.shown(statement)
+
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text of a relation's columns."""
         return self._engine.columns(relation)

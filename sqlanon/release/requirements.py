@@ -176,6 +176,9 @@ class _Recorder:
         self.queries.append(query)
         return []
 
+    def shown(self, statement: exp.Expr) -> str:
+        return statement.sql(self.dialect)
+
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         return {}
 

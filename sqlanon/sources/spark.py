@@ -19,7 +19,7 @@ from sqlanon.sources.plain import refuse_ambiguous
 
 
 def bind_spark(
-    engine: FederatedEngine, address: str, section: SourceSection, place: Place, wanted: Collection[str]
+    engine: FederatedEngine, address: str | None, section: SourceSection, place: Place, wanted: Collection[str]
 ) -> Source:
     """Bind a source in Spark.
 
@@ -28,7 +28,7 @@ def bind_spark(
     engine:
         Has Spark beside it; it is told of the source.
     address:
-        Where that is.
+        Where that is; None: the user's own session.
     section:
         The policy's ``[source]``.
     place:
@@ -46,7 +46,9 @@ def bind_spark(
     with server.told():
         own = server.columns(found)
     columns = _columns(own, wanted)
-    plain = [named(sp.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted]
+    plain: list[exp.Expr] = [
+        named(sp.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
+    ]
     if not plain:
         raise SourceError("source: it has none of the policy's columns")
     relation = subquery(select(plain, found), "source")

@@ -1,0 +1,281 @@
+"""What policies may say of Spark, and what the engine beside it lets through: checked without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow
+import pytest
+from conftest import make_policy
+from sqlglot import exp, parse_one
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.federated import FederatedEngine, There
+from sqlanon.errors import SourceError
+from sqlanon.policy import is_spark, shown_spark, spark_address_of
+from sqlanon.queries import spark as sp
+from sqlanon.queries.names import create_table, table
+
+HERE = "sc://cluster.example:15002"
+ZIP = {"zip": "suppress"}
+
+
+def refused(**sections: Any) -> dict[str, str]:
+    """The problems of a policy by their places."""
+    attributes = sections.pop("attributes", {"zip": {"role": "quasi", "hierarchy": "suppress"}})
+    with pytest.raises(sqlanon.PolicyError) as found:
+        sqlanon.Policy(attributes=attributes, privacy={"k": 2}, **sections)
+    return {problem.place: problem.message for problem in found.value.problems}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sc://db:15002/;token=s3cret",
+        "sc://db:15002/;use_ssl=true;token=s3cret;user_id=me",
+        "sc://db/;TOKEN=s3cret",
+        "sc://db/; token=s3cret",
+        "sc://me:s3cret@db",
+        "sc://db?token=s3cret",
+        "sc://db;token=s3cret",
+        "sc://db/s3cret",
+        "sc://",
+        "spark:s3cret",
+        "local[s3cret]",
+        "postgresql://s3cret/db",
+        "s3cret",
+    ],
+)
+def test_a_token_is_refused_and_not_repeated(address: str) -> None:
+    problems = refused(source={"spark": address, "table": "clinic.t"})
+    assert list(problems) == ["source.spark"]
+    assert "s3cret" not in str(problems)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sc://db",
+        "sc://db:15002",
+        "sc://db:15002/;use_ssl=true;user_id=me",
+        "local",
+        "local[2]",
+        "local[*]",
+        "local-cluster[2,1,1024]",
+        "local-cluster[2, 1, 1024]",
+        "spark://host:7077",
+        "spark://a:7077,b:7077",
+        "yarn",
+        "env:HERE",
+    ],
+)
+def test_addresses(address: str) -> None:
+    policy = make_policy(ZIP, source={"spark": address, "table": "t"}, table=None)
+    assert policy.source.spark == address
+    assert is_spark(address) == (address != "env:HERE")
+
+
+def test_all_that_needs_rows_is_refused_at_once() -> None:
+    problems = refused(
+        source={"spark": HERE, "table": "clinic.t", "person": "who", "key": ["id"]},
+        attributes={"zip": {"role": "quasi", "hierarchy": {"table": "geo"}}},
+        population={"table": "voters"},
+        risk={"household": "home"},
+        release={"spark": True, "table": "open.r", "decoys": True, "after": "all"},
+    )
+    own = {"source.person", "source.key", "attributes.zip.hierarchy", "population", "risk", "release.decoys"}
+    assert own | {"release.after"} <= set(problems)
+
+
+@pytest.mark.parametrize(
+    ("section", "place", "told"),
+    [
+        ({"source": {"spark": HERE}}, "source", "no table"),
+        ({"source": {"spark": HERE, "table": "t", "database": "a.duckdb"}}, "source.spark", "beside"),
+        ({"source": {"spark": HERE, "table": "t", "postgres": "postgresql://db"}}, "source.spark", "beside"),
+        ({"source": {"spark": HERE, "files": "a.csv"}}, "source.files", "Parquet"),
+        ({"source": {"spark": "env:", "table": "t"}}, "source.spark", "env:NAME"),
+        ({"source": {"spark": 5, "table": "t"}}, "source.spark", "address in quotes"),
+        ({"source": {"spark": HERE, "table": "t", "fetch_limit": 0}}, "source.fetch_limit", "1"),
+        ({"source": {"files": "a.csv"}, "release": {"spark": True, "table": "a.r"}}, "release.spark", "not"),
+        ({"release": {"spark": True}}, "release.table", "schema.name"),
+        ({"release": {"spark": True, "table": "r"}}, "release.table", "schema.name"),
+        ({"release": {"spark": True, "table": "a.r", "file": "r.parquet"}}, "release.spark", "beside"),
+        ({"release": {"spark": True, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_too_much_is_told(section: dict[str, Any], place: str, told: str) -> None:
+    problems = refused(**section)
+    assert list(problems) == [place] and told in problems[place]
+
+
+def test_policies_without_spark_keep_their_fingerprint() -> None:
+    tree = make_policy(ZIP, release={"database": "r.duckdb"}).model_dump(mode="json")
+    assert not {"spark", "fetch_limit", "scratch"} & set(tree["source"]) and "spark" not in tree["release"]
+    other = make_policy(ZIP, source={"spark": HERE, "table": "t"}, table=None)
+    assert other.fingerprint() != make_policy(ZIP).fingerprint()
+    assert sqlanon.Policy(**other.model_dump(exclude_none=True)) == other
+
+
+def test_what_a_manifest_shows_of_a_policy_has_no_address() -> None:
+    source = {"spark": HERE, "table": "clinic.t", "scratch": "/shared/scratch"}
+    policy = make_policy(ZIP, source=source, table=None, release={"spark": True, "table": "open.r"})
+    shown = str(policy.redacted())
+    assert not any(word in shown for word in ("cluster", "clinic", "open", "spark", "scratch"))
+
+
+def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER", "sc://db:15002/;token=s3cret")
+    assert shown_spark(spark_address_of("env:CLUSTER")) == "sc://db:15002"
+    monkeypatch.setenv("CLUSTER", "s3cret")
+    with pytest.raises(SourceError, match="CLUSTER holds no address") as found:
+        spark_address_of("env:CLUSTER")
+    assert "s3cret" not in str(found.value)
+    monkeypatch.delenv("CLUSTER")
+    with pytest.raises(SourceError, match="CLUSTER is not set"):
+        spark_address_of("env:CLUSTER")
+
+
+# What may come here
+
+
+@pytest.mark.parametrize(
+    ("query", "counted"),
+    [
+        ("SELECT zip, COUNT(*) FROM rows_there GROUP BY zip", True),
+        ("SELECT DISTINCT zip FROM rows_there", True),
+        ("SELECT COUNT(*) FILTER (WHERE zip IS NULL), MAX(age) FROM rows_there", True),
+        ("SELECT 1 + CAST(SUM(age) AS BIGINT) FROM rows_there", True),
+        ("SELECT g.n, h.label FROM (SELECT zip, COUNT(*) AS n FROM rows_there GROUP BY zip) AS g JOIN h ON TRUE", True),
+        ("SELECT COUNT(*) FROM h WHERE EXISTS (SELECT zip FROM rows_there)", True),
+        ("SELECT zip FROM h", True),
+        ("SELECT zip FROM rows_there", False),
+        ("SELECT zip FROM rows_there ORDER BY zip LIMIT 1", False),
+        ("SELECT zip, COUNT(*) OVER (PARTITION BY zip) FROM rows_there", False),
+        ("SELECT zip, (SELECT COUNT(*) FROM h) FROM rows_there", False),
+        ("SELECT zip FROM h UNION ALL SELECT zip FROM rows_there", False),
+        ("SELECT r.zip FROM rows_there AS r JOIN (SELECT DISTINCT zip FROM rows_there) AS g ON TRUE", False),
+        ("SELECT zip FROM h WHERE zip IN (SELECT zip FROM rows_there)", False),
+        ("WITH w AS (SELECT zip FROM rows_there) SELECT zip FROM w", False),
+        ("SELECT x FROM (SELECT zip AS x FROM rows_there) AS s", False),
+    ],
+)  # fmt: skip
+def test_what_is_counted_may_come_here_and_rows_may_not(query: str, counted: bool) -> None:
+    assert sp.is_counted(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
+
+
+@pytest.mark.parametrize(
+    "rows", ["SELECT * FROM s", "SELECT COUNT(*) FROM s", "SELECT b FROM s WHERE a = 1 AND b = 'x'"]
+)
+@pytest.mark.parametrize("around", ["{}", "CREATE TABLE t AS {}", "SELECT COUNT(*) FROM ({}) AS q"])
+def test_a_shadow_can_be_bound_and_is_never_read(rows: str, around: str) -> None:
+    """Whatever the optimizer makes of it: an empty answer would be one that is less private than claimed."""
+    with duckdb.connect() as connection:
+        types = {"a": "INTEGER", "b": "VARCHAR", "c d": "DECIMAL(8,2)", "e": "TIMESTAMP WITH TIME ZONE"}
+        connection.execute(f"CREATE VIEW s AS {sp.shadow(types).sql('duckdb')}")
+        assert DuckDBEngine(connection).columns(table("s")) == types
+        with pytest.raises(duckdb.InvalidInputException, match="are not read here"):
+            connection.execute(around.format(f"SELECT {rows}")).fetchall()
+
+
+class FakeServer:
+    """Stands for Spark: tells what it was asked, and gives an answer."""
+
+    dialect = "spark"
+    place = "source.spark"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answer = pyarrow.table({"zip": ["a", "b"], "n": pyarrow.array([3, 4], pyarrow.int64())})
+        self.views: set[str] = set()
+
+    @contextmanager
+    def told(self, kind: object = None) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
+        self.asked.append(query.sql("spark"))
+        yield self.answer.to_reader()
+
+    def ingest(self, name: str, arrow: pyarrow.RecordBatchReader) -> exp.Table:
+        self.asked.append(f"ingest {arrow.read_all().to_pydict()}")
+        self.views.add(name)
+        return table(name)
+
+    def keep(self, name: str, query: exp.Expr) -> int:
+        self.asked.append(f"keep {query.sql('spark')}")
+        self.views.add(name)
+        return 1000
+
+    def forget(self, name: str) -> None:
+        self.views.remove(name)
+
+
+@pytest.fixture
+def federated() -> Iterator[tuple[FederatedEngine, FakeServer]]:
+    server = FakeServer()
+    with duckdb.connect() as connection:
+        engine = FederatedEngine(DuckDBEngine(connection), There(server, fetch_limit=10_000, most=100))  # type: ignore[arg-type]
+        engine.adopt(table("people", "main", "memory"), {"zip": "VARCHAR", "id": "INTEGER"}, table("people", "clinic"))
+        yield engine, server
+
+
+PEOPLE = '"memory"."main"."people"'
+
+
+def parsed(query: str) -> exp.Query:
+    found = parse_one(query, dialect="duckdb")
+    assert isinstance(found, exp.Query)
+    return found
+
+
+def test_counts_come_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    query = parsed(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')
+    target = table("counts", "main", "memory")
+    engine.execute(create_table(target, query))
+    assert engine.rows(parsed('SELECT * FROM "memory"."main"."counts"')) == [("a", 3), ("b", 4)]
+    assert engine.rows(query) == [("a", 3), ("b", 4)]
+    assert len(server.asked) == 2 and all("`clinic`.`people`" in one for one in server.asked)
+
+
+def test_rows_stay_there(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    with pytest.raises(SourceError, match="never leave"):
+        engine.rows(parsed(f'SELECT "id" FROM {PEOPLE}'))
+    assert server.asked == []
+    target = table("copied", "main", "memory")
+    engine.execute(create_table(target, parsed(f'SELECT "id", 1 AS "x" FROM {PEOPLE}')))
+    assert server.asked[0].startswith("keep SELECT")
+    assert engine.columns(target) == {"id": "INTEGER", "x": "INTEGER"}
+    with pytest.raises(duckdb.InvalidInputException, match="are not read here"):
+        engine.connection.execute("SELECT COUNT(*) FROM copied")
+    engine.execute(exp.Drop(tables=[target], kind="TABLE"))
+    assert not server.views
+
+
+def test_what_is_too_much_stays_there_too(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    engine.there.fetch_limit, engine.there.most = 999, None
+    target = table("counts", "main", "memory")
+    engine.execute(create_table(target, parsed(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')))
+    assert [one.split()[0] for one in server.asked] == ["keep"] and len(server.views) == 1
+    engine.let_go()
+    assert not server.views
+
+
+def test_what_is_read_of_ours_is_shipped_and_forgotten(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    engine.connection.execute("CREATE TABLE labels AS SELECT 'a' AS zip, 'A' AS label, 'private' AS other")
+    query = (
+        f'SELECT l."label", COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN "memory"."main"."labels" AS l ON p."zip" = l."zip"'
+    )
+    server.answer = pyarrow.table({"label": ["A"], "n": pyarrow.array([3], pyarrow.int64())})
+    assert engine.rows(parsed(f'{query} GROUP BY l."label"')) == [("A", 3)]
+    assert server.asked[0] == "ingest {'zip': ['a'], 'label': ['A']}"
+    assert not server.views
