@@ -18,7 +18,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark import Mapper, SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.queries import spark as sp
 from sqlanon.queries.names import (
@@ -148,6 +148,24 @@ class FederatedEngine(DuckDBEngine):
             self.registered(reader) as relation,
         ):
             yield arrived(relation, types)
+
+    def map_there(self, target: exp.Table, query: exp.Query, function: Mapper, types: Mapping[str, str]) -> None:
+        """Have Spark's workers make a table of a query's rows, by Python; it stays there.
+
+        Parameters
+        ----------
+        target, query:
+            The table, and whose rows.
+        function:
+            Makes of batches of rows (Arrow) others.
+        types:
+            DuckDB's types of its columns.
+        """
+        name, server = self.there.next_name(), self.there.server
+        own = {column: sp.type_there(type_) or "" for column, type_ in types.items()}
+        with self.put_there(query) as query_there, server.told():
+            server.keep_mapped(name, query_there, function, own)
+        self.adopt(target, types, table(name))
 
     @contextmanager
     def put_there(self, query: exp.Query) -> Iterator[exp.Query]:

@@ -8,9 +8,10 @@ quote statements and values: they never get further than `told`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import Dialect, exp
 
@@ -38,6 +39,10 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """pyspark writes what Spark says of a statement, values and all, to stderr."""
 
 _TAG = "sqlanon"
+
+
+Mapper: TypeAlias = "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]"
+"""Makes of batches of rows others."""
 
 
 class SparkEngine:
@@ -165,9 +170,43 @@ class SparkEngine:
             The number of its rows.
         """
         with self._cancelled_when_interrupted():
-            frame = self._frame(query).localCheckpoint()
-            self._view(name, frame, frame)
-            return int(frame.count())
+            return self._kept(name, self._frame(query))
+
+    def keep_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
+        """Have the workers make other rows of those of a query, by Python, and keep them as `keep` does.
+
+        Parameters
+        ----------
+        name, query:
+            Of the view, and whose rows.
+        function:
+            Makes of batches of rows others, in another process and on another machine. The module that it is of is sent
+            there with it; what that imports has to be there.
+        types:
+            Spark's types of its columns, by name.
+
+        Returns
+        -------
+        int
+            The number of its rows.
+
+        Raises
+        ------
+        SourceError
+            Tasks may run twice there (``spark.speculation``): what is drawn at random might come out in two ways.
+        """
+        schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
+        with self._cancelled_when_interrupted(), _sent(function):
+            if self.session.conf.get("spark.speculation", "false") == "true":
+                raise SourceError(
+                    f"{self.place}: spark.speculation has tasks run twice, and noise must be drawn once: turn it off"
+                )
+            return self._kept(name, self._frame(query).mapInArrow(function, schema))
+
+    def _kept(self, name: str, frame: Any) -> int:
+        kept = frame.localCheckpoint()
+        self._view(name, kept, kept)
+        return int(kept.count())
 
     def forget(self, name: str) -> None:
         """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
@@ -242,6 +281,19 @@ def _quietly() -> Iterator[None]:
     finally:
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled
+
+
+@contextmanager
+def _sent(function: Mapper) -> Iterator[None]:
+    """A function is sent to the workers with all of its module: they need not have it."""
+    from pyspark import cloudpickle  # noqa: PLC0415  (it is an extra)
+
+    module = sys.modules[function.__module__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def _signed(table: pyarrow.Table) -> pyarrow.Table:
