@@ -21,7 +21,7 @@ from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import cast, col, drop_table, named, select, subquery
 from sqlanon.queries.postgres import landed
 from sqlanon.queries.presented import suppressed_by
-from sqlanon.queries.recode import AnyRecoding, Column
+from sqlanon.queries.recode import AnyRecoding, Column, at_random
 from sqlanon.queries.travel import travelling
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
@@ -81,12 +81,14 @@ class Made:
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
         """The statement that makes its rows here, in random order unless it is for checks; where the source is
         elsewhere, a relation that can be read once."""
-        source, query = self.prepared.source, self.recoding.select(shuffled)
+        source = self.prepared.source
+        # Spark leaves a sort out that is not the last that it does.
+        query = self.recoding.select(shuffled and source.spark is None)
         if source.rows_at_hand:
             yield query
             return
         with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
-            yield relation
+            yield relation.order_by(*at_random(), copy=False) if shuffled and source.spark is not None else relation
 
     def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
         """Fill a table in PostgreSQL with its rows, in the transaction that is open there.

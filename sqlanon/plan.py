@@ -186,11 +186,14 @@ class _Stages:
 
     def _recode(self, recoding: AnyRecoding, before: Sequence[str], note: str) -> Stage:
         """The rows of the release."""
-        to_postgres = self.policy.release is not None and self.policy.release.postgres is not None
-        to = "a new table in PostgreSQL" if to_postgres else "a fresh file"
+        release, to = self.policy.release, "a fresh file"
+        if release is not None and (release.postgres is not None or release.spark):
+            to = f"a new table in {'Spark' if release.spark else 'PostgreSQL'}"
         if not self.source.rows_at_hand:
-            where = f"in PostgreSQL, over temporary tables of what is here, in random order, to {to} ({note})"
-            return Stage("recode and suppress", where, (*before, shown_there(self.source, recoding.select())))
+            there = "PostgreSQL" if self.source.spark is None else "Spark"
+            where = f"in {there}, over temporary tables of what is here, in random order, to {to} ({note})"
+            query = recoding.select(shuffled=self.source.spark is None)  # Spark shuffles by other means
+            return Stage("recode and suppress", where, (*before, shown_there(self.source, query)))
         where = f"one pass over the rows, in random order, to {to} ({note})"
         return Stage("recode and suppress", where, (*before, _text(self.engine, recoding.select())))
 

@@ -184,9 +184,9 @@ class Result(ResultFigures):
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result.
 
-        Where the source is in PostgreSQL, it is the statement that runs there, whatever the dialect.
+        Where the source is in PostgreSQL or in Spark, it is the statement that runs there, whatever the dialect.
         """
-        query = self._made.recoding.select()
+        query = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
         if not self._prepared.source.rows_at_hand:
             return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)

@@ -43,8 +43,11 @@ def anonymize(
 
     started = time.perf_counter()
     asked = load(policy)
-    if asked.release is None or not (asked.release.database or asked.release.file or asked.release.postgres):
-        message = 'say where the release goes: database = "release.duckdb", file = "release.parquet" or postgres = ...'
+    if asked.release is None or not asked.release.has_a_place:
+        message = (
+            'say where the release goes: database = "release.duckdb", file = "release.parquet", postgres = ... or '
+        )
+        message += "spark = true"
         raise PolicyError([Problem("release", message)])
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(asked, progress)

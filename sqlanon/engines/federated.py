@@ -126,6 +126,7 @@ class FederatedEngine(DuckDBEngine):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
         self._refuse_rows(query)
+        query = sp.with_names(query)
         with self.fetched(query, self._types(query)) as relation:
             return super().rows(relation)
 

@@ -363,6 +363,11 @@ class ReleaseSection(Section):
             raise Flaws(flaws)
         return self
 
+    @property
+    def has_a_place(self) -> bool:
+        """Whether it says where the release goes."""
+        return self.spark or any(one is not None for one in (self.database, self.file, self.postgres))
+
     def _flaws(self) -> Iterator[Flaw]:
         if self.database is not None and self.file is not None:
             yield ("file",), "stands beside a database: give database = ... or file = ..., not both"

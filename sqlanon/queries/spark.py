@@ -130,6 +130,23 @@ def has_star(query: exp.Query) -> bool:
     return any(not isinstance(one.parent, exp.Count) for one in query.find_all(exp.Star))
 
 
+def with_names(query: exp.Query) -> exp.Query:
+    """The same query, with a name for each column: engines do not make up the same ones.
+
+    >>> from sqlglot import parse_one
+    >>> with_names(parse_one("SELECT a, COUNT(*), COUNT(*) AS n FROM t GROUP BY a")).sql()
+    'SELECT a, COUNT(*) AS "c1", COUNT(*) AS n FROM t GROUP BY a'
+    """
+    query = query.copy()
+    first: exp.Expr = query
+    while not isinstance(first, exp.Select):
+        first = first.this
+    for i, one in enumerate(list(first.expressions)):
+        if not isinstance(one, (exp.Alias, exp.Column, exp.Star)):
+            one.replace(named(one.copy(), f"c{i}"))
+    return query
+
+
 def put_there(query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
     """A query as Spark runs it, over other relations.
 
