@@ -166,7 +166,7 @@ class FederatedEngine(DuckDBEngine):
         own = {column: sp.type_there(type_) or "" for column, type_ in types.items()}
         with self.put_there(query) as query_there, server.told():
             server.keep_mapped(name, query_there, function, own)
-        self.adopt(target, types, table(name))
+        self._stays(target, types, name)
 
     @contextmanager
     def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
@@ -247,8 +247,7 @@ class FederatedEngine(DuckDBEngine):
             rows = server.keep(name, query_there)
         kept = table(name)
         if not counted or rows > self.there.fetch_limit:
-            self.adopt(target, types, kept)
-            self.there.kept[sp.name_of(target)] = name
+            self._stays(target, types, name)
             return
         try:
             self._bring(target, kept, types, rows)
@@ -273,6 +272,11 @@ class FederatedEngine(DuckDBEngine):
                     "not here: give a folder that both share as [source] scratch"
                 )
             super().execute(create_table(target, arrived(read_parquet(files), types)))
+
+    def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
+        """Know what is kept there under a name as a table of ours."""
+        self.adopt(target, types, table(name))
+        self.there.kept[sp.name_of(target)] = name
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
