@@ -18,7 +18,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.spark import Mapper, SparkEngine
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
 from sqlanon.queries import spark as sp
 from sqlanon.queries.names import (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _NAMES = {
@@ -25,6 +28,11 @@ _KINDS = {
     "ARITHMETIC_OVERFLOW": "a number is too large for its type",
     "NUMERIC_VALUE_OUT_OF_RANGE": "a number is too large for its type",
     "DIVIDE_BY_ZERO": "something is divided by zero",
+    "OPERATION_CANCELED": "somebody cancelled the job",
+    "SPARK_JOB_CANCELLED": "somebody cancelled the job",
+    "PYTHON_EXCEPTION": "Python failed in a worker: it has to be of the same version as here, and to have pyarrow",
+    "JAVA_GATEWAY_EXITED": "its driver ended at once",
+    "INVALID_HANDLE": "the server has forgotten the session: it was restarted, or the session was idle for too long",
 }
 
 _WORDS = {
@@ -42,17 +50,12 @@ _WORDS = {
     "session_closed": "the session was closed",
 }
 
-_CANCELLED = ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def is_of_spark(error: BaseException) -> bool:
     """Whether pyspark, or what it talks through, raised an error."""
     return any(kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__)
-
-
-def is_cancelled(error: Any) -> bool:
-    """Whether somebody cancelled the job."""
-    return condition_of(error) in _CANCELLED
 
 
 def condition_of(error: Any) -> str:
@@ -86,3 +89,19 @@ def reason_of(error: Any) -> str:
     told = next((told for word, told in _WORDS.items() if word in said), None)
     told = told or "it failed, see its log"
     return f"{told} ({condition})" if condition else told
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """pyspark does not write the errors of statements to stderr meanwhile, values and all."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  (it is an extra)
+
+    loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
