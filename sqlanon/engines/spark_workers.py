@@ -18,8 +18,9 @@ Mapper: TypeAlias = "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.
 @contextmanager
 def sent(function: Mapper) -> Iterator[None]:
     """Meanwhile a function is sent with all of its module: the workers need not have it."""
-    from pyspark import cloudpickle  # noqa: PLC0415  (it is an extra)
+    from pyspark import cloudpickle as untyped  # noqa: PLC0415  (it is an extra)
 
+    cloudpickle: Any = untyped
     module = sys.modules[function.__module__]
     cloudpickle.register_pickle_by_value(module)
     try:

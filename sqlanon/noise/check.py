@@ -55,10 +55,10 @@ class NoiseCheck:
         """The columns without noise: the rows of the recoded source; some of them, if some were suppressed later."""
         noisy = {one.name for one in columns}
         names = [column.name for column in self.prepared.released if column.name not in noisy]
-        count, steps, counted = count_column(names), Steps(self.engine), []
-        for of, relation in (("released", self.released), ("recoded", self.recoded)):
-            counted.append(steps.make(self.work(f"counted_{of}"), nc.counted(relation, names, count)))
-        extra, missing = self.engine.rows(nc.differences(*counted, names, count))[0]
+        count, steps = count_column(names), Steps(self.engine)
+        released = steps.make(self.work("counted_released"), nc.counted(self.released, names, count))
+        recoded = steps.make(self.work("counted_recoded"), nc.counted(self.recoded, names, count))
+        extra, missing = self.engine.rows(nc.differences(released, recoded, names, count))[0]
         if self.prepared.policy.suppresses_last:
             message = "without noise, its rows are some of those of the release's source"
             return _told(

@@ -64,6 +64,7 @@ def drawing(epsilons: Sequence[float]) -> Callable[[Iterator[pyarrow.RecordBatch
     """
 
     def draw(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        mechanisms: Sequence[Callable[[list[int]], Sequence[int | None]]]
         try:
             mechanisms = [laplace(epsilon) for epsilon in epsilons]
         except ImportError:
