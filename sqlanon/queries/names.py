@@ -35,6 +35,18 @@ def table(name: str, schema: str | None = None, catalog: str | None = None, alia
     )
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """A name that no column has, whatever the case.
+
+    >>> free_name("n", ["N", "zip"])
+    'n_'
+    """
+    lower = {one.lower() for one in taken}
+    while name in lower:
+        name += "_"
+    return name
+
+
 def aliased(relation: _Relation, alias: str) -> _Relation:
     """The same table, or subquery, under an alias."""
     copy = relation.copy()

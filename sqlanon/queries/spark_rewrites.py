@@ -7,6 +7,7 @@ the query (``TYPEOF``): Spark answers that before it reads rows. A value whose t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -369,6 +370,13 @@ def _hash(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     raise UntranslatableError("HASH() cannot be put in the dialect of spark: every engine has its own")
 
 
+def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """NULL, if a part is."""
+    if not node.args.get("safe"):
+        raise UntranslatableError(f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over")
+    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), [one.copy() for one in node.expressions])
+
+
 def _collated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """Byte by byte."""
     if node.expression.name.lower() not in ("binary", "c"):
@@ -474,6 +482,7 @@ RULES: Mapping[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]] = {
     exp.With: _with,
     exp.CTE: _common,
     exp.ApproxDistinct: _approximate,
+    exp.Concat: _concatenated,
     exp.Collate: _collated,
 }
 """By the kind of node."""
