@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from sqlglot import Dialect, exp
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_session import open_session
-from sqlanon.engines.spark_types import with_sign
+from sqlanon.engines.spark_types import rows_in, with_sign
 from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.queries.names import ident
@@ -32,6 +33,8 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parser.escapedStringLiterals": "false",
+    # Spark's own way of old keeps no time zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _BROADCAST = 64 * 2**20
@@ -202,11 +205,27 @@ class SparkEngine:
         """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
         if name in self._views:
             kept = self._views.pop(name)
-            self._asked(lambda: self._dropped(name, kept))
+            with self.told():
+                self._asked(lambda: self._dropped(name, kept))
 
-    def write_parquet(self, query: exp.Expr, directory: str) -> None:
-        """Have Spark write the rows of a query as Parquet files, in a new directory that it sees."""
-        self._asked(lambda: self._frame(query).write.parquet(directory))
+    def write_parquet(self, query: exp.Expr, directory: str) -> int:
+        """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see.
+
+        Returns
+        -------
+        int
+            How many rows.
+
+        Raises
+        ------
+        SourceError
+            The rows are not all there: an executor on another machine would write into a folder of its own.
+        """
+        written = self._asked(lambda: self._written(query, directory))
+        if written != rows_in(Path(directory)):
+            told = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
+            raise SourceError(f"{self.place}: {told}: give a folder that its executors and this machine share")
+        return written
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -263,12 +282,27 @@ class SparkEngine:
 
     def _view(self, name: str, frame: Any, kept: Any) -> None:
         frame.createOrReplaceTempView(self.sql(ident(name)))
-        self._views[name] = kept
+        before, self._views[name] = self._views.get(name), kept
+        self._freed(before)
 
     def _dropped(self, name: str, kept: Any) -> None:
         self._frame(exp.Drop(tables=[exp.Table(this=ident(name))], kind="VIEW", exists=True))
+        self._freed(kept)
+
+    def _freed(self, kept: Any) -> None:
         if kept is not None and self._context():  # a server of Spark Connect sees by itself that nobody has it
             kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+    def _written(self, query: exp.Expr, directory: str) -> int:
+        if self._context():
+            from pyspark.sql import Observation  # noqa: PLC0415  (it is an extra)
+            from pyspark.sql.functions import count, lit  # noqa: PLC0415
+        else:
+            from pyspark.sql.connect.functions import count, lit  # noqa: PLC0415
+            from pyspark.sql.connect.observation import Observation  # noqa: PLC0415
+        seen = Observation()
+        self._frame(query).observe(seen, count(lit(1)).alias("rows")).write.parquet(directory)
+        return int(seen.get["rows"])
 
     # What follows does not.
 

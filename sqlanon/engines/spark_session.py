@@ -119,7 +119,7 @@ def _context(master: str, folder: Path, place: str) -> Any:
         log = folder / "driver.log"
         with log.open("wb") as said, _environment(_surroundings(master, folder, place)):
             try:
-                gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": said})  # type: ignore[no-untyped-call]
+                gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": said})
             except Exception:
                 too_old = "UnsupportedClassVersionError" in log.read_text(errors="replace")
                 raise SourceError(f"{place}: Spark {_NO_JAVA if too_old else 'does not start on this Java'}") from None
