@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
 from sqlanon.queries import spark as sp
 from sqlanon.queries.names import (
@@ -151,6 +152,24 @@ class FederatedEngine(DuckDBEngine):
         ):
             yield arrived(relation, types)
 
+    def map_there(self, target: exp.Table, query: exp.Query, function: Mapper, types: Mapping[str, str]) -> None:
+        """Have Spark's workers make a table of a query's rows, by Python; it stays there.
+
+        Parameters
+        ----------
+        target, query:
+            The table, and whose rows.
+        function:
+            Makes of batches of rows (Arrow) others.
+        types:
+            DuckDB's types of its columns.
+        """
+        name, server = self.there.next_name(), self.there.server
+        own = {column: sp.type_there(type_) or "" for column, type_ in types.items()}
+        with self.put_there(query) as query_there, server.told():
+            server.keep_mapped(name, query_there, function, own)
+        self._stays(target, types, name)
+
     @contextmanager
     def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
         """A query over tables of Spark's and of ours, as Spark runs it, while what it reads of ours is there."""
@@ -255,8 +274,7 @@ class FederatedEngine(DuckDBEngine):
             rows = server.keep(name, query_there)
         kept = table(name)
         if not counted or (limit is not None and rows > limit):
-            self.adopt(target, types, kept)
-            self.there.kept[sp.name_of(target)] = name
+            self._stays(target, types, name)
             return
         try:
             self._bring(target, kept, types, rows)
@@ -281,6 +299,11 @@ class FederatedEngine(DuckDBEngine):
                     "not here: give a folder that both share as [source] scratch"
                 )
             super().execute(create_table(target, arrived(read_parquet(files), types)))
+
+    def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
+        """Know what is kept there under a name as a table of ours."""
+        self.adopt(target, types, table(name))
+        self.there.kept[sp.name_of(target)] = name
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))

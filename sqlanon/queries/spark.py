@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import (
+    OF_ROWS,
     aliased,
     anonymous,
     cast,
@@ -188,6 +189,8 @@ def is_counted(query: exp.Query, rows: Container[str]) -> bool:
     >>> [is_counted(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
     [True, True, False]
     """
+    if query.meta.get(OF_ROWS):
+        return False
     return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if name_of(found) in rows)
 
 
