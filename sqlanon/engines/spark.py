@@ -75,10 +75,10 @@ class SparkEngine:
         self._end: Callable[[], None] | None = None
         self._before: dict[str, str | None] = {}
         self._tag = f"sqlanon-{uuid4()}"
-        self._worker = ThreadPoolExecutor(1, "sqlanon-spark", self._begin)
+        self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
         try:
             with self.told():
-                self._asked(self._set)
+                self._asked(self._begin)
         except BaseException:
             self._worker.shutdown()
             raise
@@ -253,11 +253,15 @@ class SparkEngine:
     # What follows runs in the thread of the engine.
 
     def _begin(self) -> None:
-        """All that this thread asks for can be cancelled by its tag."""
-        context = self._context()
-        context.addJobTag(self._tag) if context else self.session.addTag(self._tag)
-
-    def _set(self) -> None:
+        """All that this thread asks for can be cancelled by its tag; and the settings."""
+        if context := self._context():
+            if context._jsc is None:
+                raise SourceError(f"{self.place}: the session of Spark was stopped")
+            context.addJobTag(self._tag)
+        else:
+            self.session.addTag(self._tag)
+            # pyspark takes what was kept for that of the active session, and without one of the first.
+            type(self.session)._active_session.session = self.session
         for name, value in _SETTINGS.items():
             if self.session.conf.get(name) != value:
                 self._before[name] = self.session.conf.get(name, None)
