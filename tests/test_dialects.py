@@ -405,7 +405,14 @@ def spark() -> Iterator[Any]:
     from sqlanon.engines.spark import SparkEngine  # noqa: PLC0415
 
     engine = SparkEngine.open("local[2]", "source.spark")
+    # Many queries over few rows: what takes time is to get going.
+    settings = {"shuffle.partitions": "1", "adaptive.enabled": "false", "codegen.wholeStage": "false"}
+    before = {name: engine.session.conf.get(f"spark.sql.{name}") for name in settings}
+    for name, value in settings.items():
+        engine.session.conf.set(f"spark.sql.{name}", value)
     yield engine
+    for name, value in before.items():
+        engine.session.conf.set(f"spark.sql.{name}", value)
     engine.close()
 
 
