@@ -110,7 +110,7 @@ def parquet(folder: Path, rows: int) -> Path:
                 connection.execute(
                     f"COPY (SELECT * FROM people WHERE rowid % {PARTS} = {part}) TO '{unfinished}/{part:02d}.parquet'"
                 )
-            connection.execute(f"COPY countries TO '{unfinished}/countries.csv' (HEADER)")
+            connection.execute(f"COPY countries TO '{unfinished}/countries.csv' (HEADER false)")
         unfinished.rename(target)
         database.unlink()
     return target

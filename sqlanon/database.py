@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
 from sqlglot import exp
@@ -23,7 +23,7 @@ from sqlanon.looking import Looking
 from sqlanon.policy import Policy, is_postgres
 from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
-from sqlanon.release.postgres_reader import verify_anywhere
+from sqlanon.release.anywhere import verify_anywhere
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlanon.compare import ComparisonProgress
     from sqlanon.extend import Extension
-    from sqlanon.plan import Plan
+    from sqlanon.stages import Plan
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
 StageProgress = Callable[[str, int, int, "float | None"], None]
@@ -223,30 +223,46 @@ class Database(Looking, Viewing):
         with readable():
             return extend(run, policy)
 
-    def plan(self, policy: Policy) -> Plan:
+    def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.
+
+        Parameters
+        ----------
+        policy:
+            What is asked.
+        dialect:
+            Of a warehouse that has the policy's table: ``bigquery``, ``databricks``, ``duckdb``, ``postgres``,
+            ``snowflake``, ``spark`` or ``trino``. Then the stages are what is run there, from the policy and the
+            hierarchy files alone: the source is not looked for.
 
         Raises
         ------
         SourceError
             The source's schema cannot be read, or does not fit the policy.
+        PolicyError
+            There is no such dialect; or the policy asks for what cannot be done in a warehouse.
         """
+        if dialect is not None:
+            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
+
+            return plan_for_warehouse(policy, dialect, self._space.engine)
         from sqlanon.plan import plan  # noqa: PLC0415
 
         run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
 
-    def verify(self, release: str | os.PathLike[str], policy: Policy, table: str | None = None) -> Verification:
+    def verify(self, release: Any, policy: Policy, table: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
 
         Parameters
         ----------
         release:
-            Its file; or where it is in PostgreSQL, ``postgresql://...`` or ``env:NAME``.
+            Its file; or where it is in PostgreSQL or in Spark: ``postgresql://...``, an address such as
+            ``sc://host:port``, ``env:NAME``, or a session of Spark.
         policy:
             The one that it was made by.
         table:
-            In PostgreSQL its name, ``schema.name``.
+            Where it is no file its name, ``schema.name``.
 
         Raises
         ------
@@ -258,7 +274,7 @@ class Database(Looking, Viewing):
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
 
         found = verify_anywhere(release, table, self._space.limits)
-        if found.in_postgres and (policy.noisy or policy.decoys):
+        if not found.is_file and (policy.noisy or policy.decoys):
             raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
         with self._space.run(policy, counted=True) as run, readable():
             known = publication_of(run.engine, policy, found)

@@ -90,6 +90,14 @@ class Made:
         with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
             yield relation.order_by(*at_random(), copy=False) if shuffled and source.spark is not None else relation
 
+    @contextmanager
+    def rows_there(self) -> Iterator[exp.Query]:
+        """The statement that makes its rows where the source is, in Spark, while what it reads is there."""
+        source = self.prepared.source
+        assert source.spark is not None
+        with source.spark.engine.put_there(self.recoding.select(shuffled=False)) as query:
+            yield query
+
     def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
         """Fill a table in PostgreSQL with its rows, in the transaction that is open there.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -12,9 +10,8 @@ from sqlanon.columns import Columns, match_columns, population_columns, released
 from sqlanon.counting import EXAMPLE_VALUES, Scan, sensitive_pairs
 from sqlanon.decoys import decoy_statements
 from sqlanon.engines.base import Engine
-from sqlanon.examples import example_height, show_hierarchy
+from sqlanon.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.frequency_sets import FrequencySets
-from sqlanon.hierarchies import known_height
 from sqlanon.ledger import marking_statements
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
@@ -39,49 +36,9 @@ from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.requirements import Audited, Private, requirement_queries
 from sqlanon.remote import shown_there
+from sqlanon.stages import Plan, Stage
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A step of the main job: its name, what it reads and makes, and its statements."""
-
-    name: str
-    note: str
-    sql: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The stages of the main job.
-
-    Attributes
-    ----------
-    stages:
-        In order.
-    nodes:
-        The size of the lattice; None where it depends on data.
-    unknown_heights:
-        The quasi-identifiers whose number of levels depends on data.
-    """
-
-    stages: tuple[Stage, ...]
-    nodes: int | None
-    unknown_heights: tuple[str, ...]
-
-    def __str__(self) -> str:
-        parts = []
-        for number, stage in enumerate(self.stages, 1):
-            parts.append(f"-- {number}. {stage.name}: {stage.note}")
-            parts += [f"{statement};" for statement in stage.sql]
-            parts.append("")
-        if self.nodes is not None:
-            parts.append(f"-- The lattice has {self.nodes:,} generalizations.")
-        else:
-            names = ", ".join(self.unknown_heights)
-            parts.append(f"-- The size of the lattice depends on the data: on the values of {names}.")
-        return "\n".join(parts)
 
 
 def plan(run: Run, policy: Policy) -> Plan:
@@ -94,21 +51,8 @@ def plan(run: Run, policy: Policy) -> Plan:
     """
     engine = run.engine
     columns = match_columns(policy, run.source)
-    rules = [policy.attributes[name].hierarchy or () for name in policy.generalized]
-    heights = [known_height(rule, engine) for rule in rules]
-    limits = [policy.attributes[name] for name in policy.generalized]
-    spans = [
-        None
-        if limit.forbidden or (height is None and limit.max_level is None)
-        else min(x for x in (height, limit.max_level) if x is not None) - limit.min_level + 1
-        for height, limit in zip(heights, limits, strict=True)
-    ]
-    stages = _Stages(run, policy, columns)
-    return Plan(
-        tuple(stages.all()),
-        None if None in spans else math.prod(span for span in spans if span is not None),
-        tuple(name for name, span in zip(policy.generalized, spans, strict=True) if span is None),
-    )
+    nodes, unknown = size_of_lattice(policy, engine)
+    return Plan(tuple(_Stages(run, policy, columns).all()), nodes, unknown)
 
 
 def _text(engine: Engine, query: exp.Expr) -> str:
@@ -189,6 +133,9 @@ class _Stages:
         release, to = self.policy.release, "a fresh file"
         if release is not None and (release.postgres is not None or release.spark):
             to = f"a new table in {'Spark' if release.spark else 'PostgreSQL'}"
+        if self.source.out_of_reach:
+            where = f"in the warehouse, see sqlanon plan --dialect; here as DuckDB would do it ({note})"
+            return Stage("recode and suppress", where, (*before, _text(self.engine, recoding.select())))
         if not self.source.rows_at_hand:
             there = "PostgreSQL" if self.source.spark is None else "Spark"
             where = f"in {there}, over temporary tables of what is here, in random order, to {to} ({note})"
@@ -288,10 +235,9 @@ class _Stages:
 
 def _example(policy: Policy, heights: Levels) -> Levels:
     """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
-    lowest = lattice_of(policy, heights).bottom
-    example = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
+    example = example_levels(policy, heights)
     # In one class of all rows, there is nothing to fill.
-    return lowest if policy.decoys and example == tuple(heights) else example
+    return lattice_of(policy, heights).bottom if policy.decoys and example == tuple(heights) else example
 
 
 def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:

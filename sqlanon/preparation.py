@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.columns import Columns, match_columns, population_columns, released_columns
+from sqlanon.columns import Columns, listed, match_columns, population_columns, released_columns
 from sqlanon.counting import (
     Scan,
     beside_population,
@@ -36,7 +36,7 @@ from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.recode import Column
 from sqlanon.queries.unique import distinct_counts, nearly_unique
 from sqlanon.search import Lattice
-from sqlanon.sources import Source
+from sqlanon.sources import NOT_THERE, Source
 from sqlanon.steps import Steps
 from sqlanon.workspace import Population
 
@@ -178,7 +178,7 @@ def prepare(
     floor = (0,) * len(attributes) if own.counted else lattice.bottom
     sets = FrequencySets(steps, work, ground, space, floor)
     if own.counted:
-        _drop_scan(steps, reader, sets.at(floor), own, theirs)
+        _drop_scan(steps, reader, sets, floor, own, theirs)
     names, person = ((), None) if population is None else population_columns(policy, population.source)
     return Prepared(
         policy=policy,
@@ -204,10 +204,16 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
     """Tell of columns that are released as they are, and re-identify by themselves."""
     noisy = prepared.columns.noisy
     names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
+    out_of_reach = [name for name in names if prepared.source.columns[name] == NOT_THERE]
+    names = [name for name in names if name not in out_of_reach]
+    warnings: tuple[str, ...] = ()
+    if out_of_reach:
+        told = f"whether the values of {listed(out_of_reach)} re-identify people by themselves is not known here"
+        warnings = (f"{told}: audit.sql of the export counts them in the warehouse",)
     if not names:
-        return ()
+        return warnings
     counts = _distinct_counts(engine, prepared.source, names)
-    return tuple(
+    return warnings + tuple(
         f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
         "or a quasi-identifier"
         for name in nearly_unique(names, counts)
@@ -216,16 +222,20 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
 
 def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
     """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
-    if source.remote is None:
+    if source.remote is None:  # a frequency set repeats its own as often as they are there
         return engine.rows(distinct_counts(source.relation, names))[0]
     there = source.elsewhere
     with there.engine.reading():
         return there.engine.rows(distinct_counts_there(there.relation, names))[0]
 
 
-def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, population: Scan | None) -> None:
+def _drop_scan(
+    steps: Steps, reader: Steps, sets: FrequencySets, floor: Levels, own: Scan, population: Scan | None
+) -> None:
     """Drop what was made on the way to a frequency set: memory is for what is still needed."""
+    space = sets.at(floor)
     sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
+    sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
     steps.drop_all_but([table for table in (space.frequency, own.members, *sensitive) if table is not None])
     if population is not None:
         reader.drop_all_but([table for table in (population.members,) if table is not None])

@@ -11,6 +11,7 @@ from sqlanon.terminal import hand_out, is_unicode, percent, printable, say, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from sqlanon.attacks import Attacks
     from sqlanon.decoys import Decoys
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
     from sqlanon.release.postgres_reader import PostgresRelease
     from sqlanon.release.published import Release
+    from sqlanon.release.spark_reader import SparkRelease
     from sqlanon.release.verify import Verification
     from sqlanon.result import Result
     from sqlanon.risk import RequirementRisk
     from sqlanon.suda import Suda
 
 
-def print_result(result: Result, release: Release | PostgresRelease, seconds: float) -> None:
+def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
     """What was published: how much of the table, what was done to it, how large its classes are."""
     from sqlanon.release.words import what_was_done
 
@@ -52,6 +54,25 @@ def print_result(result: Result, release: Release | PostgresRelease, seconds: fl
         say(f"the sizes of its classes cannot be told: {error}")
     say("")
     say(f"release: {release.path}, table {release.table}")
+
+
+def print_export(result: Result, folder: Path, seconds: float) -> None:
+    """What a warehouse will release: how much of the table, what is done to it, and where the statements are."""
+    from sqlanon.release.words import level_in_words
+
+    suppressed = f"{result.suppressed_rows:,} suppressed ({percent(result.suppressed_rows, result.rows)})"
+    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {suppressed}")
+    say(f"{result.classes:,} classes, the smallest of {result.smallest_class:,} rows")
+    checked = f"checked {result.checked:,} of {result.nodes:,} generalizations in {seconds:.2f} s"
+    say(f"{result.measure} {result.score:.6g}, {result.proof}; {checked}")
+    say("")
+    done = []
+    for name, level in result.generalization.items():
+        rules = [rule.redacted() for rule in result.policy.attributes[name].hierarchy or ()]
+        done.append((name, level_in_words(rules, level or 0, result.heights[name])))
+    show_table(["quasi-identifier", "what is done"], done)
+    say("")
+    say(f"for the warehouse: {printable(str(folder))}: upload its Parquet files, run release.sql, then audit.sql")
 
 
 def print_live(made: LiveView, policy: Policy) -> None:

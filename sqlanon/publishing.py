@@ -20,9 +20,11 @@ from sqlanon.release.postgres import publish_postgres
 from sqlanon.release.postgres_reader import PostgresRelease, Spot
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
+from sqlanon.release.spark import publish_spark
+from sqlanon.release.spark_reader import AFTERWARDS, SparkRelease, SparkSpot
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
-from sqlanon.sources import carrying, refuse_schema_of_source
+from sqlanon.sources import InSpark, carrying, refuse_schema_of_source
 
 ManifestOf: TypeAlias = Callable[[int, int, int, str], Manifest]
 """A manifest, by released rows, classes, rows of the smallest class, and digest."""
@@ -54,7 +56,7 @@ class Publishing:
 
     def publish(
         self, path: str | Path | None, table: str | None, force: bool
-    ) -> tuple[Release | PostgresRelease, Together | None]:
+    ) -> tuple[Release | PostgresRelease | SparkRelease, Together | None]:
         """Publish to a place, else to that of the policy; and tell what it was held against.
 
         Raises
@@ -67,6 +69,12 @@ class Publishing:
             spot = Spot.of(section.postgres, table or section.table)
             verification, together = self._put(spot.path, spot.name, force, partial(self._to_postgres, spot))
             return PostgresRelease(spot, verification.manifest, limits), together
+        if path is None and section is not None and section.spark:
+            there = self._in_spark()
+            at = SparkSpot.of(there.address or there.engine.there.server.session, table or section.table)
+            verification, together = self._put(at.path, at.name, force, partial(self._to_spark, at))
+            told = tuple(one.message for one in verification.checks if one.passed is None and one.name in AFTERWARDS)
+            return SparkRelease(at, verification.manifest, limits, told), together
         target, name = self._target(path), table or table_name_of(self.policy)
         verification, together = self._put(target, name, force, partial(self._to_file, target, name))
         return Release(target, name, verification.manifest, limits), together
@@ -110,6 +118,15 @@ class Publishing:
             fill = partial(self.made.fill, server, spot.address)
             return publish_postgres(self.made.run.engine, server, content, spot, fill)
 
+    def _to_spark(self, spot: SparkSpot, content: Content) -> Verification:
+        with self.made.rows_there() as query:
+            return publish_spark(self.made.run.engine, self._in_spark().engine.there.server, content, spot, query)
+
+    def _in_spark(self) -> InSpark:
+        if (there := self.made.prepared.source.spark) is None:
+            raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
+        return there
+
     @contextmanager
     def _server(self, address: str) -> Iterator[PostgresEngine]:
         """The source's connection, if that is the place, by the very text of its address; else a new one."""
@@ -152,6 +169,6 @@ class Publishing:
 def table_name_of(policy: Policy) -> str:
     """The released table: the policy's, else the source's name."""
     if (section := policy.release) is not None:
-        return section.table if section.postgres is None else table_parts(section.table)[-1]
+        return table_parts(section.table)[-1] if section.postgres or section.spark else section.table
     name = policy.source.table or "release"
     return table_parts(name)[-1] if table_parts(name) else name

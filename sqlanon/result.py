@@ -13,6 +13,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.anonymization import Found
+from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.figures import ResultFigures
 from sqlanon.full_domain import measure_of
 from sqlanon.made import Made
@@ -25,6 +26,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.spark_reader import SparkRelease
 from sqlanon.remote import shown_there
 from sqlanon.version import __version__
 from sqlanon.workspace import Run
@@ -153,9 +155,19 @@ class Result(ResultFigures):
         Columns: ``record``, ``class``, and for each attribute with noise, in the policy's order, ``x_0`` (its value as
         a number, of a date the days since 1970-01-01), ``v_0`` (with noise), ``y_0`` (as it is released: rounded, and
         within its bounds), ``x_1``, ...; ``released``: whether the record is, or was suppressed after noise was drawn.
+
+        Raises
+        ------
+        SourceError
+            The source is in Spark.
         """
         if self._made.noised is None:
             return None
+        if self._prepared.source.spark is not None:
+            raise SourceError(
+                "this shows rows of the source as they are, and the rows of a source in Spark never leave it: what "
+                "noise does is in noise, linking_risk and confidence"
+            )
         return self._run.engine.relation(self._made.noised.recoding.shown())
 
     @property
@@ -173,9 +185,19 @@ class Result(ResultFigures):
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result.
 
-        Where the source is in PostgreSQL or in Spark, it is the statement that runs there, whatever the dialect.
+        Where the source is in PostgreSQL or in Spark, it is the statement that runs there, whatever the dialect. Of a
+        frequency set, it is the statement for the warehouse, over the tables that `export` writes.
+
+        Raises
+        ------
+        PolicyError
+            Of a frequency set: there is no such dialect.
         """
         query = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
+        if self._prepared.source.out_of_reach:
+            from sqlanon.warehouse import sql_of  # noqa: PLC0415
+
+            return sql_of(self._made, dialect)
         if not self._prepared.source.rows_at_hand:
             return shown_there(self._prepared.source, query)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
@@ -237,14 +259,14 @@ class Result(ResultFigures):
 
     def publish(
         self, path: str | Path | None = None, table: str | None = None, force: bool = False
-    ) -> Release | PostgresRelease:
+    ) -> Release | PostgresRelease | SparkRelease:
         """Write the release to a fresh file, audit it there, and put it in its place.
 
         Parameters
         ----------
         path:
             A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``, which may
-            be a schema in PostgreSQL.
+            be a schema in PostgreSQL or in Spark.
         table:
             Its table; default: the policy's, else the source's name.
         force:
@@ -253,12 +275,17 @@ class Result(ResultFigures):
         Raises
         ------
         ReleaseError
-            The place cannot be written, or holds something else.
+            The place cannot be written, or holds something else; or the source is a frequency set, see `export`.
         AuditError
             The audit refused the release; nothing was changed. Among its reasons may be that somebody who has an
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
+        if self._prepared.source.out_of_reach:
+            raise ReleaseError(
+                "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
+                'export("folder", dialect=...) writes the statement, and the tables that it reads'
+            )
         figures = (self.released_rows, self.classes, self.smallest_class)
         publishing = Publishing(self._made, self.run_id, self._manifest, figures)
         release, together = publishing.publish(path, table, force)
@@ -266,8 +293,51 @@ class Result(ResultFigures):
             self.held_against = tuple(shown_place(one.path) for one in together.earlier)
             told = together.told(release.manifest.digest)
             self.warnings += tuple(one for one in told if one not in self.warnings)
+        self.warnings += tuple(one for one in getattr(release, "warnings", ()) if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
         return release
+
+    @property
+    def heights(self) -> dict[str, int]:
+        """The height of each quasi-identifier's hierarchy."""
+        return self._made.heights()
+
+    def export(self, folder: str | os.PathLike[str], dialect: str) -> Path:
+        """Write what a warehouse needs to make the release, where the source is a frequency set.
+
+        ``release.sql`` has the statement, ``audit.sql`` what to ask before anybody may read what it makes; the Parquet
+        files are the tables that it reads. They hold values of the source: the folder is private.
+
+        Parameters
+        ----------
+        folder:
+            A new folder, or an empty one.
+        dialect:
+            ``bigquery``, ``databricks``, ``duckdb``, ``postgres``, ``snowflake``, ``spark`` or ``trino``.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        PolicyError
+            There is no such dialect.
+        ReleaseError
+            The source is no frequency set; or the folder is not empty, or cannot be written.
+        """
+        from sqlanon.warehouse import export  # noqa: PLC0415 - few need it
+
+        if not self._prepared.source.out_of_reach:
+            raise ReleaseError("only of a frequency set there is something to export: publish this result")
+        figures = {
+            "source_rows": self.rows,
+            "released_rows": self.released_rows,
+            "classes": self.classes,
+            "smallest_class": self.smallest_class,
+        }
+        return export(self._made, figures, folder, dialect)
 
     def _manifest(self, table: str) -> ManifestOf:
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:

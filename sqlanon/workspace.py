@@ -44,6 +44,7 @@ from sqlanon.resources import CHECKS, macros
 from sqlanon.sources import (
     Place,
     Source,
+    bind_frequency_set,
     bind_postgres,
     bind_source,
     bind_spark,
@@ -199,7 +200,8 @@ class Workspace:
         read:
             Whether rows may be read: CSV files are copied then.
         counted:
-            Whether counts of what rows have in common are enough: all that there is of a source in PostgreSQL.
+            Whether counts of what rows have in common are enough: all that there is of a source in PostgreSQL, or of a
+            frequency set.
 
         Raises
         ------
@@ -220,6 +222,11 @@ class Workspace:
                 f"the source is in {elsewhere}, and its rows never leave it: this looks at rows; what needs counts "
                 "alone is anonymize, plan, compare and verify"
             )
+        if section.frequency_set and not counted:
+            raise SourceError(
+                "the source is a frequency set, and this looks at rows: they are in the warehouse; what needs counts "
+                "alone is anonymize, compare and plan"
+            )
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)
         place = Place(f"{self._name}_{schema}", work("source_copy") if read else None)
@@ -234,6 +241,11 @@ class Workspace:
             source = self._bind_postgres(policy, section, place, work("source_copy"))
         elif section.spark is not None:
             engine, source = self._bind_spark(policy, section, place)
+        elif section.frequency_set:
+            looked_at = (*policy.generalized, *looked_at_sensitive(policy))
+            source = bind_frequency_set(
+                engine, section, place, work("source_copy"), tuple(policy.attributes), looked_at
+            )
         else:
             source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         population = self._population(policy, engine, schema, work, as_text, read)
@@ -246,9 +258,11 @@ class Workspace:
         """Where the source is: as the policy has it, unless it was given."""
         if self._session is not None or "spark" in self._given:
             given = {"spark": SESSION, **self._given}
-            return policy.source.model_copy(update={"postgres": None, "database": None, **given})
+            return policy.source.model_copy(update={"postgres": None, "database": None, "frequency_set": (), **given})
         if self._is_live or self._arrow is not None or self._given:
-            return policy.source.model_copy(update={"postgres": None, "spark": None, **self._given})
+            return policy.source.model_copy(
+                update={"postgres": None, "spark": None, "frequency_set": (), **self._given}
+            )
         return policy.source
 
     def _bind_postgres(self, policy: Policy, section: SourceSection, place: Place, combinations: exp.Table) -> Source:

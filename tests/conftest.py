@@ -12,6 +12,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 from postgres_server import VARIABLE, running
+from spark_cluster import Cluster, cluster
 
 import sqlanon
 
@@ -60,6 +61,40 @@ def postgres() -> Iterator[Any]:
     with running() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, server.address())
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[Cluster]:
+    """A Spark of our own, for all tests."""
+    with cluster() as running_cluster:
+        yield running_cluster
+
+
+@pytest.fixture(scope="session")
+def spark(spark_cluster: Cluster) -> Any:
+    """A classic session of it."""
+    return spark_cluster.session
+
+
+@pytest.fixture(scope="session")
+def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
+    """A session of its server of Spark Connect: of the thin client."""
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
+
+    session = SparkSession.builder.remote(spark_cluster.connect).create()
+    yield session
+    session.stop()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``."""
+    in_parallel = "PYTEST_XDIST_WORKER" in os.environ
+    for item in items:
+        if "spark_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.spark)
+            if in_parallel:
+                item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
 
 
 def connection_of(db: sqlanon.Database) -> Any:

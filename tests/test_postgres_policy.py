@@ -14,7 +14,7 @@ from sqlanon.errors import MissingLibraryError
 from sqlanon.policy import address_of, server_of, shown_place
 from sqlanon.queries import postgres as pg
 from sqlanon.queries.names import col, same, select, table
-from sqlanon.release.postgres_reader import verify_anywhere
+from sqlanon.release.anywhere import verify_anywhere
 
 HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}

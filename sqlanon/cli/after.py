@@ -16,11 +16,13 @@ from sqlanon.terminal import say
 def verify(
     release: Annotated[
         str,
-        typer.Argument(metavar="RELEASE", help="a release file; or postgresql://... or env:NAME", show_default=False),
+        typer.Argument(
+            metavar="RELEASE", help="a release file; or postgresql://..., sc://... or env:NAME", show_default=False
+        ),
     ],
     policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="which release, in PostgreSQL")
+        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="which release, in PostgreSQL or Spark")
     ] = None,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
@@ -28,7 +30,7 @@ def verify(
 ) -> None:
     """Check a release: what it shows against what it claims."""
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.postgres_reader import verify_anywhere
+    from sqlanon.release.anywhere import verify_anywhere
 
     limits = Limits(memory_limit, threads)
     if policy is None:

@@ -27,6 +27,14 @@ MemoryLimit = Annotated[
     str | None, typer.Option("--memory-limit", metavar="SIZE", help="what to hold in memory at most, such as 2GB")
 ]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="how many threads to use at most")]
+Dialect = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        metavar="NAME",
+        help="of the warehouse: bigquery, databricks, duckdb, postgres, snowflake, spark or trino",
+    ),
+]
 
 
 def _show_version(wanted: bool) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load
+from sqlanon.cli.common import AsJson, Dialect, MemoryLimit, PolicyFile, Threads, app, load
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.printing import print_comparison, print_json, print_live, print_result
+from sqlanon.printing import print_comparison, print_export, print_json, print_live, print_result
 from sqlanon.terminal import hand_out, printable, say
+
+if TYPE_CHECKING:
+    from sqlanon.policy import Policy
 
 
 @app.command()
@@ -32,6 +35,11 @@ def anonymize(
     force: Annotated[
         bool, typer.Option("--force", help="publish even what breaks an earlier release; the ledger says so")
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FOLDER", help="of a frequency set: write what a warehouse needs to release"),
+    ] = None,
+    dialect: Dialect = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
@@ -43,11 +51,12 @@ def anonymize(
 
     started = time.perf_counter()
     asked = load(policy)
+    if export is not None or dialect is not None or asked.source.frequency_set:
+        _export(asked, export, dialect, as_json, memory_limit, threads)
+        return
     if asked.release is None or not asked.release.has_a_place:
-        message = (
-            'say where the release goes: database = "release.duckdb", file = "release.parquet", postgres = ... or '
-        )
-        message += "spark = true"
+        places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
+        message = f"say where the release goes: {places}"
         raise PolicyError([Problem("release", message)])
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(asked, progress)
@@ -66,6 +75,44 @@ def anonymize(
         print_json(figures)
         return
     print_result(result, release, figures["seconds"]["total"])
+
+
+def _export(
+    asked: Policy,
+    export: Path | None,
+    dialect: str | None,
+    as_json: bool,
+    memory_limit: str | None,
+    threads: int | None,
+) -> None:
+    """Find the best version of a table in a warehouse, and write what makes its release there."""
+    import time
+
+    from sqlanon.database import connect
+    from sqlanon.progress import shown_progress
+    from sqlanon.warehouse import dialect_of
+
+    if not asked.source.frequency_set:
+        message = "is for a table in a warehouse, of which [source] has a frequency_set: leave it out"
+        raise PolicyError([Problem("--export" if export is not None else "--dialect", message)])
+    if export is None or dialect is None:
+        message = (
+            "has no rows to release: --export FOLDER --dialect NAME writes what makes the release in the warehouse"
+        )
+        raise PolicyError([Problem("source.frequency_set", message)])
+    started, dialect = time.perf_counter(), dialect_of(dialect)
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+        result = db.anonymize(asked, progress)
+        folder = result.export(export, dialect)
+    total = time.perf_counter() - started
+    for warning in result.warnings:
+        say(f"warning: {warning}", err=True)
+    if as_json:
+        table = "release" if asked.release is None else asked.release.table
+        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}}
+        print_json(result.to_dict() | more)
+        return
+    print_export(result, folder, total)
 
 
 @app.command()
@@ -171,12 +218,12 @@ def compare(
 
 
 @app.command()
-def plan(policy: PolicyFile) -> None:
+def plan(policy: PolicyFile, dialect: Dialect = None) -> None:
     """Show the stages of the main job and their SQL; reads no rows."""
     from sqlanon.database import connect
 
     with connect() as db:
-        hand_out(str(db.plan(load(policy))))
+        hand_out(str(db.plan(load(policy), dialect)))
 
 
 @app.command()

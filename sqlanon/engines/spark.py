@@ -7,15 +7,18 @@ quote statements and values: they never get further than `told`.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
-from sqlanon.engines.spark_errors import is_cancelled, is_of_spark, reason_of
-from sqlanon.engines.spark_session import open_session
+from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
+from sqlanon.engines.spark_types import rows_in, with_sign
+from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.queries.names import ident
 
@@ -29,15 +32,19 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parser.escapedStringLiterals": "false",
+    # A name such as ${env:HOME} would become what the environment of the driver says.
+    "spark.sql.variable.substitute": "false",
+    # Spark's own way of old keeps no time zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 _BROADCAST = 64 * 2**20
 """A table that was shipped is sent to all executors, where it has at most so many bytes."""
 
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""pyspark writes what Spark says of a statement, values and all, to stderr."""
+_PATIENCE = 20.0
+"""For so many seconds a job that was cancelled is waited for."""
 
-_TAG = "sqlanon"
+_Answer = TypeVar("_Answer")
 
 
 class SparkEngine:
@@ -60,16 +67,21 @@ class SparkEngine:
     dialect = "spark"
 
     def __init__(self, session: Any, place: str = "source.spark") -> None:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (who uses no Spark does not wait for it)
+
         self.session, self.place = session, place
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._views: dict[str, Any] = {}
         self._end: Callable[[], None] | None = None
         self._before: dict[str, str | None] = {}
-        with self.told():
-            for name, value in _SETTINGS.items():
-                if session.conf.get(name) != value:
-                    self._before[name] = session.conf.get(name, None)
-                    session.conf.set(name, value)
+        self._tag = f"sqlanon-{uuid4()}"
+        self._worker = ThreadPoolExecutor(1, "sqlanon-spark", self._begin)
+        try:
+            with self.told():
+                self._asked(self._set)
+        except BaseException:
+            self._worker.shutdown()
+            raise
 
     @classmethod
     def open(cls, address: str, place: str) -> SparkEngine:
@@ -89,6 +101,8 @@ class SparkEngine:
         SourceError
             The server cannot be reached, or no session can be started; the address is not told.
         """
+        from sqlanon.engines.spark_session import open_session  # noqa: PLC0415  (nor for this)
+
         session, end = open_session(address, place)
         try:
             engine = cls(session, place)
@@ -102,19 +116,16 @@ class SparkEngine:
     def told(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         """Errors of Spark become one of ours, which quotes neither values nor the address."""
         try:
-            with _quietly():
-                yield
+            yield
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            if is_cancelled(error):
-                raise KeyboardInterrupt from None
             raise kind(f"{self.place}: Spark says: {reason_of(error)}") from None
 
     @property
     def version(self) -> str:
         """Name and version of the engine."""
-        return f"spark {self.session.version}"
+        return f"spark {self._asked(lambda: self.session.version)}"
 
     def sql(self, expression: exp.Expr) -> str:
         """The text of an expression."""
@@ -122,23 +133,21 @@ class SparkEngine:
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement; parameters stand in it as ``?``."""
-        with self._cancelled_when_interrupted():
-            self._frame(statement, parameters)
+        self._asked(lambda: self._frame(statement, parameters))
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python."""
-        arrow = self._arrow(query, parameters)
+        arrow = self._asked(lambda: self._frame(query, parameters).toArrow())
         return list(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text of a relation's columns; reads no rows."""
-        with self._cancelled_when_interrupted():
-            return dict(self._frame(exp.select("*").from_(relation.copy())).dtypes)
+        return dict(self._asked(lambda: self._frame(exp.select("*").from_(relation.copy())).dtypes))
 
     @contextmanager
     def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
         """The rows of a query as Arrow; all of them are in memory meanwhile."""
-        yield self._arrow(query).to_reader()
+        yield self._asked(lambda: self._frame(query).toArrow()).to_reader()
 
     def ingest(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary view of an Arrow table or stream: only this session sees it.
@@ -146,12 +155,8 @@ class SparkEngine:
         Spark has no integers without a sign: they become wider ones. What is small is sent to all executors when it is
         joined.
         """
-        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  (it is an extra)
-
-        table = _signed(arrow.read_all() if hasattr(arrow, "read_all") else arrow)
-        with self._cancelled_when_interrupted():
-            frame = self.session.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
-            self._view(name, frame.hint("broadcast") if table.nbytes <= _BROADCAST else frame, None)
+        table = with_sign(arrow.read_all() if hasattr(arrow, "read_all") else arrow)
+        self._asked(lambda: self._view(name, self._shipped(table), None))
         return exp.Table(this=ident(name))
 
     def keep(self, name: str, query: exp.Expr) -> int:
@@ -164,23 +169,68 @@ class SparkEngine:
         int
             The number of its rows.
         """
-        with self._cancelled_when_interrupted():
-            frame = self._frame(query).localCheckpoint()
-            self._view(name, frame, frame)
-            return int(frame.count())
+
+        return self._asked(lambda: self._kept(name, self._frame(query)))
+
+    def keep_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
+        """Have the workers make other rows of those of a query, by Python, and keep them as `keep` does.
+
+        Parameters
+        ----------
+        name, query:
+            Of the view, and whose rows.
+        function:
+            Makes of batches of rows others, in another process and on another machine. The module that it is of is sent
+            there with it; what that imports has to be there.
+        types:
+            Spark's types of its columns, by name.
+
+        Returns
+        -------
+        int
+            The number of its rows.
+
+        Raises
+        ------
+        SourceError
+            Tasks may run twice there (``spark.speculation``): what is drawn at random might come out in two ways.
+        """
+        schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
+
+        def mapped() -> int:
+            if self.session.conf.get("spark.speculation", "false") == "true":
+                told = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
+                raise SourceError(f"{self.place}: {told}")
+            with sent(function):
+                return self._kept(name, self._frame(query).mapInArrow(function, schema))
+
+        return self._asked(mapped)
 
     def forget(self, name: str) -> None:
         """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
         if name in self._views:
             kept = self._views.pop(name)
-            self.execute(exp.Drop(tables=[exp.Table(this=ident(name))], kind="VIEW", exists=True))
-            if kept is not None and hasattr(kept, "_jdf"):  # a server of Spark Connect cleans up by itself
-                kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+            with self.told():
+                self._asked(lambda: self._dropped(name, kept))
 
-    def write_parquet(self, query: exp.Expr, directory: str) -> None:
-        """Have Spark write the rows of a query as Parquet files, in a new directory that it sees."""
-        with self._cancelled_when_interrupted():
-            self._frame(query).write.parquet(directory)
+    def write_parquet(self, query: exp.Expr, directory: str) -> int:
+        """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see.
+
+        Returns
+        -------
+        int
+            How many rows.
+
+        Raises
+        ------
+        SourceError
+            The rows are not all there: an executor on another machine would write into a folder of its own.
+        """
+        written = self._asked(lambda: self._written(query, directory))
+        if written != rows_in(Path(directory)):
+            told = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
+            raise SourceError(f"{self.place}: {told}: give a folder that its executors and this machine share")
+        return written
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -190,71 +240,95 @@ class SparkEngine:
 
     def close(self) -> None:
         """Forget what was shipped and kept, put the settings back, and end the session if it is ours."""
-        with suppress(Exception), _quietly():  # it may be gone
+        with suppress(Exception):  # it may be gone
             for name in list(self._views):
                 self.forget(name)
-            for name, value in self._before.items():
-                if value is None:
-                    self.session.conf.unset(name)
-                else:
-                    self.session.conf.set(name, value)
+        with suppress(Exception):
+            self._asked(self._put_back)
+        self._worker.shutdown()
         if self._end is not None:
             self._end()
+            self._end = None
+
+    # What follows runs in the thread of the engine.
+
+    def _begin(self) -> None:
+        """All that this thread asks for can be cancelled by its tag."""
+        context = self._context()
+        context.addJobTag(self._tag) if context else self.session.addTag(self._tag)
+
+    def _set(self) -> None:
+        for name, value in _SETTINGS.items():
+            if self.session.conf.get(name) != value:
+                self._before[name] = self.session.conf.get(name, None)
+                self.session.conf.set(name, value)
+
+    def _put_back(self) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                self.session.conf.unset(name)
+            else:
+                self.session.conf.set(name, value)
 
     def _frame(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> Any:
         """A statement, run at once where it is no query."""
         return self.session.sql(self.sql(statement), args=list(parameters) or None)
 
-    def _arrow(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> pyarrow.Table:
-        with self._cancelled_when_interrupted():
-            return self._frame(query, parameters).toArrow()
+    def _shipped(self, table: pyarrow.Table) -> Any:
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  (it is an extra)
+
+        frame = self.session.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
+        return frame.hint("broadcast") if table.nbytes <= _BROADCAST else frame
+
+    def _kept(self, name: str, frame: Any) -> int:
+        kept = frame.localCheckpoint()
+        self._view(name, kept, kept)
+        return int(kept.count())
 
     def _view(self, name: str, frame: Any, kept: Any) -> None:
         frame.createOrReplaceTempView(self.sql(ident(name)))
-        self._views[name] = kept
+        before, self._views[name] = self._views.get(name), kept
+        self._freed(before)
 
-    @contextmanager
-    def _cancelled_when_interrupted(self) -> Iterator[None]:
-        """What runs there ends when we are interrupted here."""
-        self.session.addTag(_TAG)
-        try:
-            yield
-        except KeyboardInterrupt:
-            with suppress(Exception):  # the session may be gone
-                self.session.interruptTag(_TAG)
-            raise
-        finally:
-            with suppress(Exception):
-                self.session.removeTag(_TAG)
+    def _dropped(self, name: str, kept: Any) -> None:
+        self._frame(exp.Drop(tables=[exp.Table(this=ident(name))], kind="VIEW", exists=True))
+        self._freed(kept)
 
+    def _freed(self, kept: Any) -> None:
+        if kept is not None and self._context():  # a server of Spark Connect sees by itself that nobody has it
+            kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """pyspark says nothing to stderr meanwhile."""
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415  (it is an extra)
+    def _written(self, query: exp.Expr, directory: str) -> int:
+        if self._context():
+            from pyspark.sql import Observation  # noqa: PLC0415  (it is an extra)
+            from pyspark.sql.functions import count, lit  # noqa: PLC0415
+        else:
+            from pyspark.sql.connect.functions import count, lit  # noqa: PLC0415
+            from pyspark.sql.connect.observation import Observation  # noqa: PLC0415
+        seen = Observation()
+        self._frame(query).observe(seen, count(lit(1)).alias("rows")).write.parquet(directory)
+        return int(seen.get["rows"])
 
-    loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+    # What follows does not.
 
+    def _context(self) -> Any:
+        """The driver beside us; None where it is a server."""
+        return getattr(self.session, "_sc", None)
 
-def _signed(table: pyarrow.Table) -> pyarrow.Table:
-    """An Arrow table with types that Spark has."""
-    import pyarrow as pa  # noqa: PLC0415  (it is slow to load)
+    def _asked(self, work: Callable[[], _Answer]) -> _Answer:
+        """What Spark answers.
 
-    wider = {
-        pa.uint8(): pa.int16(),
-        pa.uint16(): pa.int32(),
-        pa.uint32(): pa.int64(),
-        pa.uint64(): pa.decimal128(20, 0),
-        pa.string_view(): pa.string(),
-        pa.binary_view(): pa.binary(),
-    }
-    fields = [field.with_type(wider.get(field.type, field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields))
+        It is asked in a thread of its own. Ctrl-C, which comes to the main thread, would else end a talk with it in the
+        middle of a sentence, and the next answer would be that of the last question.
+        """
+        with quietly():
+            asked = self._worker.submit(work)
+            try:
+                return asked.result()
+            except KeyboardInterrupt:
+                with suppress(Exception):  # it may be gone
+                    context = self._context()
+                    context.cancelJobsWithTag(self._tag) if context else self.session.interruptTag(self._tag)
+                with suppress(Exception):  # what it says then is of no interest
+                    asked.exception(_PATIENCE)
+                raise

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _NAMES = {
@@ -25,12 +29,18 @@ _KINDS = {
     "ARITHMETIC_OVERFLOW": "a number is too large for its type",
     "NUMERIC_VALUE_OUT_OF_RANGE": "a number is too large for its type",
     "DIVIDE_BY_ZERO": "something is divided by zero",
+    "OPERATION_CANCELED": "somebody cancelled the job",
+    "SPARK_JOB_CANCELLED": "somebody cancelled the job",
+    "PYTHON_EXCEPTION": "Python failed in a worker: it has to be of the same version as here, and to have pyarrow",
+    "JAVA_GATEWAY_EXITED": "its driver ended at once",
+    "INVALID_HANDLE": "the server has forgotten the session: it was restarted, or the session was idle for too long",
 }
 
 _WORDS = {
     "maxresultsize": "the result is too large for its driver: raise spark.driver.maxResultSize",
     "outofmemoryerror": "it ran out of memory: raise spark.driver.memory, or spark.executor.memory",
     "executorlostfailure": "an executor was lost, again and again: see its log",
+    "handshake failed": "it does not speak TLS, which a token needs",
     "connection refused": "nobody listens there",
     "failed to connect": "nobody listens there, or it does not answer",
     "dns resolution failed": "the host is not known",
@@ -38,21 +48,24 @@ _WORDS = {
     "unauthenticated": "it does not know the token",
     "permissiondenied": "the user has not the rights that this needs",
     "accesscontrolexception": "the user has not the rights that this needs",
+    "masters are unresponsive": "no master answers there",
+    "could not parse master url": "it knows no such master",
+    "sparkcontext was shut down": "its driver was stopped",
     "stopped sparkcontext": "the session was stopped",
     "session_closed": "the session was closed",
 }
 
-_CANCELLED = ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
+_OF_NO_DRIVER = {"Py4JError", "Py4JNetworkError"}
+"""What py4j raises where Java says nothing; errors of Java have a class of their own."""
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def is_of_spark(error: BaseException) -> bool:
     """Whether pyspark, or what it talks through, raised an error."""
-    return any(kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__)
-
-
-def is_cancelled(error: Any) -> bool:
-    """Whether somebody cancelled the job."""
-    return condition_of(error) in _CANCELLED
+    return isinstance(error, ConnectionError) or any(
+        kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__
+    )
 
 
 def condition_of(error: Any) -> str:
@@ -82,7 +95,28 @@ def reason_of(error: Any) -> str:
         return words.format(parameters[name])
     if main in _KINDS:
         return f"{_KINDS[main]} ({condition})"
+    if isinstance(error, ConnectionError) or type(error).__name__ in _OF_NO_DRIVER:
+        return "its driver does not answer: it may be gone"
     said = str(error).lower()
     told = next((told for word, told in _WORDS.items() if word in said), None)
     told = told or "it failed, see its log"
     return f"{told} ({condition})" if condition else told
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """pyspark writes nothing to stderr meanwhile: neither the errors of statements, values and all, nor warnings."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  (it is an extra)
+
+    # py4j tells the root itself of a driver that is gone.
+    loggers = [logging.getLogger(), *(PySparkLogger.getLogger(name) for name in _LOGGERS)]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled

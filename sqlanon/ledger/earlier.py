@@ -12,6 +12,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.ledger.records import Publication
 from sqlanon.policy import in_postgres, shown_place
+from sqlanon.policy.spark import in_spark
 from sqlanon.queries.names import create_temporary_table, drop_table, star, table
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
@@ -61,6 +62,8 @@ def opened(
         It is not there any more, or is another one; or it is in PostgreSQL, and no address says how to get there.
     """
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
+    if in_spark(path):
+        raise ReleaseError(f"{shown_place(path)} is in Spark, and releases there are not held against others yet")
     if in_postgres(path):
         with open_postgres(_spot(publication, addresses), engine.limits) as release:
             found = verify_release(path, release, fresh=False)

@@ -20,6 +20,7 @@ from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, publications, publications_elsewhere
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import address_of, in_postgres, shown_place
+from sqlanon.policy.spark import in_spark
 from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
 from sqlanon.queries.attacks.linked import ROWS, titled
@@ -117,7 +118,8 @@ class Together:
             found = str(error)
         if isinstance(found, str):
             # What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken.
-            there = in_postgres(publication.path) or publication.path.exists()
+            elsewhere = in_postgres(publication.path) or in_spark(publication.path)
+            there = elsewhere or publication.path.exists()
             if there:
                 self.breaks.append(str(publication.path))
             if self.force or not there:

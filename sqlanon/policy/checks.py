@@ -28,6 +28,7 @@ from sqlanon.policy.sections import (
     SourceSection,
 )
 from sqlanon.policy.spark_checks import spark_check
+from sqlanon.policy.warehouse_checks import warehouse_check
 
 
 def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
@@ -58,6 +59,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from risk_check(parts)
     yield from postgres_check(parts)
     yield from spark_check(parts)
+    yield from warehouse_check(parts)
     yield from _files(parts, attributes)
 
 
@@ -154,7 +156,8 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
 
 def _is_read(path: Path, section: SourceSection | PopulationSection) -> bool:
     in_database = section.database is not None and same_file(path, section.database)
-    return in_database or any(_matches(path, pattern) for pattern in section.files)
+    patterns = (*section.files, *(section.frequency_set if isinstance(section, SourceSection) else ()))
+    return in_database or any(_matches(path, pattern) for pattern in patterns)
 
 
 def same_file(one: Path, other: Path) -> bool:

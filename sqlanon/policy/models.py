@@ -34,7 +34,7 @@ def _without_folders(tree: Any, key: str = "") -> Any:
         return {name: _without_folders(part, name) for name, part in tree.items()}
     if isinstance(tree, list):
         return [_without_folders(part, key) for part in tree]
-    return Path(tree).name if key in ("database", "file", "files") and isinstance(tree, str) else tree
+    return Path(tree).name if key in ("database", "file", "files", "frequency_set") and isinstance(tree, str) else tree
 
 
 class Policy(Section):

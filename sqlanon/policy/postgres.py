@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from sqlanon.errors import SourceError
 from sqlanon.policy.names import table_parts
+from sqlanon.policy.spark import in_spark, shown_spark_place
 from sqlanon.policy.values import Flaw, shown
 
 _SCHEMES = ("postgresql://", "postgres://")
@@ -95,11 +96,13 @@ def in_postgres(path: Path) -> bool:
 
 
 def shown_place(path: Path) -> str:
-    """The place of a release as people are told of it: of one in PostgreSQL an address, which a path shortens.
+    """The place of a release as people are told of it: of one that is no file an address, which a path shortens.
 
     >>> shown_place(Path(server_of("postgresql://db/hospital"), "public.patients")), shown_place(Path("r.duckdb"))
     ('postgresql://db/hospital/public.patients', 'r.duckdb')
     """
+    if in_spark(path):
+        return shown_spark_place(path)
     if not in_postgres(path):
         return str(path)
     names_a_host = len(path.parts) > len(("postgresql:", "database", "schema.name"))

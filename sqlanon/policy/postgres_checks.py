@@ -23,25 +23,29 @@ def postgres_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
     source: SourceSection | None = parts.get("source")
     release: ReleaseSection | None = parts.get("release")
     if source is not None and source.postgres is not None:
-        yield from _source(parts, source)
-        if release is not None:
-            yield from _release(source, release)
+        yield from without_rows(parts, "and the rows of a source in PostgreSQL never leave it", "in PostgreSQL")
+        own = table_parts(source.table)[:-1] if source.table else ()
+        if release is not None and release.postgres == source.postgres and own[-1:] == table_parts(release.table)[:1]:
+            told = "readers of the release would be let into that one; use another"
+            yield Problem("release.table", f"is in the source's schema {own[-1]!r}: {told}")
 
 
-def _source(parts: Mapping[str, Any], source: SourceSection) -> Iterator[Problem]:
-    rows = "and the rows of a source in PostgreSQL never leave it"
+def without_rows(parts: Mapping[str, Any], rows: str, where: str) -> Iterator[Problem]:
+    """Yield what needs the rows of a source that are not at hand.
+
+    Parameters
+    ----------
+    parts:
+        The sections that are sound, by name.
+    rows, where:
+        Why they are not, and where they are: in words that end a sentence.
+    """
+    source: SourceSection = parts.get("source") or SourceSection()
     if source.person is not None:
         yield Problem("source.person", f"persons are counted row by row, {rows}: leave it out")
     if source.key:
         yield Problem("source.key", f"keys are kept of each row, {rows}: leave it out")
-    attributes: Mapping[str, Attribute] = parts.get("attributes", {})
-    for name, attribute in attributes.items():
-        place = join("attributes", name)
-        if attribute.noise is not None:
-            yield Problem(join(place, "noise"), f"is drawn row by row, {rows}: give it a hierarchy")
-        if any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ()):
-            told = "names a table of a DuckDB source, and this one is in PostgreSQL: export it, and use file = ..."
-            yield Problem(join(place, "hierarchy"), told)
+    yield from _of_attributes(parts, rows, where)
     if parts.get("risk") is not None:
         yield Problem("risk", f"looks at single rows, {rows}: leave it out")
     search: SearchSection = parts.get("search") or SearchSection()
@@ -51,19 +55,21 @@ def _source(parts: Mapping[str, Any], source: SourceSection) -> Iterator[Problem
         yield Problem("search", f"{told} places rows one by one, {rows}: {wide}")
     population: PopulationSection | None = parts.get("population")
     if population is not None and population.database is None and not population.files:
-        told = "tables of a source in PostgreSQL are no population: give database = ... or files = ..."
+        told = f"tables of a source {where} are no population: give database = ... or files = ..."
         yield Problem("population", told)
-
-
-def _release(source: SourceSection, release: ReleaseSection) -> Iterator[Problem]:
-    rows = "and the rows of a source in PostgreSQL never leave it"
-    if release.decoys:
+    release: ReleaseSection | None = parts.get("release")
+    if release is not None and release.decoys:
         yield Problem("release.decoys", f"are drawn among the rows, {rows}: leave them out")
-    if release.after:
+    if release is not None and release.after:
         yield Problem("release.after", f"needs to know which rows an earlier release has, {rows}: leave it out")
-    own = table_parts(source.table)[:-1] if source.table else ()
-    if release.postgres == source.postgres and own and own[-1:] == table_parts(release.table)[:1]:
-        yield Problem(
-            "release.table",
-            f"is in the source's schema {own[-1]!r}: readers of the release would be let into that one; use another",
-        )
+
+
+def _of_attributes(parts: Mapping[str, Any], rows: str, where: str) -> Iterator[Problem]:
+    attributes: Mapping[str, Attribute] = parts.get("attributes", {})
+    for name, attribute in attributes.items():
+        place = join("attributes", name)
+        if attribute.noise is not None:
+            yield Problem(join(place, "noise"), f"is drawn row by row, {rows}: give it a hierarchy")
+        if any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ()):
+            told = f"names a table of a DuckDB source, and this one is {where}: export it, and use file = ..."
+            yield Problem(join(place, "hierarchy"), told)

@@ -103,6 +103,8 @@ def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
         return parts
     if release.postgres or release.spark:  # there it has a schema, too
         return parts
+    if source.frequency_set:  # in a warehouse it stands beside its source
+        return parts
     name = table_parts(source.table)[-1] if table_parts(source.table) else source.table
     return {**parts, "release": release.model_copy(update={"table": name})}
 

@@ -174,6 +174,10 @@ class SourceSection(_Relation):
         default=None,
         description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
     )
+    frequency_set: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
+        default=(),
+        description="Parquet files of combinations of values with their counts, of a table that is in a warehouse",
+    )
     spark: SparkAddress | None = Field(
         default=None,
         description="Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
@@ -197,6 +201,7 @@ class SourceSection(_Relation):
         idle = {
             "key": not self.key,
             "postgres": self.postgres is None,
+            "frequency_set": not self.frequency_set,
             "spark": self.spark is None,
             "fetch_limit": self.fetch_limit == FETCH_LIMIT,
             "scratch": self.scratch is None,
@@ -205,6 +210,8 @@ class SourceSection(_Relation):
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
+        if self.frequency_set:
+            yield from self._beside_frequency_set()
         if self.postgres is not None:
             if self.database is not None or self.files:
                 yield ("postgres",), "stands beside a database or files: give one of them"
@@ -217,6 +224,14 @@ class SourceSection(_Relation):
                 yield (), 'has Spark and no table: add table = "schema.name", query = ... or files = "x/*.parquet"'
             elif strange := [one for one in self.files if not one.lower().endswith((".parquet", "/"))]:
                 yield ("files",), f"Spark reads Parquet files here, and {strange[0]!r} does not end in .parquet"
+
+    def _beside_frequency_set(self) -> Iterator[Flaw]:
+        if self.database is not None or self.files or self.postgres is not None or self.spark is not None:
+            yield ("frequency_set",), "stands beside a database, files or a server: give one of them"
+        elif self.table is None and self.query is None:
+            yield (), "has a frequency set and no table: add table = ..., its name in the warehouse, or query = ..."
+        elif self.table is not None and not table_parts(self.table):
+            yield ("table",), "must be table, schema.table or database.schema.table, as the warehouse has it"
 
 
 class PopulationSection(_Relation):

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Annotated, TypeAlias
+from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from sqlanon.errors import SourceError
+from sqlanon.policy.names import table_parts
 from sqlanon.policy.values import shown
 
 CONNECT = "sc://"
+SESSION = "session"
+"""Stands for the address of a session that was given."""
+
+_IN_SPARK = "spark:"
+_NAME = re.compile("[A-Za-z0-9_]+")
 _VARIABLE = "env:"
 _MASTER = re.compile(
     r"local(\[(\*|[0-9]+)(,\s*[0-9]+)?\])?"
@@ -95,3 +103,57 @@ SparkAddress: TypeAlias = Annotated[
     BeforeValidator(_address),
     WithJsonSchema({"type": "string", "minLength": 1}),
 ]
+
+
+def names_spark(place: str) -> bool:
+    """Whether a text is the address of Spark, or names an environment variable that holds one."""
+    if place.startswith(_VARIABLE):
+        return is_spark(os.environ.get(place[len(_VARIABLE) :], ""))
+    return is_spark(place)
+
+
+def spark_path(address: str | None, schema: str, name: str) -> Path:
+    """The place of a release in Spark for the ledger, which knows paths: no token is in it.
+
+    Parameters
+    ----------
+    address:
+        Where that is; None: a session that was given.
+    schema, name:
+        Of the view.
+    """
+    shown_address = SESSION if address is None else shown_spark(address)
+    return Path(_IN_SPARK, quote(shown_address, safe=":[]*,"), f"{schema}.{name}")
+
+
+def in_spark(path: Path) -> bool:
+    """Whether a path is the place of a release in Spark.
+
+    >>> in_spark(spark_path("sc://host:15002", "shared", "r")), in_spark(Path("r.duckdb"))
+    (True, False)
+    """
+    return path.parts[:1] == (_IN_SPARK,)
+
+
+def shown_spark_place(path: Path) -> str:
+    """The place of a release in Spark as people are told of it.
+
+    >>> shown_spark_place(spark_path("sc://host:15002/;token=secret", "shared", "r"))
+    'sc://host:15002/shared.r'
+    """
+    _, address, *rest = path.parts
+    return "/".join((unquote(address), *rest))
+
+
+def spark_name_flaw(table: str) -> str | None:
+    """What is wrong with the name of a release in Spark, if anything is: its catalog takes letters, digits and ``_``.
+
+    >>> spark_name_flaw("shared.patients"), spark_name_flaw('shared."my table"') is None
+    (None, False)
+    """
+    parts = table_parts(table)
+    if len(parts) != 2:
+        return 'must be "schema.name": a release in Spark has a schema, which readers may use'
+    if not all(_NAME.fullmatch(part) for part in parts):
+        return "has more than letters, digits and _ in it, which is all that the catalog of Spark takes"
+    return None

@@ -50,6 +50,8 @@ class Coded:
         Its coded values, made by `coded_values`.
     nullable, unknown:
         Whether the source has NULLs, and values that are missing from the hierarchy, in it.
+    texts:
+        The column of the table that has its values as text; None: they are cast.
     """
 
     column: str
@@ -57,6 +59,7 @@ class Coded:
     table: exp.Table
     nullable: bool = False
     unknown: bool = False
+    texts: str | None = None
 
 
 def code_name(attribute: int, level: int) -> str:

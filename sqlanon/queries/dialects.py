@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from sqlanon.errors import UntranslatableError
 from sqlanon.queries import spark_rewrites as spark
+from sqlanon.queries import warehouse_rewrites as others
 from sqlanon.queries.kinds import Kinds, kinds_of
 
 Rule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr]
@@ -123,8 +124,16 @@ _SIDES = frozenset({"", "LEFT"})
 _SPARK: Mapping[type[exp.Expr], Rule] = spark.RULES
 _SPARK_FUNCTIONS: Mapping[str, Rule] = spark.FUNCTIONS
 
-_RULES: Mapping[str, Mapping[type[exp.Expr], Rule]] = {"spark": _SPARK, "databricks": _SPARK}
-_FUNCTIONS: Mapping[str, Mapping[str, Rule]] = {"spark": _SPARK_FUNCTIONS, "databricks": _SPARK_FUNCTIONS}
+_RULES: Mapping[str, Mapping[type[exp.Expr], Rule]] = {
+    "spark": _SPARK,
+    "databricks": _SPARK,
+    **{name: others.rules_of(name) for name in others.DIALECTS},
+}
+_FUNCTIONS: Mapping[str, Mapping[str, Rule]] = {
+    "spark": _SPARK_FUNCTIONS,
+    "databricks": _SPARK_FUNCTIONS,
+    **{name: {} for name in others.DIALECTS},
+}
 
 
 def translated(query: exp.Expr, dialect: str) -> exp.Expr:
@@ -181,7 +190,7 @@ def _is_leaf(node: exp.Expr) -> bool:
 def _refuse_unknown(node: exp.Expr, functions: Mapping[str, Rule], dialect: str) -> None:
     """Refuse a node that is not listed, or a part of it that is not."""
     parts = _PARTS.get(type(node))
-    if parts is None:
+    if parts is None or (dialect in others.DIALECTS and type(node) not in others.NODES):
         raise _refused(node, dialect)
     known = parts.split()
     if unknown := [name for name, part in node.args.items() if name not in known and part not in (None, False, [])]:

@@ -35,6 +35,18 @@ def table(name: str, schema: str | None = None, catalog: str | None = None, alia
     )
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """A name that no column has, whatever the case.
+
+    >>> free_name("n", ["N", "zip"])
+    'n_'
+    """
+    lower = {one.lower() for one in taken}
+    while name in lower:
+        name += "_"
+    return name
+
+
 def aliased(relation: _Relation, alias: str) -> _Relation:
     """The same table, or subquery, under an alias."""
     copy = relation.copy()
@@ -141,6 +153,26 @@ def greatest(*values: exp.Expr) -> exp.Anonymous:
 def least(*values: exp.Expr) -> exp.Anonymous:
     """The least of some numbers; one that is NULL is passed over."""
     return anonymous("LEAST", *values)
+
+
+ANY_NUMBER = "any number"
+"""The mark of `any_number`, for translations."""
+
+OF_ROWS = "of rows"
+"""The mark of `of_rows`, for engines."""
+
+
+def any_number() -> exp.Window:
+    """A number for each row, no two alike: here from 1 on; where the rows are in several places, with gaps."""
+    numbered = exp.Window(this=exp.RowNumber())
+    numbered.meta[ANY_NUMBER] = True
+    return numbered
+
+
+def of_rows(query: exp.Select) -> exp.Select:
+    """The same query, marked: it groups by rows, so that its result is as large, and as private, as these."""
+    query.meta[OF_ROWS] = True
+    return query
 
 
 def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] | None = None) -> exp.Select:

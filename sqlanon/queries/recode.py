@@ -140,7 +140,7 @@ class Recoding:
         query = exp.Select().from_(aliased(rows, "r"))
         for i, level in _coded(self):
             on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
-            query = query.join(subquery(_labels(self.attributes[i], level), f"l{i}"), on=on, copy=False)
+            query = query.join(subquery(_labels(self.attributes[i], level, self.mask), f"l{i}"), on=on, copy=False)
         output = [named(_value(self, j), column.name) for j, column in enumerate(self.columns)]
         return query.select(*output, copy=False)
 
@@ -255,9 +255,11 @@ def at_random() -> list[exp.Expr]:
     ]
 
 
-def _labels(attribute: Coded, level: int) -> exp.Select:
-    """The labels of a level by their codes: ``code`` and ``label``."""
-    label = col("value" if level == 0 else f"label_{level}")
+def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:
+    """The labels of a level by their codes: ``code`` and ``label``; values too as text, where that is asked for."""
+    label: exp.Expr = col("value" if level == 0 else f"label_{level}")
+    if level == 0 and as_text:
+        label = cast(label, "VARCHAR") if attribute.texts is None else col(attribute.texts)
     query = select([named(col(f"code_{level}"), "code"), named(label, "label")], attribute.table.copy())
     return query if level == 0 else query.distinct(copy=False)
 
@@ -287,4 +289,4 @@ def _value(recoding: Recoding, j: int) -> exp.Expr:
     value = col("label", f"l{quasi}") if level < attribute.height else col(f"value_{j}", "r")
     if not recoding.mask or top is None:
         return value
-    return exp.Case(ifs=[exp.If(this=col(MASKED, "r"), true=text(top))], default=cast(value, "VARCHAR"))
+    return exp.Case(ifs=[exp.If(this=col(MASKED, "r"), true=text(top))], default=value)

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.errors import UntranslatableError
 from sqlanon.queries.kinds import Kinds
-from sqlanon.queries.names import anonymous, is_null, number, text
+from sqlanon.queries.names import ANY_NUMBER, anonymous, is_null, number, text
 from sqlanon.queries.spark_casts import DAYS, by_type, cast_there, converted, refused_there, to_decimals
 from sqlanon.queries.spark_lists import LIST_FUNCTIONS, called, filtered, list_of, listed
 
@@ -127,6 +127,8 @@ def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _windowed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     if (list_ := list_of(node)) is not None:
         return list_
+    if node.meta.get(ANY_NUMBER):  # numbers without a gap would have all rows in one place
+        return anonymous("MONOTONICALLY_INCREASING_ID")
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
         numbered = node.copy()
         numbered.set("order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))

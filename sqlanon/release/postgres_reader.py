@@ -5,7 +5,6 @@ The rows of a release are public: they are read into an engine of their own, and
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.policy import address_of, is_postgres, server_of, shown_place, table_parts
+from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.postgres import MANIFEST, VERSION_DIGITS
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
@@ -31,7 +30,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
-from sqlanon.release.verify import Verification, verification_sql, verify_file, verify_release
+from sqlanon.release.verify import Verification, verification_sql, verify_release
 from sqlanon.release.words import claims_table
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
@@ -253,31 +252,3 @@ def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
     with _opened(spot, limits) as (release, checks):
         found = verify_release(spot.path, release, fresh=False)
         return replace(found, checks=(*found.checks, *checks))
-
-
-def verify_anywhere(
-    release: str | os.PathLike[str], table_name: str | None, limits: Limits = NO_LIMITS
-) -> Verification:
-    """Verify a release by itself, be it a file or in PostgreSQL.
-
-    Parameters
-    ----------
-    release:
-        Its file; or ``postgresql://...`` or ``env:NAME``.
-    table_name:
-        In PostgreSQL its name, ``schema.name``.
-    limits:
-        What the engine that checks it may take.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or not a release; or there is no name.
-    """
-    if not (isinstance(release, str) and is_postgres(release)):
-        if table_name is not None:
-            raise ReleaseError("a file has one release, and needs no table: leave it out")
-        return verify_file(Path(release).absolute(), limits=limits)
-    if table_name is None:
-        raise ReleaseError("say which release in PostgreSQL: --table schema.name")
-    return verify_postgres(Spot.of(release, table_name), limits)

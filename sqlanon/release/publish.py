@@ -96,8 +96,8 @@ def audited(
     write_rows(engine, content, staged, rows)
     checks, suppressed = _with_source(engine, content, staged, rows)
     manifest, verification = _audit(content, staged, kept, suppressed, is_parquet, engine.limits)
-    verification = _with_checks(verification, checks)
-    failures = [*verification.failures, *_against_the_run(verification.manifest, manifest, content)]
+    verification = with_checks(verification, checks)
+    failures = [*verification.failures, *against_the_run(verification.manifest, manifest, content)]
     if failures:
         raise AuditError(failures)
     return verification
@@ -241,7 +241,7 @@ def _with_source(engine: DuckDBEngine, content: Content, staged: Path, rows: str
         engine.detach(STAGED)
 
 
-def _with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
+def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
     """A verification in which what the source told stands in place of what could not be told without it."""
     told = {check.name: check for check in checks}
     alone = {check.name for check in verification.checks}
@@ -249,7 +249,7 @@ def _with_checks(verification: Verification, checks: Sequence[Check]) -> Verific
     return replace(verification, checks=(*merged, *(check for name, check in told.items() if name not in alone)))
 
 
-def _against_the_run(found: Manifest, written: Manifest, content: Content) -> list[str]:
+def against_the_run(found: Manifest, written: Manifest, content: Content) -> list[str]:
     """What the run knows and the file alone cannot show: that no row was lost or added."""
     failures = []
     if found != written:

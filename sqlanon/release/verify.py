@@ -7,7 +7,7 @@ the content digest finds what k cannot.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.policy import PrivacySection, in_postgres, shown_place
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
+from sqlanon.policy.spark import in_spark
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.queries.names import create_temporary_view, star, table
@@ -63,9 +64,9 @@ class Verification:
     suppressed: Suppressed | None = None
 
     @property
-    def in_postgres(self) -> bool:
-        """Whether it is no file."""
-        return in_postgres(self.path)
+    def is_file(self) -> bool:
+        """Whether it is no release in PostgreSQL or Spark."""
+        return not (in_postgres(self.path) or in_spark(self.path))
 
     @property
     def verified(self) -> bool:
@@ -81,7 +82,7 @@ class Verification:
         """Ready for JSON."""
         return {
             "release": shown_place(self.path),
-            "table": self.path.name if self.in_postgres else self.manifest.table_name,
+            "table": self.manifest.table_name if self.is_file else self.path.name,
             "verified": self.verified,
             "checks": [vars(check) for check in self.checks],
         }
@@ -116,7 +117,15 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     """`verify_file`, of a release that is open."""
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
-    checks = tuple(_checks(release, digest, fresh))
+    return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh)
+
+
+def verify_rows(path: Path, release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool) -> Verification:
+    """`verify_release`, where the columns and the digest of the rows are known.
+
+    The rows that are open need no columns but those that the requirements look at.
+    """
+    checks = tuple(_checks(release, columns, digest, fresh))
     told = any(check.name == SUPPRESSION and check.passed for check in checks)
     return Verification(path, release.manifest, checks, digest, suppressed_rows(release.engine) if told else None)
 
@@ -133,9 +142,9 @@ def verification_sql(manifest: Manifest) -> list[str]:
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
-def _checks(release: OpenRelease, digest: str, fresh: bool) -> list[Check]:
-    manifest, engine = release.manifest, release.engine
-    checks = [_columns(manifest.columns, list(engine.columns(SUBJECT).items())), _consistent(manifest)]
+def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool) -> list[Check]:
+    manifest = release.manifest
+    checks = [_columns(manifest.columns, list(columns.items())), _consistent(manifest)]
     if not all(check.passed for check in checks):
         return checks
     k, classes, rows, _ = release.asked.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]

@@ -2,17 +2,20 @@
 
 from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, find_table, readable, unbind_source
 from sqlanon.sources.bound import SMALL, InSpark, Place, Remote, Source
+from sqlanon.sources.frequency_set import NOT_THERE, bind_frequency_set
 from sqlanon.sources.identity import identity_of
 from sqlanon.sources.plain import fixed_column, plain_column
 from sqlanon.sources.postgres import bind_postgres, carrying, refuse_schema_of_source
 from sqlanon.sources.spark import bind_spark
 
 __all__ = [
+    "NOT_THERE",
     "SMALL",
     "InSpark",
     "Place",
     "Remote",
     "Source",
+    "bind_frequency_set",
     "bind_postgres",
     "bind_source",
     "bind_spark",

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import SourceError
 from sqlanon.queries.names import table
 
 SMALL = 500_000
@@ -106,7 +107,7 @@ class Source:
         Of a source whose rows are not at hand: the combinations that were counted. Then the relation has nothing but
         their columns.
     remote:
-        Where PostgreSQL has its rows.
+        Where PostgreSQL has its rows. Counted and without it: in a warehouse, out of reach.
     spark:
         Where Spark has its rows. Then the relation is known to its engine, which runs there what reads it.
     """
@@ -125,7 +126,22 @@ class Source:
         return self.counted is None and self.spark is None
 
     @property
+    def out_of_reach(self) -> bool:
+        """Whether its rows are where no engine of ours is: a frequency set is all there is of it."""
+        return self.counted is not None and self.remote is None and self.spark is None
+
+    @property
     def elsewhere(self) -> Remote:
-        """Where its rows are, if they are not at hand."""
-        assert self.remote is not None
+        """Where its rows are, if they are not at hand.
+
+        Raises
+        ------
+        SourceError
+            They are in a warehouse, of which no more is known than a frequency set.
+        """
+        if self.remote is None:
+            raise SourceError(
+                "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "
+                "release there: sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
+            )
         return self.remote

@@ -1,0 +1,89 @@
+"""What a warehouse is asked: its frequency set, and the release.
+
+Names of tables are the warehouse's own. Queries are built for DuckDB; `queries.dialects` translates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.queries.names import cast, col, create_table, named, number, select, subquery, text, total, where
+
+COUNT = "n"
+"""The column of a frequency set that counts; where an attribute has that name, with a line below."""
+
+TEXTS = "label_0"
+"""The column of an uploaded table that has its values as text."""
+
+
+def frequency_set(source: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
+    """The distinct combinations of columns, with how many rows have each.
+
+    >>> from sqlanon.queries.names import table
+    >>> frequency_set(table("patients"), ["zip", "age"], "n").sql("duckdb")
+    'SELECT "zip" AS "zip", "age" AS "age", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
+    """
+    values: list[exp.Expr] = [named(col(name), name) for name in columns]
+    return select([*values, named(exp.Count(this=exp.Star()), count)], source, [col(name) for name in columns])
+
+
+def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
+    """A statement with the holder's own query, as it stands, in place of a table; a comment may end it."""
+    for found in list(statement.find_all(exp.Table)):
+        if found.name == stand_in:
+            found.set("this", exp.Var(this=f"({query.strip().rstrip(';')}\n)"))
+    return statement
+
+
+def count_facts(relation: exp.Table, count: str) -> exp.Select:
+    """One row on what should be counts: how many rows have none, one below 1, one that is not whole, one too large;
+    and the sum of the rest."""
+    value = col(count)
+    few = exp.LT(this=value, expression=number(1))
+    large = exp.GTE(this=value.copy(), expression=number(2**53))  # NaN is the greatest number
+    fractional = exp.And(
+        this=exp.Not(this=exp.Paren(this=large.copy())),
+        expression=exp.NEQ(this=exp.Floor(this=value.copy()), expression=value.copy()),
+    )
+    wrong = [exp.Is(this=value.copy(), expression=exp.null()), few, fractional, large]
+    figures: list[exp.Expr] = [where(exp.Count(this=exp.Star()), one) for one in wrong]
+    fine = exp.Not(this=exp.Paren(this=large.copy()))
+    sum_ = where(exp.Sum(this=cast(value.copy(), "DOUBLE")), fine)
+    return select([*figures, exp.Coalesce(this=sum_, expressions=[number(0.0)])], relation.copy())
+
+
+def added_up(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
+    """Each combination once: what is written in several files may have one several times."""
+    keys: list[exp.Expr] = [col(name) for name in columns]
+    return select([*keys, named(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])
+
+
+def create_release(target: exp.Table, rows: exp.Select) -> exp.Create:
+    """``CREATE TABLE target AS``, in random order: else rows could be matched to the source by their position.
+
+    It is the outermost query that is sorted: warehouses do not keep the order of an inner one.
+    """
+    released = select([col(name) for name in rows.named_selects], subquery(rows, "released"))
+    return create_table(target, released.order_by(exp.Rand(), copy=False))
+
+
+def written(query: exp.Query, path: str) -> exp.Copy:
+    """``COPY (query) TO path``: as Parquet, by DuckDB."""
+    parquet = exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET"))
+    return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(path)], params=[parquet])
+
+
+def uploaded(relation: exp.Table, columns: Sequence[str]) -> exp.Select:
+    """What a warehouse gets of a table of ours: codes, which are the smallest integers here, as integers that all have;
+    values as text, which each would write in its own way, as we do."""
+    values: dict[str, exp.Expr] = {
+        name: cast(col("value"), "VARCHAR")
+        if name == TEXTS
+        else cast(col(name), "INTEGER")
+        if name.startswith("code_")
+        else col(name)
+        for name in columns
+    }
+    return select([named(value, name) for name, value in values.items()], relation.copy())

@@ -1,0 +1,176 @@
+"""What is looked at of a release in Spark: its rows stay there, and what is counted of them is checked here.
+
+The rows of a release are public, and there may be very many of them. The content digest is worked out there. Of what
+requirements look at, each combination of values comes here once, with its count; a view repeats it as often as that,
+so that the checks are those of any release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import Limits
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.errors import BrokenReleaseError
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.privacy import sensitive_attributes
+from sqlanon.queries import spark_release as sr
+from sqlanon.queries.names import (
+    column_definitions,
+    create_temporary_table,
+    create_temporary_view,
+    drop_table,
+    drop_view,
+    star,
+    table,
+)
+from sqlanon.queries.spark import type_here
+from sqlanon.queries.spark_digest import digest_there, digestible
+from sqlanon.queries.travel import arrived, repeated, travelling
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.once import Once
+from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.verify import Verification, verify_rows
+from sqlanon.resources import PLAIN, macros
+from sqlanon.workdir import spill_directory
+
+AT_ONCE = 2_000_000
+"""So many combinations are fetched at a time."""
+
+
+def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
+    """DuckDB's types of a relation's columns, Spark's where there is no equal."""
+    return {name: type_here(type_) or type_ for name, type_ in server.columns(relation).items()}
+
+
+def looked_at(manifest: Manifest) -> dict[str, str]:
+    """The columns that the requirements of a release look at, with their types."""
+    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
+    wanted = {name.lower() for name in manifest.quasi}
+    if section is not None:
+        wanted |= {name.lower() for name in sensitive_attributes(section)}
+        if any(one.joint for one in section.l_diversity):
+            wanted |= {column.name.lower() for column in manifest.columns if column.role == "sensitive"}
+    return {column.name: column.type for column in manifest.columns if column.name.lower() in wanted}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What is known of rows that are in Spark.
+
+    Attributes
+    ----------
+    engine, asked:
+        Has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers.
+    combinations, wanted, count:
+        Their table, its columns with their types, and the column of their counts.
+    types:
+        Of all columns of the rows.
+    digest:
+        Their content digest; nothing where they do not have the columns that are claimed.
+    """
+
+    engine: DuckDBEngine
+    asked: Once
+    combinations: exp.Table
+    wanted: Mapping[str, str]
+    count: str
+    types: Mapping[str, str]
+    digest: str
+
+    def verified(self, manifest: Manifest, path: Path) -> Verification:
+        """Hold them against what is claimed."""
+        release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
+        return verify_rows(path, release, self.types, self.digest, fresh=False)
+
+    @contextmanager
+    def copied(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
+        """What requirements look at, for another engine, for a while."""
+        mark = uuid4().hex[:12]
+        target, view = (table(f"sqlanon_{what}_{mark}", "main", "temp") for what in ("counted", "released"))
+        arriving = {**self.wanted, self.count: "BIGINT"}
+        query = travelling(star(self.combinations.copy()), arriving, "VARCHAR")
+        with self.engine.stream(query) as reader, engine.registered(reader) as here:
+            engine.execute(create_temporary_table(target.copy(), arrived(here, arriving)))
+        try:
+            engine.execute(create_temporary_view(view.copy(), self.rows(target)))
+            yield view
+        finally:
+            engine.execute(drop_view(view.copy()))
+            engine.execute(drop_table(target.copy()))
+
+    def rows(self, combinations: exp.Table) -> exp.Select:
+        """As many rows of combinations as were counted."""
+        return repeated(combinations, list(self.wanted) or [self.count], self.count)
+
+
+@contextmanager
+def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits: Limits) -> Iterator[Counted]:
+    """Count rows that are in Spark.
+
+    Parameters
+    ----------
+    server, relation:
+        Where they are.
+    manifest:
+        What is claimed of them.
+    limits:
+        What the engine that checks may take.
+
+    Raises
+    ------
+    BrokenReleaseError
+        A value does not have its type.
+    """
+    types, wanted = types_of(server, relation), looked_at(manifest)
+    as_claimed = list(types.items()) == [(column.name, column.type) for column in manifest.columns]
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+        engine.script(macros(PLAIN))
+        count = "rows"
+        while count in {name.lower() for name in wanted}:
+            count += "_"
+        target, digest = table("combinations", "main", "temp"), ""
+        found = Counted(engine, Once(engine), target, wanted, count, types, digest)
+        if as_claimed and all(map(digestible, types.values())):
+            rows, digest = server.rows(digest_there(relation.copy(), types))[0]
+            found = replace(found, digest=digest)
+            try:
+                _fetch(server, found, relation, rows)
+            except duckdb.Error as error:
+                raise BrokenReleaseError("a value of the release is none of its type here") from error
+            engine.execute(create_temporary_view(SUBJECT.copy(), found.rows(target)))
+        yield found
+
+
+def _fetch(server: SparkEngine, found: Counted, relation: exp.Table, rows: int) -> None:
+    """Bring each combination here, with its count."""
+    arriving = {**found.wanted, found.count: "BIGINT"}
+    made = column_definitions(found.combinations.copy(), arriving.items())
+    made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
+    found.engine.execute(made)
+    for part in _parts(server, sr.combinations(relation, found.wanted, found.count), list(arriving), rows):
+        with server.stream(part) as reader, found.engine.registered(reader) as here:
+            found.engine.execute(exp.Insert(this=found.combinations.copy(), expression=arrived(here, arriving)))
+
+
+def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:
+    """A query, or several that give its rows together: each few enough to be fetched at once."""
+    if rows <= AT_ONCE:
+        yield query
+        return
+    name = f"sqlanon_combinations_{uuid4().hex[:12]}"
+    parts = -(-server.keep(name, query) // AT_ONCE)
+    try:
+        for number in range(parts):
+            yield star(table(name)).where(sr.in_part(columns, number, parts), copy=False)
+    finally:
+        server.forget(name)

@@ -1,0 +1,122 @@
+"""A frequency set in place of a source: the combinations of values that a warehouse counted, as Parquet files.
+
+The rows are in the warehouse, which sqlanon does not see. As for a source in PostgreSQL, the relation is a view that
+repeats each combination as often as it was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.policy import SourceSection
+from sqlanon.queries.names import create_table, create_temporary_view, free_name
+from sqlanon.queries.travel import repeated
+from sqlanon.queries.warehouse import COUNT, added_up, count_facts
+from sqlanon.sources.bind import bind_source, file_kind, readable
+from sqlanon.sources.bound import Counted, Place, Source
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_NUMBERS = frozenset((*_WHOLE, *(f"U{one}" for one in _WHOLE), "FLOAT", "DOUBLE"))
+
+NOT_THERE = "UNKNOWN"
+"""Stands for the type of a column that a frequency set does not have, as the warehouse alone knows it."""
+
+
+def bind_frequency_set(
+    engine: DuckDBEngine,
+    section: SourceSection,
+    place: Place,
+    combinations: exp.Table,
+    attributes: Sequence[str],
+    looked_at: Sequence[str],
+) -> Source:
+    """Read a frequency set.
+
+    Parameters
+    ----------
+    engine:
+        Where it is read to.
+    section:
+        The policy's ``[source]``.
+    place:
+        Where relations are made; without a copy, no row is read.
+    combinations:
+        The table that is made of it: each combination once.
+    attributes:
+        All that the policy declares: the columns of the table in the warehouse.
+    looked_at:
+        Those whose combinations are counted.
+
+    Raises
+    ------
+    SourceError
+        It cannot be found or read, or is no frequency set of these attributes.
+    """
+    for pattern in section.frequency_set:
+        if file_kind(pattern) != "parquet":
+            raise SourceError(f"source.frequency_set: {pattern} is no Parquet file by its ending, .parquet")
+    count = free_name(COUNT, attributes)
+    try:
+        read = bind_source(engine, SourceSection(files=section.frequency_set), place)
+    except SourceError as error:  # it speaks of files
+        raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
+    found = _columns(read, attributes, looked_at, count)
+    names = [found[name.lower()] for name in looked_at]
+    if place.copy is None:
+        engine.execute(create_table(combinations, added_up(read.relation, names, found[count]).limit(0, copy=False)))
+    else:
+        with readable():
+            _refuse_counts(engine, read.relation, found[count])
+            engine.execute(create_table(combinations, added_up(read.relation, names, found[count])))
+    rows = place.view("rows")
+    engine.execute(create_temporary_view(rows, repeated(combinations, names, found[count])))
+    own = {found[name.lower()]: read.columns[found[name.lower()]] for name in looked_at}
+    columns = {found.get(name.lower(), name): own.get(found.get(name.lower(), name), NOT_THERE) for name in attributes}
+    return Source(rows, columns, read.files, in_place=False, counted=Counted(combinations, found[count]))
+
+
+def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:
+    """The columns that are needed, by their names in lower case. Other attributes may be there: they are added up."""
+    by_lower = {name.lower(): name for name in read.columns}
+    wanted = dict.fromkeys(name.lower() for name in (*looked_at, count))
+    missing = [name for name in (*looked_at, count) if name.lower() not in by_lower]
+    declared = {name.lower() for name in (*attributes, count)}
+    unknown = [name for lower, name in by_lower.items() if lower not in declared]
+    wrong = []
+    if missing:
+        wrong.append(f"it has no column {_listed(missing)}")
+    if unknown:
+        wrong.append(f"it has {_listed(unknown)}, which the policy does not declare: count without")
+    if not wrong and not _is_number(type_ := read.columns[by_lower[count]]):
+        wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, no number")
+    if wrong:
+        raise SourceError(
+            f"source.frequency_set: {'; '.join(wrong)}. What is needed are the quasi-identifiers, the sensitive "
+            f"attributes that requirements look at, and {count!r}, the number of rows: the query is in "
+            "sqlanon plan POLICY.toml --dialect NAME"
+        )
+    return {lower: by_lower[lower] for lower in wanted}
+
+
+def _is_number(type_: str) -> bool:
+    return type_ in _NUMBERS or type_.startswith("DECIMAL(")
+
+
+def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> None:
+    null, few, fractional, large, total = engine.rows(count_facts(relation, count))[0]
+    wrong = {"no count (NULL)": null, "a count below 1": few, "a count that is not whole": fractional}
+    found = [f"{rows} with {what}" for what, rows in wrong.items() if rows]
+    if large or total >= 2**53:
+        found.append("more than 2^53 counted rows")
+    if found:
+        raise SourceError(
+            f"source.frequency_set: it is none, of its rows there are {', '.join(found)}; {count!r} is to be COUNT(*)"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

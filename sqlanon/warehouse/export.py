@@ -1,0 +1,152 @@
+"""A folder for a warehouse: the statement that makes the release there, what it reads, and the audit."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import ReleaseError
+from sqlanon.made import Made
+from sqlanon.queries import warehouse as wh
+from sqlanon.queries import warehouse_audit as wa
+from sqlanon.queries.recode import Recoding
+from sqlanon.sources.frequency_set import NOT_THERE
+from sqlanon.stages import one_line
+from sqlanon.version import __version__
+from sqlanon.warehouse.statements import (
+    SUPPRESSED,
+    Target,
+    audit_of,
+    before,
+    dialect_of,
+    over_there,
+    value_tables,
+)
+from sqlanon.workdir import private_directory, private_files
+
+STAGING_PREFIX = ".sqlanon-export-"
+
+_LINES = "-- "
+
+_NEEDED = re.compile(r"value|known|(code|label)_\d+")
+"""What a statement may read of our tables. (A released column may have the name of another of theirs.)"""
+
+
+def export(made: Made, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
+    """Write what a warehouse needs to make a release.
+
+    Parameters
+    ----------
+    made:
+        What was found.
+    figures:
+        What must come out: ``source_rows``, ``released_rows``, ``classes`` and ``smallest_class``.
+    folder:
+        A new folder, or an empty one. It is private: it holds values of the source.
+    dialect:
+        Of the warehouse.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    PolicyError
+        There is no such dialect.
+    ReleaseError
+        The folder has something in it, or cannot be written.
+    """
+    dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
+    recoding = made.recoding
+    assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
+    place = Target.of(made.prepared.policy)
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise ReleaseError(f"{target} is there already, and not empty: name a new folder")
+        with private_directory(target.parent, STAGING_PREFIX) as directory, private_files():
+            staged = directory / "export"
+            staged.mkdir()
+            for name, query in _tables(made.run.engine, recoding, place):
+                made.run.engine.execute(wh.written(query, str(staged / f"{name}.parquet")))
+            (staged / "release.sql").write_text(_release(made, recoding, place, dialect), encoding="utf-8")
+            (staged / "audit.sql").write_text(_audit(made, place, figures, dialect), encoding="utf-8")
+            staged.replace(target)
+    except OSError as error:
+        raise ReleaseError(f"{target} cannot be written: {error.strerror or error}") from error
+    return target
+
+
+def _tables(engine: Engine, recoding: Recoding, place: Target) -> Iterator[tuple[str, exp.Select]]:
+    """The tables that the statement reads, by their names there: of each the columns that it reads."""
+    statement = over_there(recoding, place.source).select(shuffled=False)
+    read = {one.name for one in statement.find_all(exp.Table)}
+    used = {one.name for one in statement.find_all(exp.Column)}
+    own = [attribute.table for attribute in recoding.attributes]
+    names = value_tables([attribute.column for attribute in recoding.attributes])
+    if recoding.suppressed is not None:
+        own, names = [*own, recoding.suppressed], [*names, SUPPRESSED]
+    for name, relation in zip(names, own, strict=True):
+        if name in read:
+            columns = [*engine.columns(relation), *([] if name == SUPPRESSED else [wh.TEXTS])]
+            needed = [column for column in columns if column in used and _NEEDED.fullmatch(column)]
+            yield name, wh.uploaded(relation, needed)
+
+
+def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str:
+    columns = [attribute.column for attribute in recoding.attributes]
+    what = dict(zip(value_tables(columns), columns, strict=True))
+    files = [
+        f"     {name}.parquet: "
+        + (f"the values of {one_line(what[name])!r}, with codes and labels" if name in what else "the classes left out")
+        for name, _ in _tables(made.run.engine, recoding, place)
+    ]
+    lines = [
+        f"Made by sqlanon {__version__} for {dialect}, of a frequency set of the source.",
+        "1. Upload the Parquet files of this folder as tables of their names, where this statement finds them, and",
+        "   nobody else may read them: they hold values of the source.",
+        *files,
+        "2. Run this statement.",
+        "3. Run audit.sql before anybody may read the release: the source may have changed.",
+    ]
+    statements = (*before(dialect), place.release_statement(recoding, dialect))
+    return _file(lines, [([], statement) for statement in statements])
+
+
+def _audit(made: Made, place: Target, expected: Mapping[str, int], dialect: str) -> str:
+    policy = made.prepared.policy
+    names = made.prepared.columns.by_attribute
+    audit = audit_of(policy, place, names)
+    quasi = [names[name] for name in policy.generalized]
+    wanted = {name: value for name, value in expected.items() if name != "source_rows"}
+    if made.chosen.masked_rows:  # they may read like a kept class, or be one of their own
+        wanted = {"released_rows": wanted["released_rows"]}
+    found = wa.figures(place.release, quasi)
+    counted = {"source_rows": expected["source_rows"]}
+    queries = [([one_line(name)], query) for name, query in audit.violations]
+    queries.append((["the rows of the source, if they are not as many as were counted"],
+                    wa.other_figures(wa.row_count(place.source.copy()), counted)))  # fmt: skip
+    queries.append((["the rows and classes of the release, if they are others than were found"],
+                    wa.other_figures(found.copy(), wanted)))  # fmt: skip
+    missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_told]
+    lines = ["Each of these queries should return no row: what it returns breaks what it is named after.", *missing]
+    others = [column.name for column in made.columns() if column.type == NOT_THERE]
+    texts = [(comment, place.text(query, dialect)) for comment, query in queries]
+    texts.append((["For people: what classes there are"], place.text(found, dialect)))
+    if others:
+        told = "For people: a column with almost as many values as rows re-identifies them by itself"
+        texts.append(([told], place.text(wa.distinct_values(place.release, others), dialect)))
+    return _file(lines, texts)
+
+
+def _file(lines: list[str], statements: list[tuple[list[str], str]]) -> str:
+    """Lines of comment, and statements with theirs."""
+    parts = ["".join(f"{_LINES}{line}\n" for line in lines)]
+    parts += ["".join(f"{_LINES}{line}\n" for line in comment) + f"{statement};\n" for comment, statement in statements]
+    return "\n".join(parts)

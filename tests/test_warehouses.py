@@ -1,0 +1,621 @@
+"""A frequency set in place of a source, and the release that a warehouse makes of what was found: as from the rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle_privacy
+import pytest
+import strategies_privacy
+from conftest import examples, make_policy
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from oracle_privacy import Source
+from sqlglot import exp, parse
+from strategies_privacy import LISTED, PrivacyCase
+from test_privacy_properties import opened, policy_of
+from typer.testing import CliRunner
+
+import sqlanon
+from sqlanon.cli import app
+from sqlanon.privacy import requirements_of
+from sqlanon.queries.names import table
+from sqlanon.queries.warehouse_audit import breaking, small_classes, table_breaking
+from sqlanon.warehouse import DIALECTS
+
+slow = pytest.mark.slow
+quick = settings(
+    max_examples=examples(25),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+
+ATTRIBUTES: dict[str, Any] = {
+    "name": "identifying",
+    "zip": "mask",
+    "age": {"intervals": [5, 10]},
+    "born": {"dates": ["month", "year"]},
+    "diagnosis": "sensitive",
+    "cost": "insensitive",
+}
+PRIVACY: dict[str, Any] = {"k": 5, "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}
+
+
+def rows(count: int = 400) -> list[tuple[Any, ...]]:
+    return [
+        (
+            f"person {i}",
+            f"{i % 7:05}",
+            20 + i % 11,
+            None if i % 5 == 0 else date(1990, 1, 1) + timedelta(days=i % 60),
+            "abc"[i % 3],
+            i % 9,
+        )
+        for i in range(count)
+    ]
+
+
+TYPES = "name VARCHAR, zip VARCHAR, age INTEGER, born DATE, diagnosis VARCHAR, cost INTEGER"
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A warehouse that is DuckDB: it understands its own dialect."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE patients ({TYPES})")
+        connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
+        yield connection
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def from_set(policy: sqlanon.Policy, path: Path | str, **sections: Any) -> sqlanon.Policy:
+    """The same policy, of a frequency set."""
+    tree = policy.model_dump(exclude_none=True)
+    source = {"frequency_set": str(path), "table": "patients"} | sections.pop("source", {})
+    release = {name: part for name, part in tree.get("release", {}).items() if name == "suppressed"}
+    return sqlanon.Policy(**{**tree, "source": source, "release": {**release, "table": "shared"}, **sections})
+
+
+def ask(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, path: Path) -> None:
+    """Run the frequency-set query of the plan, and write what it gives as Parquet."""
+    with sqlanon.connect() as db:
+        query = db.plan(policy, dialect="duckdb").stages[0].sql[0]
+    connection.execute(f"COPY ({query}) TO '{path}'")
+
+
+def follow(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Upload an exported folder, make the release, and audit it: the rows of each query, by what stands above it."""
+    for file in folder.glob("*.parquet"):
+        connection.execute(f"CREATE TABLE {quoted(file.stem)} AS FROM read_parquet('{file}')")
+    connection.execute((folder / "release.sql").read_text())
+    found = {}
+    for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
+        comment, _, query = block.partition("\n")
+        found[comment.removeprefix("-- ")] = connection.execute(query).fetchall()
+    return found
+
+
+def violations(audit: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: rows for name, rows in audit.items() if rows and not name.startswith("For people")}
+
+
+def figures(result: sqlanon.Result) -> dict[str, Any]:
+    names = ("generalization", "score", "classes", "smallest_class", "suppressed_rows", "released_rows", "nodes")
+    return {name: getattr(result, name) for name in names} | {"rows": result.rows, "optimal": result.optimal}
+
+
+def released(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
+    """The rows of the release that is made here, with the columns in their order."""
+    relation = result._run.engine.relation(result._made.recoding.select(shuffled=False))
+    return Counter(relation.project(", ".join(quoted(name) for name in sorted(relation.columns))).fetchall())
+
+
+def made(connection: duckdb.DuckDBPyConnection, name: str) -> Counter[tuple[Any, ...]]:
+    relation = connection.table(name)
+    return Counter(relation.project(", ".join(quoted(name) for name in sorted(relation.columns))).fetchall())
+
+
+def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> int:
+    """Of the rows and of their frequency set the same is found, and released; and the audit agrees. The masked rows."""
+    there = from_set(here, folder / "f.parquet", source={"table": here.source.table})
+    ask(connection, there, folder / "f.parquet")
+    with sqlanon.connect(connection) as db, sqlanon.connect() as other:
+        try:
+            expected = db.anonymize(here)
+        except sqlanon.InfeasibleError as error:
+            with pytest.raises(sqlanon.InfeasibleError) as found:
+                other.anonymize(there)
+            assert str(found.value) == str(error)
+            return 0
+        result = other.anonymize(there)
+        assert figures(result) == figures(expected)
+        rows = released(expected)
+        audit = follow(connection, result.export(folder / "export", "duckdb"))
+        assert made(connection, there.release.table) == rows  # type: ignore[union-attr]
+        assert violations(audit) == {}
+        return result._made.chosen.masked_rows
+
+
+# --- the same answer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+@pytest.mark.parametrize("limit", [0, 0.2])
+def test_the_same_is_found_and_released(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str, limit: float
+) -> None:
+    search, release = {"suppression_limit": limit}, {"suppressed": suppressed}
+    connection.execute("DELETE FROM patients WHERE age > 27 AND cost > 2")
+    policy = make_policy(ATTRIBUTES, table="patients", search=search, release=release)
+    policy = sqlanon.Policy(**{**policy.model_dump(exclude_none=True), "privacy": PRIVACY})
+    masked = check_same(policy, connection, tmp_path)
+    assert (masked > 0) == (suppressed == "mask" and limit > 0)
+
+
+def without_rows(case: PrivacyCase) -> PrivacyCase:
+    """A case that a frequency set can serve: rows are not of persons."""
+    return replace(case, source=replace(case.source, person=None), declared=False)
+
+
+@slow
+@given(case=strategies_privacy.privacy_cases(), masked=st.booleans())
+@quick
+def test_random_sources_are_found_and_released_as_from_rows(case: PrivacyCase, masked: bool) -> None:
+    assume(case.source.population is None)
+    case = without_rows(case)
+    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+        policy = policy_of(case, "optimal", Path(name))
+        if masked:
+            policy = sqlanon.Policy(
+                **{**policy.model_dump(exclude_none=True), "release": {"table": "released", "suppressed": "mask"}}
+            )
+        check_same(policy, db._space.engine.connection.cursor(), Path(name))
+
+
+@slow
+def test_a_population_in_a_file_is_looked_at(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    connection.execute(f"COPY (SELECT zip, age FROM patients, range(2)) TO '{tmp_path}/people.parquet'")
+    attributes = {"zip": "mask", "age": {"intervals": [5, 10]}}
+    policy = sqlanon.Policy(
+        attributes=make_policy(attributes).attributes,
+        source={"table": "patients", "undeclared": "drop"},
+        population={"files": str(tmp_path / "people.parquet")},
+        privacy={"k_map": 80},
+    )
+    check_same(policy, connection, tmp_path)
+    assert "Not in SQL, and so not here: 80-map" in (tmp_path / "export" / "audit.sql").read_text()
+
+
+def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    query = "SELECT zip, age, born, diagnosis, count(*) AS n FROM patients"
+    connection.execute(f"COPY ({query} WHERE cost < 5 GROUP BY ALL) TO '{tmp_path}/part-1.parquet'")
+    connection.execute(f"COPY ({query} WHERE cost >= 5 GROUP BY ALL) TO '{tmp_path}/part-2.parquet'")
+    policy = make_policy(ATTRIBUTES, k=5, table="patients")
+    with sqlanon.connect(connection) as db, sqlanon.connect() as other:
+        found = other.anonymize(from_set(policy, tmp_path / "part-*.parquet"))
+        assert figures(found) == figures(db.anonymize(policy))
+
+
+def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
+    ask(connection, policy, tmp_path / "f.parquet")
+    with sqlanon.connect() as db, sqlanon.connect(connection) as rows:
+        compared = db.compare(policy, ["optimal", "datafly"]).project("strategy, score, error").fetchall()
+        assert compared == rows.compare(policy, ["optimal", "datafly"]).project("strategy, score, error").fetchall()
+        assert "in the warehouse" in str(db.plan(policy))
+
+
+def test_columns_that_are_not_known_here_are_told_of(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
+    ask(connection, policy, tmp_path / "f.parquet")
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        assert len(result.warnings) == 1 and "'diagnosis', 'cost'" in result.warnings[0]
+        audit = follow(connection, result.export(tmp_path / "x", "duckdb"))
+    told = next(rows for name, rows in audit.items() if "re-identifies them by itself" in name)
+    assert told == [(400, 3, 9)]
+
+
+def test_rows_take_the_place_of_a_frequency_set_where_they_are_given(connection: duckdb.DuckDBPyConnection) -> None:
+    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), "nowhere.parquet")
+    with sqlanon.connect(connection) as db:
+        assert db.risk(policy).rows == 400
+
+
+# --- what is refused ---------------------------------------------------------------------------------
+
+
+def problems(**sections: Any) -> dict[str, str]:
+    tree = {
+        "source": {"frequency_set": "f.parquet", "table": "clinic.patients"},
+        "attributes": {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}},
+        "privacy": {"k": 5},
+    }
+    with pytest.raises(sqlanon.PolicyError) as found:
+        sqlanon.Policy(**{**tree, **sections})
+    return {problem.place: problem.message for problem in found.value.problems}
+
+
+def test_what_needs_rows_is_refused_at_once() -> None:
+    found = problems(
+        source={"frequency_set": "f.parquet", "table": "t", "person": "who", "key": ["id"]},
+        attributes={
+            "zip": {"role": "quasi", "hierarchy": {"table": "z"}},
+            "age": {"role": "quasi", "noise": {"epsilon": 1.0, "bounds": [0, 100]}},
+        },
+        privacy={"k": 5, "epsilon": 1},
+        population={"table": "people"},
+        risk={"population": 1000},
+        search={"strategy": "mondrian"},
+        release={"database": "r.duckdb", "decoys": True, "after": "all", "keep": 2, "table": "t"},
+        catalog={"database": "c.duckdb"},
+    )
+    assert {
+        *("source.person", "source.key", "attributes.zip.hierarchy", "attributes.age.noise", "population", "risk"),
+        *("search", "release.decoys", "release.after", "release.database", "release.keep", "release.table"),
+    } <= found.keys()
+    assert all("warehouse" in found[place] for place in ("source.person", "search", "release.decoys"))
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "told"),
+    [
+        ({"frequency_set": "f.parquet"}, "source", "no table"),
+        ({"frequency_set": "f.parquet", "table": "a.b.c.d"}, "source.table", "database.schema.table"),
+        ({"frequency_set": "f.parquet", "table": "t", "query": "SELECT 1"}, "source.query", "not both"),
+        ({"frequency_set": "f.parquet", "table": "t", "files": "t.csv"}, "source.frequency_set", "one of them"),
+    ],
+)
+def test_a_source_that_cannot_be_one(source: dict[str, Any], place: str, told: str) -> None:
+    assert told in problems(source=source)[place]
+
+
+def test_the_catalog_is_no_frequency_set(tmp_path: Path) -> None:
+    found = problems(
+        source={"frequency_set": str(tmp_path / "*.parquet"), "table": "t"},
+        catalog={"database": str(tmp_path / "c.parquet")},
+    )
+    assert "only ever read" in found["catalog.database"]
+
+
+def test_a_policy_without_a_frequency_set_has_the_fingerprint_that_it_had() -> None:
+    assert "frequency_set" not in make_policy({"zip": "mask"}).model_dump_json()
+    one, other = (from_set(make_policy({"zip": "mask"}), f"{folder}/f.parquet") for folder in ("/a", "/b"))
+    assert one.fingerprint() == other.fingerprint()
+
+
+COUNTS = {
+    "NULL": "no count (NULL)",
+    "0": "below 1",
+    "-3": "below 1",
+    "1.5": "not whole",
+    "'nan'::DOUBLE": "more than 2^53",
+    "1e300": "more than 2^53",
+    "'inf'::DOUBLE": "more than 2^53",
+}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    query = f"SELECT '02139' AS zip, 20 AS age, n::DOUBLE AS n FROM (VALUES (7), ({count})) AS v(n)"
+    connection.execute(f"COPY ({query}) TO '{path}'")
+    policy = from_set(make_policy({"zip": "mask", "age": "suppress"}), path)
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as found:
+        db.anonymize(policy)
+    assert f"1 with {COUNTS[count]}" in str(found.value) or COUNTS[count] in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("zip, n", "it has no column 'age'"),
+        ("zip, age", "it has no column 'n'"),
+        ("zip, n AS age", "it has no column 'n'"),
+        ('zip, age, n, 1 AS ward, 2 AS "o\'x"', "it has 'ward', \"o'x\", which the policy does not declare"),
+        ("zip, age, n::VARCHAR AS n", "'n' counts rows, and is VARCHAR"),
+        ("zip, [age] AS age, n", "nested types"),
+    ],
+)
+def test_columns_that_are_wrong(columns: str, told: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    connection.execute(f"COPY (SELECT {columns} FROM (VALUES ('02139', 20, 7)) AS v(zip, age, n)) TO '{path}'")
+    policy = from_set(make_policy({"zip": "mask", "age": "suppress"}), path)
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=re.escape(told)):
+        db.anonymize(policy)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    for name, told in {
+        "f.csv": "no Parquet file",
+        "none.parquet": "frequency_set: no file",
+        "bad.parquet": "cannot be read",
+    }.items():
+        (tmp_path / "bad.parquet").write_text("nothing")
+        (tmp_path / "f.csv").write_text("zip,n\n1,1\n")
+        policy = from_set(make_policy({"zip": "mask"}), tmp_path / name)
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=told):
+            db.anonymize(policy)
+
+
+def test_an_empty_frequency_set_is_an_empty_source(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    connection.execute("DELETE FROM patients")
+    policy = make_policy(ATTRIBUTES, table="patients")
+    check_same(policy, connection, tmp_path)  # both are infeasible, and say the same
+
+
+def test_an_attribute_may_have_the_name_of_the_count(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    connection.execute('CREATE TABLE t AS SELECT zip AS "N", age AS "n_" FROM patients')
+    policy = make_policy({"N": "mask", "n_": {"intervals": [5]}}, k=5)
+    check_same(policy, connection, tmp_path)
+    assert "n__" in connection.read_parquet(str(tmp_path / "f.parquet")).columns
+
+
+@pytest.mark.parametrize("whole", ["n::DOUBLE", "n::DECIMAL(18,0)", "n::HUGEINT", "n::UTINYINT"])
+def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = from_set(make_policy({"zip": "mask", "age": "suppress"}, k=5), tmp_path / "f.parquet")
+    query = f"SELECT zip, age, {whole} AS N FROM (SELECT zip, age, count(*) AS n FROM patients GROUP BY ALL)"
+    connection.execute(f"COPY ({query}) TO '{tmp_path}/f.parquet'")
+    with sqlanon.connect() as db:
+        assert db.anonymize(policy).rows == 400
+
+
+def test_what_looks_at_rows_says_where_they_are(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
+    ask(connection, policy, tmp_path / "f.parquet")
+    with sqlanon.connect() as db:
+        for look in (db.risk, db.row_risks, db.suda, db.distinction, db.extend, db.live):
+            with pytest.raises(sqlanon.SqlanonError, match=r"frequency set|key|database"):
+                look(policy)
+        result = db.anonymize(policy)
+        with pytest.raises(sqlanon.ReleaseError, match="export"):
+            result.publish(tmp_path / "r.duckdb")
+        with pytest.raises(sqlanon.SqlanonError, match="frequency set"):
+            result.report(tmp_path / "r.html")
+    assert not (tmp_path / "r.duckdb").exists()
+    plain = make_policy(ATTRIBUTES, k=5, table="patients")
+    with sqlanon.connect(connection) as db:
+        with pytest.raises(sqlanon.ReleaseError, match="publish"):
+            db.anonymize(plain).export(tmp_path / "x", "trino")
+        file = db.anonymize(plain).publish(tmp_path / "p.duckdb")
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="in the warehouse"):
+        db.verify(file.path, policy)
+
+
+# --- the export --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def found(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> Iterator[sqlanon.Result]:
+    policy = make_policy(ATTRIBUTES, k=6, table="patients", search={"suppression_limit": 0.3})
+    policy = from_set(policy, tmp_path / "f.parquet")
+    ask(connection, policy, tmp_path / "f.parquet")
+    with sqlanon.connect() as db:
+        yield db.anonymize(policy)
+
+
+def test_an_export_is_private_and_whole(found: sqlanon.Result, tmp_path: Path) -> None:
+    folder = found.export(tmp_path / "x", "snowflake")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
+    names = {"release.sql", "audit.sql", "sqlanon_suppressed.parquet", "sqlanon_0_zip.parquet"}
+    assert names <= {file.name for file in folder.iterdir()}
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert found.sql("snowflake") in (folder / "release.sql").read_text()
+
+
+def test_the_uploaded_tables_have_no_counts(found: sqlanon.Result, tmp_path: Path) -> None:
+    folder = found.export(tmp_path / "x", "trino")
+    with duckdb.connect() as connection:
+        for file in folder.glob("*.parquet"):
+            columns = connection.read_parquet(str(file)).columns
+            assert all(re.fullmatch(r"value|known|(code|label)_\d", name) for name in columns), columns
+
+
+def test_an_export_overwrites_nothing(found: sqlanon.Result, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine.txt").write_text("mine")
+    for target in (full, full / "mine.txt"):
+        with pytest.raises(sqlanon.ReleaseError, match="not empty"):
+            found.export(target, "trino")
+    with pytest.raises(sqlanon.ReleaseError, match="cannot be written"):
+        found.export(tmp_path / "no" / "such" / "folder", "trino")
+    assert [one.name for one in full.iterdir()] == ["mine.txt"]
+    (tmp_path / "empty").mkdir()
+    assert (found.export(tmp_path / "empty", "trino") / "audit.sql").is_file()
+
+
+def test_the_release_is_in_random_order(found: sqlanon.Result, connection: duckdb.DuckDBPyConnection) -> None:
+    for dialect in DIALECTS:
+        statement = parse(found.sql(dialect), dialect=dialect)[0]
+        assert isinstance(statement, exp.Create) and statement.expression.args["order"] is not None
+        assert re.search(r"ORDER BY\s+RAND(OM)?\(\)$", found.sql(dialect))
+
+
+def test_trino_is_told_to_sort(found: sqlanon.Result, tmp_path: Path) -> None:
+    text = (found.export(tmp_path / "x", "trino") / "release.sql").read_text()
+    assert text.index("SET SESSION skip_redundant_sort = FALSE;") < text.index("CREATE TABLE")
+
+
+def test_the_audit_finds_what_has_changed_since(
+    found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    connection.execute("DELETE FROM patients WHERE zip = '00003' AND cost > 0 AND (age <> 21 OR cost > 1)")
+    connection.execute("DELETE FROM patients WHERE age = 22 AND cost > 2")
+    audit = violations(follow(connection, found.export(tmp_path / "x", "duckdb")))
+    assert "6-anonymity" in audit and any("source" in name for name in audit) and len(audit) == 3
+
+
+def test_rows_of_new_values_are_left_out(
+    found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    connection.execute("INSERT INTO patients SELECT name, '99999', age, born, diagnosis, cost FROM patients LIMIT 9")
+    audit = violations(follow(connection, found.export(tmp_path / "x", "duckdb")))
+    assert connection.execute("SELECT count(*) FROM shared WHERE zip LIKE '9%'").fetchone() == (0,)
+    assert any("source" in name for name in audit)
+
+
+# --- the audit against an oracle ---------------------------------------------------------------------
+
+OF_SOURCE = ("l_diversity", "t_closeness", "delta_disclosure", "beta_likeness", "alpha_k", "k_anonymity")
+
+
+def expected_classes(source: Source, kind: str, spec: Any) -> int:
+    """The classes of the rows as they stand that break a requirement, by plain Python."""
+    quasi = source.quasi if kind != "k_anonymity" else {name: source.quasi[name] for name in spec["quasi"]}
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for row in source.rows:
+        groups.setdefault(tuple(row[name] for name in quasi), []).append(row)
+    if kind == "k_anonymity":
+        return sum(len(group) < spec["k"] for group in groups.values())
+    return sum(not oracle_privacy.OF_VALUES[kind](source, group, spec) for group in groups.values())
+
+
+@slow
+@pytest.mark.parametrize("kind", OF_SOURCE)
+@given(data=st.data())
+@settings(quick, max_examples=examples(20))
+def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.DataObject) -> None:
+    source = replace(data.draw(strategies_privacy.sources(population=False)), person=None)
+    spec = LISTED[kind](data.draw, source)
+    asked = sqlanon.Policy(
+        attributes={
+            **{name: {"role": "quasi", "hierarchy": "suppress"} for name in source.quasi},
+            **{name: {"role": "sensitive", "hierarchy": "suppress"} for name in source.sensitive},
+        },
+        privacy={kind: [spec]},
+    )
+    requirements = requirements_of(asked.privacy, asked.generalized)
+    rows = table("t")
+    names = {name: name for name in asked.attributes}
+    with opened(source) as db:
+        engine = db._space.engine
+        if kind == "k_anonymity":
+            (shield,) = requirements.shields
+            query: Any = small_classes(rows, shield.names, shield.k)
+        else:
+            query = breaking(requirements.classes[0], rows, rows, asked.generalized, [*source.sensitive], names)
+        if query is None:
+            assert kind == "t_closeness" and spec["distance"] != "equal"
+            return
+        classes = {row[: len(source.quasi)] for row in engine.rows(query)} if kind != "k_anonymity" else None
+        count = len(engine.rows(query)) if classes is None else len(classes)
+    assert count == expected_classes(source, kind, spec)
+
+
+def test_the_audit_of_the_whole_table(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("CREATE TABLE t AS SELECT zip FROM (VALUES ('a'), ('a'), (NULL), ('b'), (NULL)) AS v(zip)")
+    limits = {"average_risk": (0.6, 0.59), "sample_uniqueness": (0.2, 0.19)}
+    for name, (enough, little) in limits.items():
+        for limit, found in ((enough, []), (little, [(pytest.approx(enough),)])):
+            policy = sqlanon.Policy(
+                attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={name: limit}
+            )
+            (one,) = requirements_of(policy.privacy).table
+            query = table_breaking(one, table("t"), ["zip"])
+            assert query is not None and connection.execute(query.sql("duckdb")).fetchall() == found
+
+
+# --- the command line --------------------------------------------------------------------------------
+
+TOML = """
+[source]
+frequency_set = "f.parquet"
+table = "clinic.patients"
+
+[attributes]
+name = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10] } }
+cost = { role = "insensitive" }
+
+[privacy]
+k = 5
+
+[release]
+table = "shared.patients"
+"""
+
+
+@pytest.fixture
+def policy_file(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
+    connection.execute(f"COPY (SELECT zip, age, count(*) AS n FROM patients GROUP BY ALL) TO '{tmp_path}/f.parquet'")
+    (tmp_path / "p.toml").write_text(TOML)
+    return tmp_path / "p.toml"
+
+
+def run(*arguments: object, status: int = 0) -> str:
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def test_anonymize_exports(policy_file: Path, tmp_path: Path) -> None:
+    told = run("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "snowflake")
+    assert "400 of 400 rows to be released" in told and str(tmp_path / "x") in told.replace("\n", "")
+    assert 'CREATE TABLE "shared"."patients" AS' in (tmp_path / "x" / "release.sql").read_text()
+    arguments = ["anonymize", str(policy_file), "--export", str(tmp_path / "y"), "--dialect", "Trino", "--json"]
+    found = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert found["export"] == str(tmp_path / "y") and found["table"] == "shared.patients"
+    assert found["suppressed_rows"] == 0 and found["generalization"]
+
+
+def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "f.parquet").unlink()
+    shown = run("plan", policy_file, "--dialect", "bigquery")
+    assert "FROM `clinic`.`patients`" in shown and "CREATE TABLE `shared`.`patients`" in shown
+    policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "nowhere.duckdb"'))
+    assert "FROM `clinic`.`patients`" in run("plan", policy_file, "--dialect", "bigquery")
+
+
+@pytest.mark.parametrize(
+    ("release", "written"),
+    [("", "`release`"), ('table = "patients"', "`patients`"), ('table = "a.b.c"', "`a`.`b`.`c`")],
+)
+def test_the_release_has_the_name_that_it_was_given(policy_file: Path, release: str, written: str) -> None:
+    policy_file.write_text(TOML.replace('table = "shared.patients"', release))
+    assert f"CREATE TABLE {written} AS" in run("plan", policy_file, "--dialect", "spark")
+
+
+def test_a_release_of_duckdb_without_a_name_is_not_the_source(policy_file: Path) -> None:
+    own = TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"')
+    policy_file.write_text(own.replace('table = "shared.patients"', 'file = "r.parquet"'))
+    assert "CREATE TABLE `release` AS" in run("plan", policy_file, "--dialect", "spark")
+
+
+def refused(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert done.exit_code != 0
+    return str(done.exception)
+
+
+def test_what_is_asked_wrongly_is_told(policy_file: Path, tmp_path: Path) -> None:
+    every = ", ".join(DIALECTS)
+    assert f"must be one of {every}, not 'oracle'" in refused("plan", policy_file, "--dialect", "oracle")
+    assert every in refused("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "oracle")
+    assert "--export FOLDER --dialect NAME" in refused("anonymize", policy_file)
+    assert "--export FOLDER --dialect NAME" in refused("anonymize", policy_file, "--export", tmp_path / "x")
+    policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"'))
+    assert "leave it out" in refused("anonymize", policy_file, "--dialect", "trino")
+    no_file = 'zip = { role = "quasi", hierarchy = { file = "nowhere.csv" } }'
+    policy_file.write_text(TOML.replace('zip = { role = "quasi", hierarchy = { mask = "right" } }', no_file))
+    assert "attributes.zip.hierarchy" in refused("plan", policy_file, "--dialect", "trino")
+    policy_file.write_text(TOML.replace("[privacy]", '[search]\nstrategy = "mondrian"\n[privacy]'))
+    assert "search" in refused("plan", policy_file, "--dialect", "trino")
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,88 @@
+"""PostgreSQL as a warehouse: what sqlanon prints is run there, by hand, and releases what DuckDB does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import Server
+from test_warehouses import figures, from_set, quoted, violations
+from warehouse_cases import COLUMNS, HERE, policy, rows
+
+import sqlanon
+
+pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
+pytestmark = pytest.mark.slow
+
+THERE = {"VARCHAR": "text", "INTEGER": "integer", "DATE": "date", "BOOLEAN": "boolean"}
+
+
+def texts(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[Any, ...]]:
+    return connection.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {relation}").fetchall()
+
+
+def upload(server: Server, folder: Path) -> None:
+    with duckdb.connect() as connection:
+        for file in folder.glob("*.parquet"):
+            relation = connection.read_parquet(str(file))
+            types = {name: THERE[str(type_)] for name, type_ in zip(relation.columns, relation.types, strict=True)}
+            server.load(f"clinic.{quoted(file.stem)}", types, texts(connection, f"'{file}'"))
+
+
+def audited(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of each query of the audit, by what stands above it."""
+    found = {}
+    for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
+        comment, _, statement = block.strip().partition("\n")
+        found[comment.removeprefix("-- ")] = server.rows(statement.removesuffix(";"))
+    return found
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+def test_what_is_printed_runs_in_postgres_and_releases_the_same(
+    postgres: Server, tmp_path: Path, suppressed: str
+) -> None:
+    for name in ("clinic", "shared"):
+        postgres.run(f"DROP SCHEMA IF EXISTS {name} CASCADE", f"CREATE SCHEMA {name}")
+    postgres.load("clinic.patients", COLUMNS, rows())
+    with duckdb.connect() as connection:
+        definitions = ", ".join(f"{quoted(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
+        connection.execute(f"CREATE TABLE patients ({definitions})")
+        connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
+        here = policy(tmp_path, suppressed)
+        there = from_set(here, tmp_path / "f.parquet", source={"table": "clinic.patients"})
+        there = sqlanon.Policy(
+            **{**there.model_dump(exclude_none=True), "release": {"table": "shared.r", "suppressed": suppressed}}
+        )
+        with sqlanon.connect() as db:
+            (query,) = db.plan(there, dialect="postgres").stages[0].sql
+        names = list(COLUMNS)[1:5]
+        connection.execute(
+            f"CREATE TABLE f ({', '.join(f'{quoted(name)} {HERE[COLUMNS[name]]}' for name in names)}, n BIGINT)"
+        )
+        connection.executemany("INSERT INTO f VALUES (?, ?, ?, ?, ?)", postgres.rows(query))
+        connection.execute(f"COPY f TO '{tmp_path}/f.parquet'")
+        with sqlanon.connect(connection) as db, sqlanon.connect() as other:
+            expected, found = db.anonymize(here), other.anonymize(there)
+            assert figures(found) == figures(expected) and found.suppressed_rows > 20
+            assert found.released_rows == 500 - (0 if suppressed == "mask" else found.suppressed_rows)
+            folder = found.export(tmp_path / "export", "postgres")
+            file = expected.publish(tmp_path / "r.duckdb")
+    upload(postgres, folder)
+    postgres.run("SET search_path TO clinic", (folder / "release.sql").read_text())
+    audit = audited(postgres, folder)
+    assert len(audit) == 9 + 1 + 2 + 2
+    assert violations(audit) == {}
+    columns = [column.name for column in file.manifest.columns]
+    listed = ", ".join(f"{quoted(name)}::text" for name in columns)
+    with duckdb.connect(str(file.path), read_only=True) as release:
+        order = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
+        ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
+    assert Counter(postgres.rows(f"SELECT {listed} FROM shared.r")) == ours
+    # A release that breaks what is asked is seen: two rows of a class of their own, and of one value.
+    postgres.run(f"UPDATE shared.r SET {quoted(names[0])} = 'alone' WHERE ctid IN (SELECT ctid FROM shared.r LIMIT 1)")
+    expected_now = {"6-anonymity", "distinct 2-diversity of ill; --", "share of at most 0.9 of each ill; --"}
+    assert expected_now <= violations(audited(postgres, folder)).keys()
