@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -397,23 +396,19 @@ QUERIES = _queries()
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """An engine of Spark on this machine."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
-    if shutil.which("java") is None:
-        pytest.skip("there is no Java")
+def engine(spark: Any) -> Iterator[Any]:
+    """An engine of Spark, for many queries over few rows: what takes time is to get going."""
     from sqlanon.engines.spark import SparkEngine  # noqa: PLC0415
 
-    engine = SparkEngine.open("local[2]", "source.spark")
-    # Many queries over few rows: what takes time is to get going.
+    one = SparkEngine(spark)
     settings = {"shuffle.partitions": "1", "adaptive.enabled": "false", "codegen.wholeStage": "false"}
-    before = {name: engine.session.conf.get(f"spark.sql.{name}") for name in settings}
+    before = {name: spark.conf.get(f"spark.sql.{name}") for name in settings}
     for name, value in settings.items():
-        engine.session.conf.set(f"spark.sql.{name}", value)
-    yield engine
+        spark.conf.set(f"spark.sql.{name}", value)
+    yield one
     for name, value in before.items():
-        engine.session.conf.set(f"spark.sql.{name}", value)
-    engine.close()
+        spark.conf.set(f"spark.sql.{name}", value)
+    one.close()
 
 
 @pytest.fixture(scope="module")
@@ -425,22 +420,21 @@ def own() -> DuckDBEngine:
 
 
 @pytest.fixture(scope="module")
-def there(spark: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
-    return {"t": spark.ingest("sqlanon_test_rows", own.relation(exp.select("*").from_("t")).to_arrow_table())}
+def there(engine: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
+    return {"t": engine.ingest("sqlanon_test_rows", own.relation(exp.select("*").from_("t")).to_arrow_table())}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expressions", "keys"),
     [(SCALARS, ["id"]), (AGGREGATES, ["g"]), (WINDOWS, ["id"])],
     ids=["scalars", "aggregates", "windows"],
 )
 def test_each_expression_means_in_spark_what_it_means_here(
-    expressions: Mapping[str, exp.Expr], keys: list[str], spark: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
+    expressions: Mapping[str, exp.Expr], keys: list[str], engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
 ) -> None:
     output = [*map(col, keys), *(named(one.copy(), f"c{i}") for i, one in enumerate(expressions.values()))]
     query = select([*output], table("t"), [*map(col, keys)] if expressions is AGGREGATES else None)
-    here, elsewhere = rows(own.relation(query.copy()).to_arrow_table()), rows(in_spark(spark, query, there))
+    here, elsewhere = rows(own.relation(query.copy()).to_arrow_table()), rows(in_spark(engine, query, there))
     names = [*keys, *expressions]
     wrong = {
         names[i]: pair
@@ -451,15 +445,14 @@ def test_each_expression_means_in_spark_what_it_means_here(
     assert wrong == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_each_form_of_query_means_in_spark_what_it_means_here(
-    name: str, spark: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
+    name: str, engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
 ) -> None:
     query = QUERIES[name]
     here = rows(own.relation(query.copy()).to_arrow_table())
     assert here
-    assert differences(here, rows(in_spark(spark, query, there))) == []
+    assert differences(here, rows(in_spark(engine, query, there))) == []
 
 
 def test_every_kind_of_node_that_is_known_is_in_one_of_these() -> None:
@@ -471,16 +464,15 @@ def test_every_kind_of_node_that_is_known_is_in_one_of_these() -> None:
     assert set(dialects._SPARK_FUNCTIONS) - calls == {"RANDOM", "HASH"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "type_"),
     [(_D, "VARCHAR"), (cast(_D, "FLOAT"), "VARCHAR"), (_T, "DATE"), (_T, "BOOLEAN"), (_W, "TIMESTAMP")],
 )
 def test_a_value_that_spark_reads_or_writes_otherwise_is_an_error_there(
-    value: exp.Expr, type_: str, spark: Any, there: dict[str, exp.Expr]
+    value: exp.Expr, type_: str, engine: Any, there: dict[str, exp.Expr]
 ) -> None:
     with pytest.raises(Exception, match=r"(?i)USER_RAISED_EXCEPTION|DATATYPE_MISMATCH"):
-        in_spark(spark, select([named(cast(value.copy(), type_), "c")], table("t")), there)
+        in_spark(engine, select([named(cast(value.copy(), type_), "c")], table("t")), there)
 
 
 @pytest.fixture(scope="module")
@@ -497,14 +489,13 @@ ANY_NUMBERS = frozenset({"record", "mover", "id"})
 """Columns whose numbers tell rows apart, in no order."""
 
 
-@pytest.mark.slow
-def test_what_is_asked_of_rows_has_the_same_answer_in_spark(spark: Any, recorded: list[Asked]) -> None:
+def test_what_is_asked_of_rows_has_the_same_answer_in_spark(engine: Any, recorded: list[Asked]) -> None:
     shipped: dict[str, exp.Expr] = {}
     wrong = []
     for asked in recorded:
         try:
-            there = {name: _shipped(spark, table, shipped) for name, table in asked.tables.items()}
-            answer = in_spark(spark, asked.query, there)
+            there = {name: _shipped(engine, table, shipped) for name, table in asked.tables.items()}
+            answer = in_spark(engine, asked.query, there)
         except UntranslatableError as error:
             assert RECURSIVE in str(error)
             continue
@@ -521,9 +512,9 @@ def test_what_is_asked_of_rows_has_the_same_answer_in_spark(spark: Any, recorded
     assert wrong == []
 
 
-def _shipped(spark: Any, own: pa.Table, shipped: dict[str, exp.Expr]) -> exp.Expr:
+def _shipped(engine: Any, own: pa.Table, shipped: dict[str, exp.Expr]) -> exp.Expr:
     """A table in Spark, sent once."""
     content = f"{own.schema.to_string(show_schema_metadata=False)} {own.to_pylist()}"
     if content not in shipped:
-        shipped[content] = spark.ingest(f"sqlanon_test_{len(shipped)}", own)
+        shipped[content] = engine.ingest(f"sqlanon_test_{len(shipped)}", own)
     return shipped[content]
