@@ -57,8 +57,8 @@ PER_CLASS = """
     source AS (SELECT s, count(*) / sum(count(*)) OVER () AS share, count(*) OVER () AS many FROM few GROUP BY s)
     SELECT c.q, sqlanon.entropy_l(collect_list(n)), sqlanon.recursive_c(collect_list(n), 2),
         sqlanon.alpha(collect_list(n)), sqlanon.equal_distance(collect_list(struct(n, share))),
-        sqlanon.delta_disclosure(collect_list(struct(n, share)), max(many)), sqlanon.beta(collect_list(struct(n, share))),
-        sqlanon.enhanced_excess(collect_list(struct(n, share)))
+        sqlanon.delta_disclosure(collect_list(struct(n, share)), max(many)),
+        sqlanon.beta(collect_list(struct(n, share))), sqlanon.enhanced_excess(collect_list(struct(n, share)))
     FROM counted AS c JOIN source AS s ON c.s <=> s.s GROUP BY c.q
 """
 MACROS = """
