@@ -32,6 +32,7 @@ import sqlanon
 from sqlanon.anonymization import Found, anonymize
 from sqlanon.errors import InfeasibleError
 from sqlanon.noise.columns import columns_for_noise
+from sqlanon.noise.drawn import draws_here
 from sqlanon.noise.stage import add_noise
 from sqlanon.preparation import Prepared, prepare
 from sqlanon.quality import MEASURES
@@ -86,7 +87,13 @@ class Searched:
         try:
             column = replace(self.column, epsilon=epsilon)
             noised = add_noise(
-                engine, self.prepared, self.found.chosen, (column,), self.work, lambda waiting, done: None
+                engine,
+                self.prepared,
+                self.found.chosen,
+                (column,),
+                self.work,
+                draws_here(engine, (column,)),
+                lambda waiting, done: None,
             )
             errors = noised.attributes["height"]
             assert noised.confidence is not None

@@ -45,13 +45,13 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     macros = run.install_macros()
     policy, manifest = prepared.policy, found.manifest
     checks = _same_policy(policy, manifest)
-    rows = prepared.marginals.rows
-    checks.append(_check("source rows", manifest.rows == rows, f"the source has {rows}"))
+    count = prepared.marginals.rows
+    checks.append(_check("source rows", manifest.rows == count, f"the source has {count}"))
     again, found_again = _again(run, prepared, manifest)
     checks += found_again
     if again is None:
         return checks
-    _recode(run, prepared, again, view)
+    rows = _recode(run, prepared, again, view)
     audit = SourceAudit(engine, work, macros, prepared, again.recoding, again.recoding, run.population)
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
@@ -65,14 +65,19 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
     with attached(engine, found.path, manifest, VERIFIED) as released:
-        checks += NoiseCheck(engine, work, run.place, macros, prepared, manifest, released, view).checks()
+        checks += NoiseCheck(engine, work, prepared, manifest, released, rows).checks()
         # With noise, rows may have been suppressed that the recoded source has.
         return checks + _audited(audit, run, released if policy.source.person is None else view)
 
 
-def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> None:
-    """Make the view of the recoded source; of one that is elsewhere, over a copy."""
+def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> exp.Table:
+    """Make the view of the recoded source; of one that is elsewhere, over a copy.
+
+    With noise the rows of a source that is elsewhere are none of the release: a table of them stays there.
+    """
     query, source = again.recoding.select(shuffled=False), prepared.source
+    if prepared.policy.noisy and source.spark is not None:
+        return Steps(run.engine).make(run.work("recoded_rows"), query)
     if not source.rows_at_hand:
         types = {
             column.name: again.recoding.released_type(column, source.columns[column.name])
@@ -82,7 +87,8 @@ def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> Non
         with recoded(run.engine, source, query, types) as relation:
             run.engine.execute(create_table(rows.copy(), relation))
         query = star(rows)
-    run.engine.execute(create_temporary_view(view, query))
+    run.engine.execute(create_temporary_view(view.copy(), query))
+    return view
 
 
 def check_extended(run: Run, policy: Policy, found: Verification, publication: Publication) -> list[Check]:

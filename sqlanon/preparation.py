@@ -178,7 +178,7 @@ def prepare(
     floor = (0,) * len(attributes) if own.counted else lattice.bottom
     sets = FrequencySets(steps, work, ground, space, floor)
     if own.counted:
-        _drop_scan(steps, reader, sets.at(floor), own, theirs)
+        _drop_scan(steps, reader, sets, floor, own, theirs)
     names, person = ((), None) if population is None else population_columns(policy, population.source)
     return Prepared(
         policy=policy,
@@ -229,9 +229,13 @@ def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Se
         return there.engine.rows(distinct_counts_there(there.relation, names))[0]
 
 
-def _drop_scan(steps: Steps, reader: Steps, space: ClassSpace, own: Scan, population: Scan | None) -> None:
+def _drop_scan(
+    steps: Steps, reader: Steps, sets: FrequencySets, floor: Levels, own: Scan, population: Scan | None
+) -> None:
     """Drop what was made on the way to a frequency set: memory is for what is still needed."""
+    space = sets.at(floor)
     sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
+    sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
     steps.drop_all_but([table for table in (space.frequency, own.members, *sensitive) if table is not None])
     if population is not None:
         reader.drop_all_but([table for table in (population.members,) if table is not None])

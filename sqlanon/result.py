@@ -13,7 +13,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.anonymization import Found
-from sqlanon.errors import ReleaseError
+from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.figures import ResultFigures
 from sqlanon.full_domain import measure_of
 from sqlanon.made import Made
@@ -155,9 +155,19 @@ class Result(ResultFigures):
         Columns: ``record``, ``class``, and for each attribute with noise, in the policy's order, ``x_0`` (its value as
         a number, of a date the days since 1970-01-01), ``v_0`` (with noise), ``y_0`` (as it is released: rounded, and
         within its bounds), ``x_1``, ...; ``released``: whether the record is, or was suppressed after noise was drawn.
+
+        Raises
+        ------
+        SourceError
+            The source is in Spark.
         """
         if self._made.noised is None:
             return None
+        if self._prepared.source.spark is not None:
+            raise SourceError(
+                "this shows rows of the source as they are, and the rows of a source in Spark never leave it: what "
+                "noise does is in noise, linking_risk and confidence"
+            )
         return self._run.engine.relation(self._made.noised.recoding.shown())
 
     @property

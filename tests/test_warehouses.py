@@ -572,7 +572,8 @@ def test_anonymize_exports(policy_file: Path, tmp_path: Path) -> None:
     assert 'CREATE TABLE "shared"."patients" AS' in (tmp_path / "x" / "release.sql").read_text()
     arguments = ["anonymize", str(policy_file), "--export", str(tmp_path / "y"), "--dialect", "Trino", "--json"]
     found = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert found["export"] == str(tmp_path / "y") and found["suppressed_rows"] == 0 and found["generalization"]
+    assert found["export"] == str(tmp_path / "y") and found["table"] == "shared.patients"
+    assert found["suppressed_rows"] == 0 and found["generalization"]
 
 
 def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
@@ -581,6 +582,21 @@ def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
     assert "FROM `clinic`.`patients`" in shown and "CREATE TABLE `shared`.`patients`" in shown
     policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "nowhere.duckdb"'))
     assert "FROM `clinic`.`patients`" in run("plan", policy_file, "--dialect", "bigquery")
+
+
+@pytest.mark.parametrize(
+    ("release", "written"),
+    [("", "`release`"), ('table = "patients"', "`patients`"), ('table = "a.b.c"', "`a`.`b`.`c`")],
+)
+def test_the_release_has_the_name_that_it_was_given(policy_file: Path, release: str, written: str) -> None:
+    policy_file.write_text(TOML.replace('table = "shared.patients"', release))
+    assert f"CREATE TABLE {written} AS" in run("plan", policy_file, "--dialect", "spark")
+
+
+def test_a_release_of_duckdb_without_a_name_is_not_the_source(policy_file: Path) -> None:
+    own = TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"')
+    policy_file.write_text(own.replace('table = "shared.patients"', 'file = "r.parquet"'))
+    assert "CREATE TABLE `release` AS" in run("plan", policy_file, "--dialect", "spark")
 
 
 def refused(*arguments: object) -> str:
@@ -597,6 +613,9 @@ def test_what_is_asked_wrongly_is_told(policy_file: Path, tmp_path: Path) -> Non
     assert "--export FOLDER --dialect NAME" in refused("anonymize", policy_file, "--export", tmp_path / "x")
     policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"'))
     assert "leave it out" in refused("anonymize", policy_file, "--dialect", "trino")
+    no_file = 'zip = { role = "quasi", hierarchy = { file = "nowhere.csv" } }'
+    policy_file.write_text(TOML.replace('zip = { role = "quasi", hierarchy = { mask = "right" } }', no_file))
+    assert "attributes.zip.hierarchy" in refused("plan", policy_file, "--dialect", "trino")
     policy_file.write_text(TOML.replace("[privacy]", '[search]\nstrategy = "mondrian"\n[privacy]'))
     assert "search" in refused("plan", policy_file, "--dialect", "trino")
     assert not (tmp_path / "x").exists()

@@ -108,7 +108,9 @@ def _export(
     for warning in result.warnings:
         say(f"warning: {warning}", err=True)
     if as_json:
-        print_json(result.to_dict() | {"export": str(folder), "seconds": result.seconds | {"total": total}})
+        table = "release" if asked.release is None else asked.release.table
+        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}}
+        print_json(result.to_dict() | more)
         return
     print_export(result, folder, total)
 

@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
 from sqlanon.queries import spark as sp
 from sqlanon.queries.names import (
@@ -32,11 +33,15 @@ from sqlanon.queries.names import (
     star,
     table,
 )
+from sqlanon.queries.rounds import rounds_of
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
 AT_ONCE = 10_000_000
-"""So many rows are fetched through the driver; more through files."""
+"""So many rows that count others are fetched through the driver's memory; more through files."""
+
+ROWS_AT_ONCE = 1_000_000
+"""Likewise of the rows of a release, which are wider."""
 
 _SCRATCH = "sqlanon-fetch-"
 
@@ -141,22 +146,37 @@ class FederatedEngine(DuckDBEngine):
         query, types:
             What, and DuckDB's types of its columns.
         """
-        server = self.there.server
-        with (
-            self.put_there(query) as query_there,
-            server.told(),
-            server.stream(travelling(query_there, types, sp.TEXT)) as reader,
-            self.registered(reader) as relation,
-        ):
-            yield arrived(relation, types)
+        most, counted = self.there.most or 0, sp.is_counted(query, self.there.tables)
+        large = most > ROWS_AT_ONCE and not counted
+        with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
+            yield relation
+
+    def map_there(self, target: exp.Table, query: exp.Query, function: Mapper, types: Mapping[str, str]) -> None:
+        """Have Spark's workers make a table of a query's rows, by Python; it stays there.
+
+        Parameters
+        ----------
+        target, query:
+            The table, and whose rows.
+        function:
+            Makes of batches of rows (Arrow) others.
+        types:
+            DuckDB's types of its columns.
+        """
+        name, server = self.there.next_name(), self.there.server
+        own = {column: sp.type_there(type_) or "" for column, type_ in types.items()}
+        with self.put_there(query) as query_there, server.told():
+            server.keep_mapped(name, query_there, function, own)
+        self._stays(target, types, name)
 
     @contextmanager
     def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
         """A query over tables of Spark's and of ours, as Spark runs it, while what it reads of ours is there."""
         shipped: list[str] = []
-        relations = dict(self.there.tables)
-        used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
         try:
+            query = self._in_rounds(query, shipped)
+            relations = dict(self.there.tables)
+            used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
             for name, own in self._ours(query).items():
                 relations[name] = self._ship(own, used, shipped)
             yield sp.put_there(query, relations)
@@ -164,6 +184,28 @@ class FederatedEngine(DuckDBEngine):
             for view in shipped:
                 with suppress(SourceError):  # the session may be gone
                     self.there.server.forget(view)
+
+    def _in_rounds(self, query: exp.Query, shipped: list[str]) -> exp.Query:
+        """A query without ``WITH RECURSIVE``, which takes no windows there: its rounds are run one by one, and kept."""
+        while (found := rounds_of(query)) is not None:
+            made = {name: self._kept(plain, shipped)[0] for name, plain in found.plain.items()}
+            rounds, step = list[exp.Table](), found.first(made)
+            while True:
+                last, rows = self._kept(step, shipped)
+                rounds.append(last)
+                if not rows:
+                    break
+                step = found.later({**made, found.name: last})
+            query = found.rest(made, rounds)
+        return query
+
+    def _kept(self, query: exp.Query, shipped: list[str]) -> tuple[exp.Table, int]:
+        """A query's rows, which stay there, under a name there; and how many they are."""
+        name = self.there.next_name()
+        with self.put_there(query) as query_there, self.there.server.told():
+            rows = self.there.server.keep(name, query_there)
+        shipped.append(name)
+        return table(name), rows
 
     def shown(self, statement: exp.Expr) -> str:
         """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here."""
@@ -220,29 +262,31 @@ class FederatedEngine(DuckDBEngine):
         """Make a table of what Spark has: here if it is counted, and not too large."""
         types, server = self._types(query), self.there.server
         counted, most = sp.is_counted(query, self.there.tables), self.there.most
-        if counted and most is not None and most <= min(AT_ONCE, self.there.fetch_limit):
+        # Hierarchies are made here: the values of one column come home, however many they are.
+        limit = None if sp.is_of_one_column(query) else self.there.fetch_limit
+        if counted and most is not None and most <= AT_ONCE and (limit is None or most <= limit):
             with self.fetched(query, types) as relation:
                 super().execute(create_table(target, relation))
             return
         name = self.there.next_name()
         with self.put_there(query) as query_there, server.told():
             rows = server.keep(name, query_there)
-        kept = table(name)
-        if not counted or rows > self.there.fetch_limit:
-            self.adopt(target, types, kept)
-            self.there.kept[sp.name_of(target)] = name
+        if not counted or (limit is not None and rows > limit):
+            self._stays(target, types, name)
             return
         try:
-            self._bring(target, kept, types, rows)
+            with self._brought(star(table(name)), types, rows > AT_ONCE) as relation:
+                super().execute(create_table(target, relation))
         finally:
             server.forget(name)
 
-    def _bring(self, target: exp.Table, kept: exp.Table, types: Mapping[str, str], rows: int) -> None:
-        """Copy a table of Spark's."""
-        server, query = self.there.server, travelling(star(kept), types, sp.TEXT)
-        if rows <= AT_ONCE:
+    @contextmanager
+    def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
+        """The rows of a query of Spark's, as a relation of ours that can be read once."""
+        server, query = self.there.server, travelling(query_there, types, sp.TEXT)
+        if not large:
             with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
-                super().execute(create_table(target, arrived(relation, types)))
+                yield arrived(relation, types)
             return
         parent = self.there.scratch or Path(tempfile.gettempdir())
         with private_directory(parent, _SCRATCH) as folder:
@@ -251,10 +295,15 @@ class FederatedEngine(DuckDBEngine):
             files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
             if not files:
                 raise SourceError(
-                    f"{server.place}: {rows:,} combinations were counted, and what Spark wrote of them to {folder} is "
-                    "not here: give a folder that both share as [source] scratch"
+                    f"{server.place}: so much is fetched through files, and what Spark wrote to {folder} is not here: "
+                    "give a folder that both share as [source] scratch"
                 )
-            super().execute(create_table(target, arrived(read_parquet(files), types)))
+            yield arrived(read_parquet(files), types)
+
+    def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
+        """Know what is kept there under a name as a table of ours."""
+        self.adopt(target, types, table(name))
+        self.there.kept[sp.name_of(target)] = name
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))

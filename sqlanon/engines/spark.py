@@ -7,7 +7,8 @@ quote statements and values: they never get further than `told`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,7 @@ from sqlglot import Dialect, exp
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_types import rows_in, with_sign
+from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.queries.names import ident
 
@@ -168,12 +170,41 @@ class SparkEngine:
             The number of its rows.
         """
 
-        def kept() -> int:
-            frame = self._frame(query).localCheckpoint()
-            self._view(name, frame, frame)
-            return int(frame.count())
+        return self._asked(lambda: self._kept(name, self._frame(query)))
 
-        return self._asked(kept)
+    def keep_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
+        """Have the workers make other rows of those of a query, by Python, and keep them as `keep` does.
+
+        Parameters
+        ----------
+        name, query:
+            Of the view, and whose rows.
+        function:
+            Makes of batches of rows others, in another process and on another machine. The module that it is of is sent
+            there with it; what that imports has to be there.
+        types:
+            Spark's types of its columns, by name.
+
+        Returns
+        -------
+        int
+            The number of its rows.
+
+        Raises
+        ------
+        SourceError
+            Tasks may run twice there (``spark.speculation``): what is drawn at random might come out in two ways.
+        """
+        schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
+
+        def mapped() -> int:
+            if self.session.conf.get("spark.speculation", "false") == "true":
+                told = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
+                raise SourceError(f"{self.place}: {told}")
+            with sent(function):
+                return self._kept(name, self._frame(query).mapInArrow(function, schema))
+
+        return self._asked(mapped)
 
     def forget(self, name: str) -> None:
         """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
@@ -248,6 +279,11 @@ class SparkEngine:
 
         frame = self.session.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
         return frame.hint("broadcast") if table.nbytes <= _BROADCAST else frame
+
+    def _kept(self, name: str, frame: Any) -> int:
+        kept = frame.localCheckpoint()
+        self._view(name, kept, kept)
+        return int(kept.count())
 
     def _view(self, name: str, frame: Any, kept: Any) -> None:
         frame.createOrReplaceTempView(self.sql(ident(name)))

@@ -31,6 +31,7 @@ _KINDS = {
     "DIVIDE_BY_ZERO": "something is divided by zero",
     "OPERATION_CANCELED": "somebody cancelled the job",
     "SPARK_JOB_CANCELLED": "somebody cancelled the job",
+    "PYTHON_EXCEPTION": "Python failed in a worker: it has to be of the same version as here, and to have pyarrow",
     "JAVA_GATEWAY_EXITED": "its driver ended at once",
     "INVALID_HANDLE": "the server has forgotten the session: it was restarted, or the session was idle for too long",
 }

@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +20,7 @@ from typing import Any
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_java import java_home
+from sqlanon.engines.spark_workers import own_python
 from sqlanon.errors import MissingLibraryError, SourceError
 from sqlanon.workdir import spill_directory
 
@@ -160,6 +162,8 @@ def _context(master: str, folder: Path) -> Any:
         conf.set("spark.authenticate.secret", secrets.token_hex(32))
     with _signals_kept():
         context = SparkContext(conf=conf)
+    if master.startswith("local"):
+        own_python(context)
     context.setLogLevel("OFF")
     return context
 
@@ -193,6 +197,7 @@ def _surroundings(master: str, folder: Path, place: str) -> dict[str, str]:
         found["JAVA_HOME"] = str(home)
     if master.startswith("local"):
         found["SPARK_LOCAL_IP"] = _LOOPBACK
+        found["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
         found["SPARK_HOME"] = str(_home(folder))
     return found

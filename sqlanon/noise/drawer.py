@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlanon.anonymization import Chosen
 from sqlanon.noise.columns import columns_for_noise
+from sqlanon.noise.drawn import Draw, Told, draws_here, draws_there
 from sqlanon.noise.laplace import refuse_without_opendp
-from sqlanon.noise.stage import Noised, Told, add_noise
+from sqlanon.noise.stage import Noised, add_noise
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
+from sqlanon.queries.noisy_column import NoisyColumn
 from sqlanon.workspace import Run
 
 Drawer = Callable[[Prepared, Chosen, Told], Noised]
@@ -23,8 +25,17 @@ def drawer(run: Run, policy: Policy) -> Drawer:
     PolicyError
         The library that draws it is missing.
     SourceError
-        No noise can be added to a column.
+        No noise can be added to a column; or Spark, where the source is there, cannot draw it.
     """
-    refuse_without_opendp(policy.noisy[0])
-    columns, threads = columns_for_noise(run.engine, policy, run.source), run.engine.limits.threads
-    return lambda prepared, chosen, tell: add_noise(run.engine, prepared, chosen, columns, run.work, tell, threads)
+    if run.source.spark is None:
+        refuse_without_opendp(policy.noisy[0])
+    columns = columns_for_noise(run.engine, policy, run.source)
+    draw = _draws(run, columns)
+    return lambda prepared, chosen, tell: add_noise(run.engine, prepared, chosen, columns, run.work, draw, tell)
+
+
+def _draws(run: Run, columns: Sequence[NoisyColumn]) -> Draw:
+    """How: where the records are."""
+    if run.source.spark is None:
+        return draws_here(run.engine, columns, run.engine.limits.threads)
+    return draws_there(run.source.spark.engine, columns, run.work)

@@ -56,6 +56,28 @@ def laplace(epsilon: float) -> Callable[[list[int]], list[int]]:
         scale = math.nextafter(scale, math.inf)
 
 
+def drawing(epsilons: Sequence[float]) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    """What draws noise elsewhere: makes of batches of ``record`` others, with ``n_j`` for each ε.
+
+    It is sent there by its text: it needs pyarrow and OpenDP, and nothing else of ours than this module. Where there is
+    no OpenDP, ``n_j`` is NULL.
+    """
+
+    def draw(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        mechanisms: Sequence[Callable[[list[int]], Sequence[int | None]]]
+        try:
+            mechanisms = [laplace(epsilon) for epsilon in epsilons]
+        except ImportError:
+            mechanisms = [lambda zeros: [None] * len(zeros) for _ in epsilons]
+        names = ["record", *(f"n_{j}" for j in range(len(epsilons)))]
+        for batch in batches:
+            zeros = [0] * batch.num_rows
+            drawn = [pyarrow.array(mechanism(zeros) if zeros else [], pyarrow.int64()) for mechanism in mechanisms]
+            yield pyarrow.RecordBatch.from_arrays([batch.column(0), *drawn], names)
+
+    return draw
+
+
 class Drawing:
     """Noise for records, as it is drawn. A context manager: what ends the drawing is raised when it is left.
 

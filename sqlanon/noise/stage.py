@@ -7,7 +7,7 @@ recoding ──> records ──> classes ──> noisy ──> links, near ─�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +15,10 @@ from sqlglot import exp
 
 from sqlanon.anonymization import Chosen
 from sqlanon.columns import Columns
-from sqlanon.engines.base import ArrowEngine
+from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
 from sqlanon.full_domain import allowed_rows
-from sqlanon.noise.laplace import Drawing
+from sqlanon.noise.drawn import Draw, Told
 from sqlanon.noise.recoding import NoisyRecoding
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
@@ -37,9 +37,6 @@ from sqlanon.steps import Steps
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.
 Where there are more, evenly chosen records are looked at."""
-
-Told = Callable[[int, int], None]
-"""Told the records that wait for noise, and those that have it."""
 
 
 @dataclass(frozen=True)
@@ -119,15 +116,15 @@ def noise_classes(
 
 
 def add_noise(
-    engine: ArrowEngine,
+    engine: Engine,
     prepared: Prepared,
     chosen: Chosen,
     columns: tuple[NoisyColumn, ...],
     work: Namer,
+    draw: Draw,
     progress: Told,
-    threads: int | None = None,
 ) -> Noised:
-    """Draw noise for what was chosen, on so many threads at most (default: as many as there are processors).
+    """Draw noise for what was chosen.
 
     Makes ``noise_classes``, ``noise_rows``, and where they are needed ``noise_near``, ``noise_survivors``,
     ``noise_judged`` and ``noise_kept`` in the work schema.
@@ -143,7 +140,8 @@ def add_noise(
     records, classes = noise_classes(steps, plain, columns, work)
     names = tuple(plain.rows().named_selects)
     count = steps.count(records)
-    draws = _drawn(engine, count, columns, work, progress, threads)
+    draws = work("noise_drawn")
+    draw(draws, records, count, progress)
     rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), draws, columns))
     for done_with in (records, draws):
         engine.execute(drop_table(done_with))
@@ -162,28 +160,6 @@ def add_noise(
         _linking(steps, columns, rows, classes, kept, work),
         confidence,
     )
-
-
-def _drawn(
-    engine: ArrowEngine,
-    records: int,
-    columns: tuple[NoisyColumn, ...],
-    work: Namer,
-    progress: Told,
-    threads: int | None,
-) -> exp.Table:
-    done = 0
-
-    def tell(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(records - done, done)
-
-    target = work("noise_drawn")
-    progress(records, 0)
-    with Drawing(records, [one.epsilon for one in columns], tell, threads) as drawing:
-        engine.copy_arrow(target.copy(), drawing.reader)
-    return target
 
 
 def keep(

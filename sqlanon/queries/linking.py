@@ -24,6 +24,7 @@ from sqlanon.queries.names import (
     least,
     named,
     number,
+    of_rows,
     select,
     subquery,
     union_all,
@@ -121,14 +122,12 @@ def _nearest_of_several(noisy: exp.Table, classes: exp.Table, columns: Sequence[
         query = query.where(chosen, copy=False)
     query = query.group_by(col("record", "r"), own.copy(), copy=False)
     farther = exp.Coalesce(this=col("nearest"), expressions=[number(EVERYTHING)])
-    return select(
-        [
-            col("record"),
-            named(exp.LTE(this=col("own"), expression=farther), "linked"),
-            named(exp.LT(this=col("own"), expression=farther.copy()), "strictly"),
-        ],
-        subquery(query, "p"),
-    )
+    found: list[exp.Expr] = [
+        col("record"),
+        named(exp.LTE(this=col("own"), expression=farther), "linked"),
+        named(exp.LT(this=col("own"), expression=farther.copy()), "strictly"),
+    ]
+    return of_rows(select(found, subquery(query, "p")))
 
 
 def _distance(columns: Sequence[NoisyColumn], alias: str) -> exp.Expr:
@@ -196,9 +195,8 @@ def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], c
     is_upper = exp.EQ(this=col("turn"), expression=number(2))
     signed = exp.If(this=is_upper, true=col("so_far"), false=exp.Neg(this=col("so_far")))
     count = named(cast(exp.Sum(this=signed), "BIGINT"), "near")
-    return select([col("record"), count], subquery(counted, "c"), [col("record")]).where(
-        is_there(col("record")), copy=False
-    )
+    query = select([col("record"), count], subquery(counted, "c"), [col("record")])
+    return of_rows(query.where(is_there(col("record")), copy=False))
 
 
 def near_in_all(

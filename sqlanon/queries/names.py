@@ -155,6 +155,26 @@ def least(*values: exp.Expr) -> exp.Anonymous:
     return anonymous("LEAST", *values)
 
 
+ANY_NUMBER = "any number"
+"""The mark of `any_number`, for translations."""
+
+OF_ROWS = "of rows"
+"""The mark of `of_rows`, for engines."""
+
+
+def any_number() -> exp.Window:
+    """A number for each row, no two alike: here from 1 on; where the rows are in several places, with gaps."""
+    numbered = exp.Window(this=exp.RowNumber())
+    numbered.meta[ANY_NUMBER] = True
+    return numbered
+
+
+def of_rows(query: exp.Select) -> exp.Select:
+    """The same query, marked: it groups by rows, so that its result is as large, and as private, as these."""
+    query.meta[OF_ROWS] = True
+    return query
+
+
 def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] | None = None) -> exp.Select:
     """``SELECT expressions FROM source [GROUP BY group]``, put together without copies: checks are a hot loop."""
     query = exp.Select(expressions=expressions)

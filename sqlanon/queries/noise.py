@@ -20,9 +20,11 @@ from sqlanon.queries.names import (
     all_columns,
     all_of,
     anonymous,
+    any_number,
     cast,
     col,
     greatest,
+    is_null,
     least,
     named,
     number,
@@ -53,8 +55,7 @@ def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
     numbers = [named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)]
     query = select([all_columns("r"), *numbers], subquery(rows, "r"))
     query = query.where(all_of(usable(value.copy(), one) for value, one in values), copy=False)
-    record = named(exp.Window(this=exp.RowNumber()), "record")
-    return select([record, all_columns("u")], subquery(query, "u"))
+    return select([named(any_number(), "record"), all_columns("u")], subquery(query, "u"))
 
 
 def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[NoisyColumn]) -> exp.Select:
@@ -96,10 +97,13 @@ def _step(column: NoisyColumn, j: int) -> exp.Expr:
     """
     unit = float(column.unit or 1)
     ratio = exp.Div(this=col(f"delta_{j}", "g"), expression=number(STEPS * unit))
-    power: exp.Expr = exp.Ceil(this=anonymous("LOG2", ratio))
+    # Of logarithms the last digits differ among engines; of powers of two none do.
+    near = exp.Pow(this=number(2.0), expression=exp.Round(this=anonymous("LOG2", ratio)))
+    twice = exp.Mul(this=near.copy(), expression=number(2.0))
+    power: exp.Expr = exp.If(this=exp.GTE(this=near, expression=ratio.copy()), true=near.copy(), false=twice)
     if column.unit is not None:
-        power = greatest(power, number(0))
-    step = exp.Mul(this=number(unit), expression=exp.Pow(this=number(2.0), expression=power))
+        power = greatest(power, number(1.0))
+    step = exp.Mul(this=number(unit), expression=power)
     still = number(unit) if column.round is not None else exp.null()
     none = exp.EQ(this=col(f"delta_{j}", "g"), expression=number(0.0))
     return exp.If(this=none, true=still, false=step)
@@ -125,6 +129,16 @@ def noisy(
 def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
     """Name and type of the columns of what is drawn."""
     return [("record", "BIGINT"), *((f"n_{j}", "BIGINT") for j in range(len(columns)))]
+
+
+def one_record() -> exp.Select:
+    """One row, of a record that there is not: to draw for."""
+    return exp.Select(expressions=[named(cast(number(0), "BIGINT"), "record")])
+
+
+def undrawn(drawn: exp.Table) -> exp.Select:
+    """One row: the records that got no noise."""
+    return select([where(exp.Count(this=exp.Star()), is_null(col("n_0")))], drawn.copy())
 
 
 def _with_noise(j: int) -> exp.Expr:

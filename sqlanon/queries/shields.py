@@ -54,7 +54,8 @@ def after_shields(judged: exp.Query, keys: Sequence[str], shields: Sequence[Shie
     tested = select([*(col(name) for name in own), col("round"), named(fine, "fine")], table("rounds"))
     all_fine = exp.Window(this=exp.LogicalAnd(this=col("fine")))
     watched = select([exp.Star(), named(all_fine, "all_fine")], subquery(tested, "t"))
-    later: list[exp.Expr] = [*(col(name) for name in own), exp.Add(this=col("round"), expression=number(1))]
+    one_more = exp.Add(this=col("round"), expression=number(1))
+    later: list[exp.Expr] = [*(col(name) for name in own), named(one_more, "round")]
     next_ = select(later, subquery(watched, "w")).where(
         exp.And(this=col("fine"), expression=exp.Not(this=col("all_fine"))), copy=False
     )

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import (
+    OF_ROWS,
     aliased,
     anonymous,
     cast,
@@ -53,7 +54,7 @@ _THERE: Mapping[str, str] = {ours: theirs for theirs, ours in _TYPES.items()} | 
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)", re.IGNORECASE)
 _TEXTS = re.compile(r"(?:var)?char\(\d+\)|string(?: collate \S+)?")
-_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR"})
+_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
 
 _REFUSAL = "the rows of the source are in Spark, and are not read here"
 
@@ -188,7 +189,23 @@ def is_counted(query: exp.Query, rows: Container[str]) -> bool:
     >>> [is_counted(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
     [True, True, False]
     """
+    if query.meta.get(OF_ROWS):
+        return False
     return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if name_of(found) in rows)
+
+
+def is_of_one_column(query: exp.Query) -> bool:
+    """Whether a query that groups tells of the values of one column, and not of combinations.
+
+    >>> from sqlglot import parse_one
+    >>> asked = ("SELECT a, COUNT(*) FROM t GROUP BY a", "SELECT DISTINCT a, b FROM t", "SELECT b, 1 FROM t GROUP BY a, b")
+    >>> [is_of_one_column(parse_one(one)) for one in asked]
+    [True, False, False]
+    """
+    selects = list(query.find_all(exp.Select))
+    groups = [one.args["group"].expressions for one in selects if one.args.get("group") is not None]
+    groups += [one.expressions for one in selects if one.args.get("distinct") is not None]
+    return bool(groups) and all(len(keys) == 1 for keys in groups)
 
 
 def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:

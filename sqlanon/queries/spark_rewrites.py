@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.errors import UntranslatableError
 from sqlanon.queries.kinds import WHOLE, Kind, Kinds, type_text
-from sqlanon.queries.names import anonymous, ident, is_null, native_type, number, text
+from sqlanon.queries.names import ANY_NUMBER, anonymous, ident, is_null, native_type, number, text
 
 _TYPES: Mapping[str, str] = {
     "TINYINT": "TINYINT",
@@ -258,6 +258,8 @@ def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _windowed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     if (listed := _list_of(node)) is not None:
         return listed
+    if node.meta.get(ANY_NUMBER):  # numbers without a gap would have all rows in one place
+        return anonymous("MONOTONICALLY_INCREASING_ID")
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
         numbered = node.copy()
         numbered.set("order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
@@ -371,8 +373,11 @@ def _hash(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """NULL, if a part is."""
     if not node.args.get("safe"):
-        raise UntranslatableError(f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over")
-    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), [one.copy() for one in node.expressions])
+        raise UntranslatableError(
+            f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over"
+        )
+    parts: list[exp.Expr] = [one.copy() for one in node.expressions]
+    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), parts)
 
 
 def _collated(node: exp.Expr, kinds: Kinds) -> exp.Expr:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.queries.names import cast, col, named, select, subquery
 
-_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR"})
+_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
 """Types that travel as they are."""
 
 

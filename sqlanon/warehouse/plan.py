@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import PolicyError
-from sqlanon.examples import example_height, example_levels, size_of_lattice
-from sqlanon.policy import Policy
+from sqlanon.examples import example_height, example_levels, show_hierarchy, size_of_lattice
+from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.warehouse_checks import for_warehouse
 from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.coding import Coded
@@ -80,12 +80,26 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     return Plan(stages, *size_of_lattice(policy, engine))
 
 
+def _height(policy: Policy, name: str, engine: Engine) -> int:
+    """The height of an attribute's hierarchy, as far as the policy and hierarchy files tell.
+
+    Raises
+    ------
+    HierarchyError
+        A file cannot be read.
+    """
+    steps, rules = Steps(engine, []), policy.attributes[name].hierarchy or ()
+    files = tuple(rule for rule in rules if isinstance(rule, FileRule))
+    if files:
+        show_hierarchy(steps, name, files, table("values"), "VARCHAR", table("hierarchy"))
+    return example_height(steps, rules)
+
+
 def _example(policy: Policy, engine: Engine) -> Recoding:
-    steps = Steps(engine, [])
     attributes = tuple(
         Coded(
             name,
-            example_height(steps, policy.attributes[name].hierarchy or ()),
+            _height(policy, name, engine),
             table(name),
             nullable=True,
             unknown=policy.attributes[name].on_unknown == "suppress",

@@ -85,7 +85,7 @@ class Target:
                 "database.schema.table, or query = ..."
             )
         release = table_parts(policy.release.table) if policy.release else ()
-        if not release or release == own[-1:] or release == own:  # by default it has the source's own name
+        if not release or (not section.frequency_set and release == own[-1:]):  # by default, the source's own name
             release = (_RELEASE,)
         source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
         looked_at = tuple(dict.fromkeys((*policy.generalized, *looked_at_sensitive(policy))))

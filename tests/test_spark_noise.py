@@ -1,0 +1,501 @@
+"""Noise for a source in Spark: the same as with DuckDB, drawn once by Spark's workers; no record comes here."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle_noise
+import pyarrow as pa
+import pytest
+from oracle_noise import Noisy
+from spark_cluster import Cluster
+from sqlglot import exp, parse_one
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.federated import FederatedEngine
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_workers import sent
+from sqlanon.errors import SourceError
+from sqlanon.noise.laplace import drawing
+from sqlanon.queries import noise_check as nc
+from sqlanon.queries.names import of_rows, table
+from sqlanon.queries.noise import STEPS
+from sqlanon.queries.spark import is_counted, name_of
+from sqlanon.steps import Steps
+
+FALSE_ALARM = 1e-6
+"""Of each test that may fail by chance."""
+
+EPOCH = date(1970, 1, 1)
+PAY = 'pa`y"'
+ROWS, K, BETA = 900, 4, 0.6
+EPSILONS = {"born": 2.0, PAY: 5.0}
+
+
+def people() -> pa.Table:
+    """Each with an id, a date and an odd number of their own; some without a date, some without a number."""
+    draw = random.Random(9)
+    pays = [draw.uniform(-50, 5000) for _ in range(ROWS)]
+    columns = {
+        "id": pa.array(range(ROWS), pa.int32()),
+        "zip": pa.array([None if i % 9 == 0 else f"z{i % 5}" for i in range(ROWS)]),
+        "age": pa.array([i * 7 % 40 for i in range(ROWS)], pa.int32()),
+        "born": pa.array([None if i % 31 == 0 else EPOCH + timedelta(days=i * 13 % 9000) for i in range(ROWS)]),
+        PAY: pa.array([float("nan") if i % 41 == 0 else None if i % 43 == 0 else pay for i, pay in enumerate(pays)]),
+        "ill": pa.array([f"ill{i % 7}" for i in range(ROWS)]),
+    }
+    return pa.table(columns)
+
+
+ATTRIBUTES: dict[str, Any] = {
+    "id": {"role": "insensitive"},
+    "zip": {"role": "quasi", "hierarchy": "suppress"},
+    "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
+    "ill": {"role": "sensitive"},
+} | {
+    name: {"role": "quasi", "noise": {"epsilon": epsilon}, "on_unknown": "suppress"}
+    for name, epsilon in EPSILONS.items()
+}
+
+
+def policy(**sections: Any) -> sqlanon.Policy:
+    """Two attributes with noise, and confidence; or what is given instead."""
+    tree: dict[str, Any] = {
+        "source": {"table": "people"},
+        "attributes": ATTRIBUTES,
+        "privacy": {
+            "k": K,
+            "confidence": BETA,
+            "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}],
+        },
+        "search": {"suppression_limit": 0.7},
+        "release": {"table": "people"},
+    }
+    return sqlanon.Policy(**(tree | sections))
+
+
+def with_one() -> sqlanon.Policy:
+    """One attribute with noise, and no confidence; a requirement that the audit needs the source for."""
+    born = {"epsilon": 1.0, "round": 7, "bounds": [date(1971, 1, 1), date(1990, 12, 31)]}
+    attributes = {
+        **ATTRIBUTES,
+        "born": {"role": "quasi", "noise": born, "on_unknown": "suppress"},
+        PAY: {"role": "insensitive"},
+    }
+    privacy = {"k": K, "t_closeness": [{"attribute": "ill", "distance": "equal", "t": 0.3}]}
+    return policy(attributes=attributes, privacy=privacy)
+
+
+@dataclass
+class Made:
+    """A run on Spark, and the same in DuckDB.
+
+    Attributes
+    ----------
+    there, here:
+        Their results.
+    db:
+        Has Spark.
+    path:
+        The release.
+    came:
+        What came from Spark before it was published.
+    records:
+        By id what each record has got: what the test alone looks at, in Spark.
+    """
+
+    there: sqlanon.Result
+    here: sqlanon.Result
+    db: sqlanon.Database
+    path: Path
+    came: list[pa.Table] = field(default_factory=list)
+    records: dict[int, Noisy] = field(default_factory=dict)
+
+
+@contextmanager
+def watched() -> Iterator[list[pa.Table]]:
+    """All that comes from Spark meanwhile."""
+    came, stream = [], SparkEngine.stream
+
+    @contextmanager
+    def seen(self: SparkEngine, query: exp.Expr) -> Iterator[pa.RecordBatchReader]:
+        with stream(self, query) as reader:
+            came.append(reader.read_all())
+            yield came[-1].to_reader()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkEngine, "stream", seen)
+        yield came
+
+
+@contextmanager
+def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[Made]:
+    source = people()
+    session.createDataFrame(source).createOrReplaceTempView("people")
+    with duckdb.connect() as connection, sqlanon.connect(session) as db:
+        connection.register("people", source)
+        with sqlanon.connect(connection) as own:
+            here = own.anonymize(asked)
+            with watched() as came:
+                there = db.anonymize(asked)
+            there.publish(folder / "release.duckdb")
+            yield Made(there, here, db, folder / "release.duckdb", came, records_of(there, asked))
+
+
+def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy]:
+    engine = result._run.engine
+    assert isinstance(engine, FederatedEngine)
+    view = engine.there.tables[name_of(result._run.work("noise_rows"))].sql("spark")
+    n = len(asked.noisy)
+    columns = [f"{letter}_{j}" for letter in "xyv" for j in range(n)]
+    query = parse_one(f"SELECT value_0, class, {', '.join(columns)} FROM {view}", dialect="spark")
+    rows = engine.there.server.rows(query)
+    return {row[0]: Noisy(row[1], row[2 : 2 + n], row[2 + n : 2 + 2 * n], row[2 + 2 * n :]) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def two(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """Two attributes with noise, and confidence."""
+    with made(spark, policy(), tmp_path_factory.mktemp("noise")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def one(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    with made(spark, with_one(), tmp_path_factory.mktemp("noise")) as found:
+        yield found
+
+
+def released(path: Path) -> list[dict[str, Any]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        found = connection.sql("SELECT * FROM people")
+        return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+
+
+# --- the same as with DuckDB ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytest.FixtureRequest) -> None:
+    both: Made = request.getfixturevalue(which)
+    there, here = both.there, both.here
+    assert there.generalization == here.generalization
+    assert there.score == pytest.approx(here.score, rel=1e-12)
+    assert there.epsilon == here.epsilon
+    assert there.noise is not None and here.noise is not None
+    for name, expected in here.noise.items():
+        for figure in ("epsilon", "expected_error", "expected_relative_error", "zero_rows"):
+            assert there.noise[name][figure] == (
+                None if expected[figure] is None else pytest.approx(expected[figure], rel=1e-9)
+            )
+    claims = [one._made.noised.claimed(one.policy) for one in (there, here) if one._made.noised is not None]
+    assert [(one["epsilon"], one["noise"]) for one in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
+    if which == "one":  # nothing depends on what is drawn
+        assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)
+        assert (there.suppressed_rows, there.warnings) == (here.suppressed_rows, here.warnings)
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pytest.FixtureRequest) -> None:
+    both: Made = request.getfixturevalue(which)
+    found = [
+        one._run.engine.rows(exp.select("*").from_(one._run.work("noise_classes")).order_by('"class"'))
+        for one in (both.there, both.here)
+    ]
+    assert len(found[0]) > 10
+    assert found[0] == [tuple(pytest.approx(value, rel=1e-12) for value in row) for row in found[1]]
+
+
+# --- the noise --------------------------------------------------------------------------------------
+
+
+def test_each_record_with_values_has_got_noise_of_its_own(two: Made) -> None:
+    source = {row["id"]: row for row in people().to_pylist()}
+    usable = {
+        i for i, row in source.items() if row["born"] is not None and row[PAY] is not None and not math.isnan(row[PAY])
+    }
+    assert set(two.records) <= usable
+    assert len(usable) - len(two.records) == suppressed_before(two, usable)
+    for i, record in two.records.items():
+        assert record.xs == ((source[i]["born"] - EPOCH).days, source[i][PAY])
+    moved = Counter(record.vs[1] - record.xs[1] for record in two.records.values())
+    assert moved.most_common(1)[0][1] == 1
+
+
+def suppressed_before(found: Made, usable: set[int]) -> int:
+    """The records of classes that are too small, or have one illness alone."""
+    rows = [row for row in people().to_pylist() if row["id"] in usable]
+    width = [1, 10, 20, 10**9][found.there.generalization["age"] or 0]
+    whole_zip = found.there.generalization["zip"] == 0
+    classes: dict[Any, list[str]] = {}
+    for row in people().to_pylist():
+        classes.setdefault((row["zip"] if whole_zip else "*", row["age"] // width), []).append(row["ill"])
+    bad = {place for place, ills in classes.items() if len(ills) < K or len(set(ills)) < 2}
+    return sum((row["zip"] if whole_zip else "*", row["age"] // width) in bad for row in rows)
+
+
+def test_what_is_released_is_what_was_drawn(two: Made) -> None:
+    rows = released(two.path)
+    assert len(rows) == two.there.released_rows
+    for row in rows:
+        record = two.records[row["id"]]
+        assert (row["born"] - EPOCH).days == record.ys[0]
+        assert row[PAY] == record.ys[1]
+
+
+def test_published_twice_it_has_the_same_rows(two: Made, tmp_path: Path) -> None:
+    again = two.there.publish(tmp_path / "again.duckdb")
+    assert sorted(map(str, released(Path(again.path)))) == sorted(map(str, released(two.path)))
+
+
+def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
+    engine, records, parts = SparkEngine(spark), 160_000, 8
+    try:
+        query = parse_one(f"SELECT id AS record FROM RANGE(0, {records}, 1, {parts})", dialect="spark")
+        types = {"record": "bigint", "n_0": "bigint", "n_1": "bigint"}
+        epsilons = [float(STEPS), 1.0]
+        assert engine.keep_mapped("draws", query, drawing(epsilons), types) == records
+        everything = parse_one("SELECT * FROM draws", dialect="spark")
+        found = {record: noise for record, *noise in engine.rows(everything)}
+        assert sorted(found) == list(range(records))
+        assert found == {record: noise for record, *noise in engine.rows(everything)}
+        of_parts = {tuple(found[i * records // parts + j][1] for j in range(50)) for i in range(parts)}
+        assert len(of_parts) == parts
+        for j, epsilon in enumerate(epsilons):
+            assert p_value([noise[j] for noise in found.values()], STEPS / epsilon) > FALSE_ALARM
+        assert p_value([noise[0] for noise in found.values()], 1.05) < FALSE_ALARM  # a little more would be seen
+    finally:
+        engine.close()
+
+
+def p_value(draws: list[int], scale: float, bins: int = 10) -> float:
+    """χ² of draws against the discrete Laplace law, P(n) = (1 - a) / (1 + a) a^|n| with a = exp(-1 / scale).
+
+    The bins are so many on each side of 0 and it, of the width of a fifth of the scale, and what is beyond.
+    """
+    a, n, width = math.exp(-1 / scale), len(draws), max(int(scale / 5), 1)
+    beyond = a ** (bins * width + 1) / (1 + a)
+    edges = [1 + i * width for i in range(bins + 1)]
+    side = [(a**low - a**high) / (1 + a) for low, high in itertools.pairwise(edges)]
+    shares = [beyond, *reversed(side), (1 - a) / (1 + a), *side, beyond]
+    assert math.isclose(sum(shares), 1)
+    counts = Counter(max(-bins - 1, min(bins + 1, int(math.copysign((abs(x) + width - 1) // width, x)))) for x in draws)
+    square = sum((counts[i - bins - 1] - n * share) ** 2 / (n * share) for i, share in enumerate(shares))
+    half, degrees = square / 2, len(shares) - 1
+    assert degrees % 2 == 0  # then there is a closed form
+    return math.exp(-half) * sum(half**i / math.factorial(i) for i in range(degrees // 2))
+
+
+# --- what is suppressed last, and the linking attack --------------------------------------------------
+
+
+def test_the_linking_risk_is_that_of_all_pairs(one: Made, two: Made) -> None:
+    for found, epsilons in ((one, [1.0]), (two, list(EPSILONS.values()))):
+        ids, records = list(found.records), list(found.records.values())
+        if found is one:
+            records = [Noisy(record.place, record.xs[:1], record.ys[:1]) for record in records]
+        out = {row["id"] for row in released(found.path)}
+        left = [i for i, id_ in enumerate(ids) if id_ in out]
+        for risk, strict in ((found.there.linking_risk, False), (found.there.linking_risk_strict, True)):
+            least, most = (oracle_noise.linking_risk(records, epsilons, left, strict, slack) for slack in (-1e-9, 1e-9))
+            assert risk is not None and 0 < least <= risk <= most < 1
+
+
+def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(two: Made) -> None:
+    ids, records = list(two.records), list(two.records.values())
+    few = oracle_noise.too_few(records, list(EPSILONS.values()), BETA, K)
+    assert few
+    ills = dict(enumerate(people()["ill"].to_pylist()))
+
+    def meets(members: list[int]) -> bool:
+        return len(members) >= K and len({ills[ids[i]] for i in members}) >= 2
+
+    left = oracle_noise.kept(records, few, meets)
+    assert {row["id"] for row in released(two.path)} == {ids[i] for i in left}
+    assert two.there.confidence == {"beta": BETA, "suppressed_rows": len(records) - len(left)}
+    assert two.there.classes == len({records[i].place for i in left})
+
+
+# --- rows stay in Spark -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> None:
+    both: Made = request.getfixturevalue(which)
+    combinations = len({(row["zip"], row["age"], row["ill"]) for row in people().to_pylist()})
+    pays, seen = set(people()[PAY].to_pylist()), set[float]()
+    assert both.came
+    for came in both.came:
+        assert came.num_rows <= combinations < ROWS
+        assert not {"id", "record", "x_0", "y_0", "value_0"} & set(came.column_names)
+        seen |= {value for column in came.columns for value in column.to_pylist() if isinstance(value, float)}
+    classes = both.here._run.engine.rows(
+        exp.select("low_1" if which == "two" else "low_0").from_(both.here._run.work("noise_classes"))
+    )
+    assert seen & pays <= {low for (low,) in classes}  # of each class it has the least
+
+
+def test_the_records_are_not_shown_here(two: Made) -> None:
+    with pytest.raises(SourceError, match="never leave it"):
+        _ = two.there.noisy
+    assert two.here.noisy is not None
+
+
+def test_what_groups_by_records_is_of_rows() -> None:
+    query = exp.select("record", exp.Count(this=exp.Star())).from_("t").group_by("record")
+    assert is_counted(query, {name_of(exp.to_table("t"))})
+    assert not is_counted(of_rows(query), {name_of(exp.to_table("t"))})
+
+
+# --- the release, held against its source ---------------------------------------------------------------
+
+
+def test_the_release_is_verified_with_its_source_there(one: Made, spark: Any, tmp_path: Path) -> None:
+    with watched() as came:
+        verification = one.db.verify(one.path, one.there.policy)
+    assert verification.verified
+    told = {check.name: check.message for check in verification.checks}
+    assert "its rows are some of those" in told["against the source: recoded source"]  # others had no date
+    assert "are expected" in told["against the source: size of the noise of born"]
+    assert len(came) > 3
+    assert all(not {"born", "x_0", "value_2"} & set(table.column_names) for table in came)
+    # Of another source it is none: two rows have other numbers.
+    source = people().to_pylist()
+    for i, row in enumerate(source):
+        row["id"] += i in (1, 2)
+    changed = pa.Table.from_pylist(source, people().schema)
+    spark.createDataFrame(changed).createOrReplaceTempView("people")
+    try:
+        found = one.db.verify(one.path, one.there.policy)
+    finally:
+        spark.createDataFrame(people()).createOrReplaceTempView("people")
+    assert [check.name for check in found.checks if check.passed is False] == ["against the source: recoded source"]
+
+
+def test_rows_that_one_side_has_more_often_are_found() -> None:
+    """Against multisets of Python, with NULL and NaN."""
+    draw, names = random.Random(2), ["a", 'b"']
+    values = [(None, 1.5), ("x", None), ("x", float("nan")), ("y", 0.25), (None, None)]
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection)
+        for _ in range(40):
+            sides = [draw.choices(values, k=draw.randrange(7)) for _ in range(2)]
+            for name, rows in zip(("released", "recoded"), sides, strict=True):
+                connection.execute(f'CREATE OR REPLACE TABLE {name}_rows (a VARCHAR, "b""" DOUBLE)')
+                if rows:
+                    connection.executemany(f"INSERT INTO {name}_rows VALUES (?, ?)", rows)
+                engine.execute(parse_one(f"DROP TABLE IF EXISTS {name}"))
+                Steps(engine).make(table(name), nc.counted(table(f"{name}_rows"), names, "n"))
+            left, right = (Counter(map(str, rows)) for rows in sides)
+            found = engine.rows(nc.differences(table("released"), table("recoded"), names, "n"))
+            assert found == [((left - right).total(), (right - left).total())]
+
+
+# --- where it is drawn ----------------------------------------------------------------------------------
+
+WORKER = """
+import builtins, importlib.abc, sys
+class Without(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] in sys.argv[2:]:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Without())
+import pickle, pyarrow
+draw = pickle.load(open(sys.argv[1], "rb"))
+ids = pyarrow.table({"record": pyarrow.array(range(3), pyarrow.int64())}).to_batches()
+print([column.to_pylist().count(None) for batch in draw(iter(ids)) for column in batch.columns])
+"""
+
+
+@pytest.mark.parametrize(("missing", "nulls"), [(["sqlanon"], [0, 0, 0]), (["sqlanon", "opendp"], [0, 3, 3])])
+def test_workers_need_opendp_and_nothing_of_ours(missing: list[str], nulls: list[int], tmp_path: Path) -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("the extra spark is not installed")
+    from pyspark import cloudpickle  # noqa: PLC0415
+
+    function = drawing([1.0, 2.0])
+    with sent(function):
+        (tmp_path / "draw").write_bytes(cloudpickle.dumps(function))
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, str(tmp_path / "draw"), *missing],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(nulls)
+
+
+def test_drawn_through_the_thin_client(spark_connect: Any) -> None:
+    engine = SparkEngine(spark_connect)
+    try:
+        types = {"record": "bigint", "n_0": "bigint"}
+        query = parse_one("SELECT id AS record FROM RANGE(0, 3000, 1, 3)", dialect="spark")
+        assert engine.keep_mapped("through_connect", query, drawing([float(STEPS)]), types) == 3000
+        found, again = (engine.rows(parse_one("SELECT * FROM through_connect", dialect="spark")) for _ in range(2))
+        assert sorted(found) == sorted(again)
+        assert p_value([noise for _, noise in found], 1.0) > FALSE_ALARM
+    finally:
+        engine.close()
+
+
+def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_cluster: Cluster) -> None:
+    engine = SparkEngine(spark_cluster.session)
+    everything = parse_one("SELECT * FROM to_be_lost", dialect="spark")
+    try:
+        query = parse_one("SELECT id AS record FROM RANGE(0, 40000, 1, 4)", dialect="spark")
+        engine.keep_mapped("to_be_lost", query, drawing([1.0]), {"record": "bigint", "n_0": "bigint"})
+        before = sorted(engine.rows(everything))
+        for executor in spark_cluster.executors():
+            os.kill(executor, signal.SIGKILL)
+        with pytest.raises(SourceError, match="an executor was lost"), engine.told():
+            for _ in range(5):  # until Spark has seen that they are gone
+                assert sorted(engine.rows(everything)) == before
+                time.sleep(2)
+    finally:
+        engine.close()
+    assert spark_cluster.session.range(10).count() == 10  # others have come
+
+
+def test_tasks_that_run_twice_draw_nothing() -> None:
+    pytest.importorskip("pyspark")
+    engine = SparkEngine(Speculating())
+    try:
+        with pytest.raises(SourceError, match=r"spark\.speculation"):
+            engine.keep_mapped("draws", parse_one("SELECT 1 AS record"), drawing([1.0]), {"record": "bigint"})
+    finally:
+        engine.close()
+
+
+class Speculating:
+    """A session that has one setting."""
+
+    @property
+    def conf(self) -> Speculating:
+        return self
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        return "true" if name == "spark.speculation" else default
+
+    def set(self, name: str, value: str) -> None:
+        """Set nothing."""
+
+    def unset(self, name: str) -> None:
+        """Set nothing."""
+
+    def addTag(self, tag: str) -> None:  # noqa: N802  (it is Spark's name)
+        """Tag nothing."""

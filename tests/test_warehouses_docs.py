@@ -1,0 +1,64 @@
+"""docs/warehouses.md: what it shows is true."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import duckdb
+import pytest
+from test_readme import ROOT, blocks
+from typer.testing import CliRunner
+
+import sqlanon
+from sqlanon.cli import app
+from sqlanon.warehouse import DIALECTS
+
+PAGE = (ROOT / "docs" / "warehouses.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "freq").mkdir()
+    (tmp_path / "patients.toml").write_text(blocks("toml", PAGE)[0], encoding="utf-8")
+    return tmp_path
+
+
+def run(command: str) -> str:
+    assert command.startswith("sqlanon ")
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_its_steps(folder: Path) -> None:
+    plan, anonymize = (line for block in blocks("sh", PAGE) for line in block.splitlines())
+    (query,) = blocks("sql", PAGE)
+    assert query.strip() + ";" in run(plan)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA clinic; CREATE SCHEMA shared")
+        connection.execute(
+            "CREATE TABLE clinic.patients AS SELECT 'p' || i AS name, (i % 7)::VARCHAR AS zip, 20 + i % 11 AS age, "
+            "'fm'[1 + i % 2] AS sex, 'abc'[1 + i % 3] AS diagnosis, i AS cost FROM range(1000) AS t(i)"
+        )
+        connection.execute(f"COPY ({query}) TO 'freq/one.parquet'")
+        told = run(anonymize)
+        assert "rows to be released" in told and "for_snowflake" in told.replace("\n", "")
+        # DuckDB reads this statement of Snowflake's.
+        for file in Path("for_snowflake").glob("*.parquet"):
+            connection.execute(f"CREATE TABLE {file.stem} AS FROM '{file}'")
+        connection.execute(Path("for_snowflake/release.sql").read_text(encoding="utf-8"))
+        rows = connection.execute("SELECT count(*) FROM shared.patients").fetchone()
+        with sqlanon.connect() as db:
+            result = db.anonymize(sqlanon.Policy.load("patients.toml"))
+        assert rows == (result.released_rows,)
+    listed = re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)
+    names = {name for line in listed for name in line.replace("`", "").split(", ")} - {"..."}
+    assert {one.name for one in Path("for_snowflake").iterdir()} <= names | {"sqlanon_2_sex.parquet"}
+
+
+def test_it_names_every_dialect() -> None:
+    (line,) = re.findall(r"^Dialects: (.*)\.$", PAGE, re.MULTILINE)
+    assert tuple(re.findall(r"`(\w+)`", line)) == DIALECTS
