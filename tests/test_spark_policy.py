@@ -263,7 +263,8 @@ def test_what_is_too_much_stays_there_too(federated: tuple[FederatedEngine, Fake
     engine, server = federated
     engine.there.fetch_limit, engine.there.most = 999, None
     target = table("counts", "main", "memory")
-    engine.execute(create_table(target, parsed(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')))
+    query = f'SELECT "zip", "id", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip", "id"'
+    engine.execute(create_table(target, parsed(query)))
     assert [one.split()[0] for one in server.asked] == ["keep"] and len(server.views) == 1
     engine.let_go()
     assert not server.views

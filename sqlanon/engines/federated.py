@@ -38,7 +38,10 @@ from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
 AT_ONCE = 10_000_000
-"""So many rows are fetched through the driver; more through files."""
+"""So many rows that count others are fetched through the driver's memory; more through files."""
+
+ROWS_AT_ONCE = 1_000_000
+"""Likewise of the rows of a release, which are wider."""
 
 _SCRATCH = "sqlanon-fetch-"
 
@@ -143,14 +146,10 @@ class FederatedEngine(DuckDBEngine):
         query, types:
             What, and DuckDB's types of its columns.
         """
-        server = self.there.server
-        with (
-            self.put_there(query) as query_there,
-            server.told(),
-            server.stream(travelling(query_there, types, sp.TEXT)) as reader,
-            self.registered(reader) as relation,
-        ):
-            yield arrived(relation, types)
+        most, counted = self.there.most or 0, sp.is_counted(query, self.there.tables)
+        large = most > ROWS_AT_ONCE and not counted
+        with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
+            yield relation
 
     def map_there(self, target: exp.Table, query: exp.Query, function: Mapper, types: Mapping[str, str]) -> None:
         """Have Spark's workers make a table of a query's rows, by Python; it stays there.
@@ -279,21 +278,22 @@ class FederatedEngine(DuckDBEngine):
         name = self.there.next_name()
         with self.put_there(query) as query_there, server.told():
             rows = server.keep(name, query_there)
-        kept = table(name)
         if not counted or (limit is not None and rows > limit):
             self._stays(target, types, name)
             return
         try:
-            self._bring(target, kept, types, rows)
+            with self._brought(star(table(name)), types, rows > AT_ONCE) as relation:
+                super().execute(create_table(target, relation))
         finally:
             server.forget(name)
 
-    def _bring(self, target: exp.Table, kept: exp.Table, types: Mapping[str, str], rows: int) -> None:
-        """Copy a table of Spark's."""
-        server, query = self.there.server, travelling(star(kept), types, sp.TEXT)
-        if rows <= AT_ONCE:
+    @contextmanager
+    def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
+        """The rows of a query of Spark's, as a relation of ours that can be read once."""
+        server, query = self.there.server, travelling(query_there, types, sp.TEXT)
+        if not large:
             with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
-                super().execute(create_table(target, arrived(relation, types)))
+                yield arrived(relation, types)
             return
         parent = self.there.scratch or Path(tempfile.gettempdir())
         with private_directory(parent, _SCRATCH) as folder:
@@ -302,10 +302,10 @@ class FederatedEngine(DuckDBEngine):
             files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
             if not files:
                 raise SourceError(
-                    f"{server.place}: {rows:,} combinations were counted, and what Spark wrote of them to {folder} is "
-                    "not here: give a folder that both share as [source] scratch"
+                    f"{server.place}: so much is fetched through files, and what Spark wrote to {folder} is not here: "
+                    "give a folder that both share as [source] scratch"
                 )
-            super().execute(create_table(target, arrived(read_parquet(files), types)))
+            yield arrived(read_parquet(files), types)
 
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         """Know what is kept there under a name as a table of ours."""

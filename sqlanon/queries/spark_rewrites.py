@@ -373,8 +373,11 @@ def _hash(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """NULL, if a part is."""
     if not node.args.get("safe"):
-        raise UntranslatableError(f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over")
-    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), [one.copy() for one in node.expressions])
+        raise UntranslatableError(
+            f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over"
+        )
+    parts: list[exp.Expr] = [one.copy() for one in node.expressions]
+    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), parts)
 
 
 def _collated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
