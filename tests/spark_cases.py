@@ -75,7 +75,22 @@ KINDS: Mapping[str, Kind] = {
     ),
 }  # fmt: skip
 
-NAMES = ["b", "value", "n", "q0", "known", "code_0", "größe", "select", "a b", "it's", 'say "x"', "tick`s", "s0", "label"]
+NAMES = [
+    "b",
+    "value",
+    "n",
+    "q0",
+    "known",
+    "code_0",
+    "größe",
+    "select",
+    "a b",
+    "it's",
+    'say "x"',
+    "tick`s",
+    "s0",
+    "label",
+]
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,9 @@ class SparkCase:
         return sqlanon.Policy(**{**self.tree, "source": {"table": "t", **source}})
 
 
-def random_case(seed: int, folder: Path, searching: Callable[[random.Random], dict[str, Any]] | None = None) -> SparkCase:
+def random_case(
+    seed: int, folder: Path, searching: Callable[[random.Random], dict[str, Any]] | None = None
+) -> SparkCase:
     """A table and a policy, which are the same for the same seed.
 
     Parameters
