@@ -358,6 +358,14 @@ def test_the_records_are_not_shown_here(two: Made) -> None:
     assert two.here.noisy is not None
 
 
+def test_the_plan_shows_that_all_of_it_is_in_spark(one: Made) -> None:
+    text = str(one.db.plan(policy()))
+    tables = ("records", "classes", "rows", "links", "near_0", "near", "survivors", "judged", "kept")
+    assert [name for name in tables if f"-- in Spark, makes noise_{name}\n" not in text] == []
+    # Numbers without a gap would have all rows in one place.
+    assert "MONOTONICALLY_INCREASING_ID() AS `record`" in text
+
+
 def test_what_groups_by_records_is_of_rows() -> None:
     query = exp.select("record", exp.Count(this=exp.Star())).from_("t").group_by("record")
     assert is_counted(query, {name_of(exp.to_table("t"))})
