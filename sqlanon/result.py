@@ -203,12 +203,13 @@ class Result(ResultFigures):
         UntranslatableError
             Something in the statement is not known to mean the same in that dialect.
         """
-        query = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
+        query: exp.Expr = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
         if self._prepared.source.out_of_reach:
             from sqlanon.warehouse import sql_of  # noqa: PLC0415
 
             return sql_of(self._made, dialect)
         if not self._prepared.source.rows_at_hand:
+            assert isinstance(query, exp.Select)
             return shown_there(self._prepared.source, query)
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.

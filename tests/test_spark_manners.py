@@ -235,5 +235,5 @@ def test_what_needs_rows_is_refused(session: Any, extra: dict[str, Any]) -> None
     """What a policy of a source in Spark may not ask for, it may not ask for on a session either."""
     into_spark(session, planted_table(), "planted")
     policy = sqlanon.Policy(**{**plain_policy().model_dump(exclude_none=True), **extra})
-    with sqlanon.connect(session) as db, pytest.raises(sqlanon.SqlanonError, match="rows|Spark"):
+    with sqlanon.connect(session) as db, pytest.raises(sqlanon.SqlanonError, match=r"rows|Spark"):
         db.anonymize(policy)
