@@ -213,8 +213,8 @@ class Result(ResultFigures):
             return shown_there(self._prepared.source, query)
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
-            unsorted = self._made.recoding.select(shuffled=False)
-            query = translated(star(subquery(unsorted, "released")).order_by(*at_random(), copy=False), dialect)
+            rows = star(subquery(self._made.recoding.select(shuffled=False), "released"))
+            return translated(rows.order_by(*at_random(), copy=False), dialect).sql(dialect=dialect, pretty=True)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     @cached_property
