@@ -5,18 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import duckdb
 import pyarrow as pa
 
 import sqlanon
 from sqlanon.quality import MEASURES
 from sqlanon.search import STRATEGIES
 
-Rule = Any
+Rule: TypeAlias = Any
+Searching: TypeAlias = Callable[[random.Random, int], dict[str, Any]]
 NAN, INF = float("nan"), float("inf")
 
 
@@ -105,20 +108,21 @@ class SparkCase:
         return sqlanon.Policy(**{**self.tree, "source": {"table": "t", **source}})
 
 
-def random_case(
-    seed: int, folder: Path, searching: Callable[[random.Random], dict[str, Any]] | None = None
-) -> SparkCase:
+def random_case(seed: int, folder: Path, searching: Searching | None = None) -> SparkCase:
     """A table and a policy, which are the same for the same seed.
 
     Parameters
     ----------
+    seed:
+        Requirements, measures and strategies are taken in turn.
     folder:
         For files of hierarchies, and a population.
     searching:
         Draws the policy's ``[search]``; by default that of the full domain.
     """
-    while True:
-        draw = random.Random(seed)
+    searching = searching or full_domain
+    for attempt in count():
+        draw = random.Random(1000 * seed + attempt)
         names = draw.sample(NAMES, 6)
         quasi = {name: draw.choice(list(KINDS)) for name in names[: draw.choice([1, 2, 2, 3])]}
         sensitive = {name: draw.choice(list(KINDS)) for name in names[3 : draw.choice([3, 4, 5])]}
@@ -128,9 +132,10 @@ def random_case(
         attributes: dict[str, Any] = {name: quasi_attribute(draw, name, quasi[name], folder) for name in quasi}
         attributes |= {name: sensitive_attribute(draw, name, kind, folder) for name, kind in sensitive.items()}
         attributes |= {name: {"role": "insensitive"} for name in others}
-        privacy = random_privacy(draw, list(quasi), attributes)
+        wanted = REQUIREMENTS[seed % len(REQUIREMENTS)] if attempt < SOUND else None
+        privacy = random_privacy(draw, list(quasi), attributes, wanted)
         tree: dict[str, Any] = {"attributes": attributes, "privacy": privacy}
-        tree["search"] = searching(draw) if searching else full_domain(draw)
+        tree["search"] = searching(draw, seed)
         if "measure" in tree["search"] and tree["search"]["measure"] in ("loss", "precision") and draw.random() < 0.3:
             attributes[next(iter(quasi))]["weight"] = 2.5
             tree["search"]["aggregate"] = "sum"
@@ -141,10 +146,10 @@ def random_case(
         try:
             case = SparkCase(table, tree)
             case.policy()
-        except sqlanon.PolicyError:
-            seed += 1_000_003
+        except sqlanon.PolicyError:  # not all can be asked for together
             continue
         return case
+    raise AssertionError
 
 
 def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequence[str]) -> pa.Table:
@@ -160,7 +165,7 @@ def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequenc
     rows: list[dict[str, Any]] = []
     for _ in range(draw.choice([0, 2, 4, 6, 6, 8, 8]) if draw.random() < 0.9 else 0):
         one = row()
-        rows += [{**row(), **{name: one[name] for name in quasi}} for _ in range(draw.randint(1, 9))]
+        rows += [{**row(), **{name: one[name] for name in quasi}} for _ in range(draw.randint(1, 12))]
     if rows:
         rows += [row() for _ in range(draw.choice([0, 0, 1, 3]))]
     draw.shuffle(rows)
@@ -169,8 +174,6 @@ def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequenc
 
 def write_population(draw: random.Random, own: pa.Table, columns: Mapping[str, str], path: Path) -> None:
     """The rows of the table, some of them several times or not at all, and a few others."""
-    import duckdb
-
     kept = [i for i in range(own.num_rows) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
     path.unlink(missing_ok=True)
     with duckdb.connect(str(path)) as connection:
@@ -183,7 +186,7 @@ def quasi_attribute(draw: random.Random, name: str, kind: str, folder: Path) -> 
     found: dict[str, Any] = {"role": "quasi", "hierarchy": rule}
     if rule == "file":
         missing = draw.random() < 0.3
-        found["hierarchy"] = {"file": str(write_hierarchy(draw, kind, folder / f"{abs(hash(name))}.csv", missing))}
+        found["hierarchy"] = {"file": str(write_hierarchy(draw, kind, folder / f"{NAMES.index(name)}.csv", missing))}
         found |= {"on_unknown": "suppress"} if missing or draw.random() < 0.3 else {}
     if draw.random() < 0.1:
         found["max_level"] = 0 if draw.random() < 0.3 else 1
@@ -204,17 +207,20 @@ def write_hierarchy(draw: random.Random, kind: str, path: Path, missing: bool) -
 
 def sensitive_attribute(draw: random.Random, name: str, kind: str, folder: Path) -> dict[str, Any]:
     if kind in ("text", "tiny", "small", "whole", "big") and draw.random() < 0.5:
-        path = write_hierarchy(draw, kind, folder / f"{abs(hash(name))}.csv", False)
+        path = write_hierarchy(draw, kind, folder / f"{NAMES.index(name)}.csv", False)
         return {"role": "sensitive", "hierarchy": {"file": str(path)}}
     return {"role": "sensitive"}
 
 
-def random_privacy(draw: random.Random, quasi: Sequence[str], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """One to three requirements."""
+def random_privacy(
+    draw: random.Random, quasi: Sequence[str], attributes: Mapping[str, Any], wanted: str | None
+) -> dict[str, Any]:
+    """One to three requirements; one of a wanted kind among them, if it can be asked for."""
     sensitive = [name for name, spec in attributes.items() if spec["role"] == "sensitive"]
     found: dict[str, Any] = {}
-    for _ in range(draw.choice([1, 2, 3])):
-        kind = draw.choice([*SINGLE, *(LISTED if sensitive else []), "k_anonymity"])
+    can = [*SINGLE, *(LISTED if sensitive else []), "k_anonymity"]
+    for i in range(draw.choice([1, 2, 3])):
+        kind = wanted if not i and wanted in can else draw.choice(can)
         if kind in SINGLE:
             found[kind] = SINGLE[kind](draw)
         elif kind == "k_anonymity":
@@ -258,18 +264,24 @@ SINGLE: Mapping[str, Callable[[random.Random], Any]] = {
 }
 
 
-def full_domain(draw: random.Random) -> dict[str, Any]:
-    """Any strategy of the full domain, with any measure."""
+REQUIREMENTS = [*LISTED, *SINGLE, "k_anonymity"]
+SOUND = 20
+"""So many times a policy with what is wanted is tried."""
+
+
+def full_domain(draw: random.Random, number: int) -> dict[str, Any]:
+    """A strategy of the full domain, and a measure."""
     return {
-        "strategy": draw.choice(["optimal", *STRATEGIES]),
-        "measure": draw.choice([*MEASURES]),
-        "suppression_limit": draw.choice([0, 0.05, 0.1, 0.29, 0.5]),
+        "strategy": [*STRATEGIES][number % len(STRATEGIES)],
+        "measure": [*MEASURES][number % len(MEASURES)],
+        "suppression_limit": draw.choice([0, 0.1, 0.29, 0.5, 0.7]),
     }
 
 
-def below_full_domain(draw: random.Random) -> dict[str, Any]:
-    """Any strategy that places rows one by one."""
-    strategy = draw.choice(["mondrian", "mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"])
+def below_full_domain(draw: random.Random, number: int) -> dict[str, Any]:
+    """A strategy that places rows one by one."""
+    strategies = ["mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"]
+    strategy = strategies[number % len(strategies)]
     found: dict[str, Any] = {"suppression_limit": draw.choice([0, 0.1, 0.3])}
     found |= {"suppression": "cells"} if strategy == "cells" else {"strategy": strategy}
     if strategy in ("mondrian", "k-similar") and draw.random() < 0.7:

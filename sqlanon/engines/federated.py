@@ -113,7 +113,7 @@ class FederatedEngine(DuckDBEngine):
         """Run a statement: where what it reads is."""
         if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads(statement.expression):
             self._make(statement.this, statement.expression)
-        elif isinstance(statement, exp.Drop) and any(self._is_there(one) for one in statement.args["tables"]):
+        elif isinstance(statement, exp.Drop) and any(self.is_there(one) for one in statement.args["tables"]):
             for target in statement.args["tables"]:
                 self._forget(target)
         else:
@@ -235,9 +235,10 @@ class FederatedEngine(DuckDBEngine):
 
     def _reads(self, query: exp.Expr | None) -> bool:
         """Whether a query reads a table that is there."""
-        return query is not None and any(self._is_there(one) for one in query.find_all(exp.Table))
+        return query is not None and any(self.is_there(one) for one in query.find_all(exp.Table))
 
-    def _is_there(self, target: exp.Expr) -> bool:
+    def is_there(self, target: exp.Expr) -> bool:
+        """Whether a table is there, and not here."""
         return isinstance(target, exp.Table) and sp.name_of(target) in self.there.tables
 
     def _refuse_rows(self, query: exp.Query) -> None:

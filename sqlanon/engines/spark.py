@@ -8,10 +8,13 @@ quote statements and values: they never get further than `told`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from sqlglot import Dialect, exp
 
@@ -46,6 +49,17 @@ _PATIENCE = 20.0
 _Answer = TypeVar("_Answer")
 
 
+@dataclass
+class _Held:
+    """A session whose settings are changed: how many engines it has, and what the settings were."""
+
+    engines: int = 0
+    before: dict[str, str | None] = field(default_factory=dict)
+
+
+_HELD: WeakKeyDictionary[Any, _Held] = WeakKeyDictionary()
+
+
 class SparkEngine:
     """Runs sqlglot expressions in a session of Spark.
 
@@ -66,18 +80,16 @@ class SparkEngine:
     dialect = "spark"
 
     def __init__(self, session: Any, place: str = "source.spark") -> None:
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (who uses no Spark does not wait for it)
 
         self.session, self.place = session, place
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._views: dict[str, Any] = {}
         self._end: Callable[[], None] | None = None
-        self._before: dict[str, str | None] = {}
         self._tag = f"sqlanon-{uuid4()}"
-        self._worker = ThreadPoolExecutor(1, "sqlanon-spark", self._begin)
+        self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
         try:
             with self.told():
-                self._asked(self._set)
+                self._asked(self._begin)
         except BaseException:
             self._worker.shutdown()
             raise
@@ -252,18 +264,30 @@ class SparkEngine:
     # What follows runs in the thread of the engine.
 
     def _begin(self) -> None:
-        """All that this thread asks for can be cancelled by its tag."""
-        context = self._context()
-        context.addJobTag(self._tag) if context else self.session.addTag(self._tag)
-
-    def _set(self) -> None:
+        """All that this thread asks for can be cancelled by its tag; and the settings."""
+        if context := self._context():
+            if context._jsc is None:
+                raise SourceError(f"{self.place}: the session of Spark was stopped")
+            context.addJobTag(self._tag)
+        else:
+            self.session.addTag(self._tag)
+            # pyspark takes what was kept for that of the active session, and without one of the first.
+            type(self.session)._active_session.session = self.session
+        conf = self.session.conf
+        held = _HELD.setdefault(self.session, _Held())
+        held.engines += 1
         for name, value in _SETTINGS.items():
-            if self.session.conf.get(name) != value:
-                self._before[name] = self.session.conf.get(name, None)
-                self.session.conf.set(name, value)
+            if (before := conf.get(name, None)) != value:
+                held.before.setdefault(name, before)
+                conf.set(name, value)
 
     def _put_back(self) -> None:
-        for name, value in self._before.items():
+        held = _HELD[self.session]
+        held.engines -= 1
+        if held.engines:  # others work in this session
+            return
+        del _HELD[self.session]
+        for name, value in held.before.items():
             if value is None:
                 self.session.conf.unset(name)
             else:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.errors import SourceError
 from sqlanon.full_domain import allowed_rows, find
 from sqlanon.preparation import Prepared
 from sqlanon.privacy import Requirements
 from sqlanon.privacy.k_anonymity import KAnonymity
 from sqlanon.queries import coding as cd
-from sqlanon.queries.classes import SensitiveTable
+from sqlanon.queries.classes import ClassSpace, SensitiveTable
 from sqlanon.queries.coding import ROWS, Levels
 from sqlanon.queries.distribution import SHARE, VALUE
 from sqlanon.queries.frequency import MOVER, PERSONS
@@ -127,11 +128,17 @@ def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progre
 
     Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
     ``local_members`` (with persons) and ``local_members_d`` (for each distribution of sensitive values).
+
+    Raises
+    ------
+    SourceError
+        The combinations are more than may be fetched of Spark.
     """
     steps = Steps(engine)
     trees = tuple(_tree(steps, prepared, i, work) for i in range(len(prepared.attributes)))
     floor = tuple(tree.floor for tree in trees)
     space = prepared.sets.at(floor)
+    _refuse_elsewhere(prepared, space)
     offsets = [tree.offsets for tree in trees]
     query = combinations(space.frequency, space.heights, floor, offsets)
     made = steps.make(work("combinations"), query)
@@ -150,6 +157,18 @@ def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progre
     clock = Clock(Budget(asked.time_limit, asked.max_checks))
     members = Members(_of_classes(prepared.requirements), persons, space.moving, sensitive)
     return LocalTask(engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
+
+
+def _refuse_elsewhere(prepared: Prepared, space: ClassSpace) -> None:
+    """Combinations are placed here, one by one."""
+    spark, search = prepared.source.spark, prepared.policy.search
+    needed = [space.frequency, *(one.table for one in space.sensitive.values())]
+    if spark is not None and any(spark.engine.is_there(one) for one in needed):
+        told = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+        raise SourceError(
+            f"source.fetch_limit: there are more combinations of values than may be fetched, and {told} places them one "
+            "by one: allow more, or use a strategy of the full domain, such as optimal"
+        )
 
 
 def _of_classes(requirements: Requirements) -> Requirements:

@@ -198,8 +198,8 @@ def is_of_one_column(query: exp.Query) -> bool:
     """Whether a query that groups tells of the values of one column, and not of combinations.
 
     >>> from sqlglot import parse_one
-    >>> asked = ("SELECT a, COUNT(*) FROM t GROUP BY a", "SELECT DISTINCT a, b FROM t", "SELECT b, 1 FROM t GROUP BY a, b")
-    >>> [is_of_one_column(parse_one(one)) for one in asked]
+    >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "DISTINCT a, b FROM t", "b, 1 FROM t GROUP BY a, b")
+    >>> [is_of_one_column(parse_one(f"SELECT {one}")) for one in asked]
     [True, False, False]
     """
     selects = list(query.find_all(exp.Select))

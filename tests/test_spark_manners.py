@@ -1,0 +1,239 @@
+"""What becomes of a user's session of Spark, and what sources may be called there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table, session
+
+import sqlanon
+from sqlanon.engines.spark import SparkEngine
+
+__all__ = ["session"]
+
+
+def state(session: Any) -> tuple[Any, ...]:
+    """The views of a session, and its settings."""
+    views = sorted(one.name for one in session.catalog.listTables())
+    return views, dict(session.conf.getAll)
+
+
+@pytest.fixture
+def own(session: Any) -> Iterator[Any]:
+    """The session, with settings that are none of ours."""
+    theirs = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"}
+    before = {name: session.conf.get(name, None) for name in theirs}
+    for name, value in theirs.items():
+        session.conf.set(name, value)
+    into_spark(session, planted_table(), "planted")
+    yield session
+    for name, was in before.items():
+        session.conf.unset(name) if was is None else session.conf.set(name, was)
+
+
+@pytest.fixture
+def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
+    """A policy whose frequency sets stay in Spark."""
+    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
+    monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 5)
+    return plain_policy(fetch_limit=1)
+
+
+def test_nothing_is_left(own: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
+    before = state(own)
+    with sqlanon.connect(own) as db:
+        result = db.anonymize(huge)
+        assert state(own) != before  # it can be told
+        result.publish(tmp_path / "r.duckdb")
+        db.plan(huge)
+    assert state(own) == before
+
+
+def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever in a run it is: at any of the questions that Spark is asked."""
+    before, asked = state(own), SparkEngine._asked
+    calls, fails_at = [0], [10**9]
+
+    def counted(self: SparkEngine, work: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == fails_at[0]:
+            raise sqlanon.SourceError("the cable is cut")
+        return asked(self, work)
+
+    monkeypatch.setattr(SparkEngine, "_asked", counted)
+    with sqlanon.connect(own) as db:
+        db.anonymize(huge)
+    whole, failed = calls[0], 0
+    for at in range(2, whole, max(1, whole // 6)):
+        calls[0], fails_at[0] = 0, at
+        try:
+            with sqlanon.connect(own) as db:
+                db.anonymize(huge)
+        except sqlanon.SourceError as error:
+            failed += str(error) == "the cable is cut"
+        assert state(own) == before
+    assert failed >= 3
+
+
+def test_two_databases_on_a_session(own: Any, tmp_path: Path) -> None:
+    """The one that ends first takes nothing away from the other: no setting, and no view."""
+    before, policy = state(own), plain_policy()
+    first, second = sqlanon.connect(own), sqlanon.connect(own)
+    one, other = first.anonymize(policy), second.anonymize(policy)
+    first.close()
+    assert own.conf.get("spark.sql.session.timeZone") == "UTC"
+    again = second.anonymize(policy)
+    assert one.generalization == other.generalization == again.generalization
+    assert other.publish(tmp_path / "r.duckdb").verify().verified
+    second.close()
+    assert state(own) == before
+
+
+# --- names, and kinds of sources ------------------------------------------------------------------
+
+
+HOSTILE = [
+    'say "x"',
+    "tick`s",
+    "a.b",
+    "it's; --",
+    "größe 日本",
+    "select",
+    "value",
+    "n",
+    "q0",
+    "known",
+    "x" * 200,
+    " ",
+    "%s",
+]
+
+
+def renamed(table: pa.Table, names: list[str]) -> pa.Table:
+    return table.rename_columns(dict(zip(("zip", "age", "ill", "note", "name"), names, strict=True)))
+
+
+@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.parametrize("way", ["small", "huge"])
+def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (HOSTILE * 2)[3 * turn : 3 * turn + 5]
+    table = planted_table().select(["zip", "age", "ill", "note", "name"])
+    kinds = (
+        {"role": "quasi", "hierarchy": "suppress"},
+        {"role": "quasi", "hierarchy": {"intervals": [5, 15]}},
+        {"role": "sensitive"},
+        {"role": "insensitive"},
+        {"role": "identifying"},
+    )
+    view = f"{HOSTILE[turn][:100]} of `mine`"
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes=dict(zip(names, kinds, strict=True)),
+        privacy={"k": 4, "l_diversity": [{"attribute": names[2], "kind": "entropy", "l": 1.5}]},
+        search={"suppression_limit": 0.2},
+        release={"table": "r"},
+    )
+    hostile = renamed(table, names)
+    with in_duckdb(hostile) as connection:
+        expected = outcome(connection, policy, tmp_path)
+    assert "digest" in expected
+    into_spark(session, hostile, "`" + view.replace("`", "``") + "`")
+    source: dict[str, Any] = {"query": f"SELECT * FROM `{view.replace('`', '``')}`"}
+    if way == "small":
+        source = {"table": f'"{view.replace(chr(34), chr(34) * 2)}"'}
+    else:
+        source["fetch_limit"] = 1
+        monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
+        monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 5)
+    there = sqlanon.Policy(**{**policy.model_dump(), "source": source})
+    assert outcome(session, there, tmp_path) == expected
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9])
+def test_small_tables(session: Any, rows: int, tmp_path: Path) -> None:
+    """No rows, one row, and a table in which nothing varies."""
+    table = pa.table(
+        {name: pa.array([column[0].as_py()] * rows, column.type) for name, column in zip(
+            planted_table().column_names, planted_table().columns, strict=True)}
+    )  # fmt: skip
+    with in_duckdb(table) as connection:
+        expected = outcome(connection, plain_policy("t"), tmp_path)
+    assert ("digest" in expected) == (rows == 9)
+    into_spark(session, table, "planted", tmp_path / "t.parquet")
+    assert outcome(session, plain_policy(), tmp_path) == expected
+
+
+def test_kinds_of_sources(session: Any, tmp_path: Path) -> None:
+    """A table of the catalog, files by a pattern, queries: all are the same rows."""
+    table = planted_table()
+    into_spark(session, table, "planted")
+    with duckdb.connect() as connection:
+        for i, part in enumerate((table.slice(0, 50), table.slice(50))):
+            connection.register("part", part)
+            connection.execute(f"COPY part TO '{tmp_path / f'part {i}.parquet'}' (FORMAT parquet)")
+            connection.unregister("part")
+    session.sql("CREATE DATABASE IF NOT EXISTS contract_schema")
+    session.sql("DROP TABLE IF EXISTS contract_schema.planted")
+    session.sql("CREATE TABLE contract_schema.planted USING parquet AS SELECT * FROM planted")
+    try:
+        sources: list[dict[str, Any]] = [
+            {"table": "planted"},
+            {"table": "contract_schema.planted"},
+            {"files": str(tmp_path / "part *.parquet")},
+            {"query": "SELECT * FROM planted -- the whole"},
+            {"query": "WITH a AS (SELECT * FROM planted /* ; */) SELECT a.* FROM a WHERE zip <> ';' OR zip IS NULL;"},
+        ]
+        found = []
+        for source in sources:
+            tree = plain_policy().model_dump(exclude_none=True) | {"source": {"spark": "local[1]", **source}}
+            found.append(outcome(session, sqlanon.Policy(**tree), tmp_path))
+        assert all(one == found[0] for one in found)
+        assert "digest" in found[0]
+    finally:
+        session.sql("DROP DATABASE contract_schema CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ({"table": "nowhere"}, "nowhere|no table"),
+        ({"query": "SELECT 1 AS zip; DROP VIEW planted"}, "one SELECT"),
+        ({"query": "DROP VIEW planted"}, "one SELECT"),
+        ({"query": "SELECT FROM WHERE"}, "cannot be read"),
+        ({"query": "SELECT nothing FROM planted"}, "nothing|no column"),
+        ({"query": "SELECT zip, age, ill, name FROM planted"}, "note"),
+        ({"query": "SELECT *, 1 AS ZIP FROM planted"}, "differ in case|twice|ambiguous|same name"),
+        ({"query": "SELECT zip, age, ill, array(note) AS note, name FROM planted"}, "no equal"),
+        ({"query": "SELECT zip, CAST(note AS INT) AS age, ill, note, name FROM planted"}, "CAST|cast|value"),
+    ],
+)
+def test_refused(session: Any, source: dict[str, Any], says: str) -> None:
+    """Errors are told before anything is counted, where they can be; and never with a value of a row."""
+    into_spark(session, planted_table(), "planted")
+    tree = plain_policy().model_dump(exclude_none=True) | {"source": {"spark": "local[1]", **source}}
+    with sqlanon.connect(session) as db, pytest.raises(sqlanon.SqlanonError, match=says) as error:
+        db.anonymize(sqlanon.Policy(**tree))
+    assert PLANTED not in str(error.value)
+    assert session.catalog.tableExists("planted")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"source": {"table": "planted", "person": "name"}},
+        {"source": {"table": "planted", "key": ["name"]}},
+        {"population": {"table": "planted"}},
+        {"release": {"table": "r", "decoys": 3}},
+    ],
+)
+def test_what_needs_rows_is_refused(session: Any, extra: dict[str, Any]) -> None:
+    """What a policy of a source in Spark may not ask for, it may not ask for on a session either."""
+    into_spark(session, planted_table(), "planted")
+    policy = sqlanon.Policy(**{**plain_policy().model_dump(exclude_none=True), **extra})
+    with sqlanon.connect(session) as db, pytest.raises(sqlanon.SqlanonError, match="rows|Spark"):
+        db.anonymize(policy)
