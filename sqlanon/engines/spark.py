@@ -209,7 +209,7 @@ class SparkEngine:
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
         def mapped() -> int:
-            if self.session.conf.get("spark.speculation", "false") == "true":
+            if self.session.conf.get("spark.speculation", "false").lower() == "true":
                 told = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
                 raise SourceError(f"{self.place}: {told}")
             with sent(function):
