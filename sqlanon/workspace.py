@@ -24,7 +24,7 @@ from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.errors import SourceError
+from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy import (
     FileRule,
     MaskRule,
@@ -33,6 +33,7 @@ from sqlanon.policy import (
     address_of,
     is_postgres,
     is_spark,
+    of_source_in_spark,
     spark_address_of,
     table_parts,
 )
@@ -258,6 +259,11 @@ class Workspace:
         """Where the source is: as the policy has it, unless it was given."""
         if self._session is not None or "spark" in self._given:
             given = {"spark": SESSION, **self._given}
+            # The policy was checked for a source that is somewhere else.
+            if problems := list(
+                of_source_in_spark({name: getattr(policy, name) for name in type(policy).model_fields})
+            ):
+                raise PolicyError(problems)
             return policy.source.model_copy(update={"postgres": None, "database": None, "frequency_set": (), **given})
         if self._is_live or self._arrow is not None or self._given:
             return policy.source.model_copy(

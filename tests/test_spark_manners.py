@@ -228,7 +228,7 @@ def test_refused(session: Any, source: dict[str, Any], says: str) -> None:
         {"source": {"table": "planted", "person": "name"}},
         {"source": {"table": "planted", "key": ["name"]}},
         {"population": {"table": "planted"}},
-        {"release": {"table": "r", "decoys": 3}},
+        {"release": {"table": "r", "decoys": True}},
     ],
 )
 def test_what_needs_rows_is_refused(session: Any, extra: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
 from sqlanon.policy.rules import Hierarchy
-from sqlanon.policy.spark import SparkAddress
+from sqlanon.policy.spark import SparkAddress, spark_name_flaw
 from sqlanon.policy.strategies import TRAITS, Strategy, Traits
 from sqlanon.policy.values import (
     Exact,
@@ -414,8 +414,8 @@ class ReleaseSection(Section):
             yield ("spark",), "stands beside another place: give one of them"
         if self.keep > 1:
             yield ("keep",), "Spark keeps one version: leave it out"
-        if len(table_parts(self.table)) not in (2, 3):
-            yield ("table",), 'must be "schema.name": a release in Spark has a schema, which readers may use'
+        if flaw := spark_name_flaw(self.table):
+            yield ("table",), flaw
 
 
 class CatalogSection(Section):

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlanon.errors import Problem
 from sqlanon.policy.names import table_parts
-from sqlanon.policy.postgres_checks import without_rows
 from sqlanon.policy.sections import ReleaseSection, SourceSection
+from sqlanon.policy.without_rows import without_rows
 
 _HERE = ("database", "file", "postgres", "spark")
 """Where releases go that are written by sqlanon."""
