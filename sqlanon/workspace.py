@@ -24,7 +24,7 @@ from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.errors import SourceError
+from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy import (
     FileRule,
     MaskRule,
@@ -36,6 +36,7 @@ from sqlanon.policy import (
     spark_address_of,
     table_parts,
 )
+from sqlanon.policy.spark_checks import spark_check
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release.reader import VERIFIED
@@ -258,7 +259,13 @@ class Workspace:
         """Where the source is: as the policy has it, unless it was given."""
         if self._session is not None or "spark" in self._given:
             given = {"spark": SESSION, **self._given}
-            return policy.source.model_copy(update={"postgres": None, "database": None, "frequency_set": (), **given})
+            section = policy.source.model_copy(
+                update={"postgres": None, "database": None, "frequency_set": (), **given}
+            )
+            # The policy may not have known that it is in Spark: what cannot be had there was not refused.
+            if problems := list(spark_check({**dict(policy), "source": section})):
+                raise PolicyError(problems)
+            return section
         if self._is_live or self._arrow is not None or self._given:
             return policy.source.model_copy(
                 update={"postgres": None, "spark": None, "frequency_set": (), **self._given}
