@@ -229,7 +229,7 @@ def test_refused(session: Any, source: dict[str, Any], says: str) -> None:
         {"source": {"table": "planted", "person": "name"}},
         {"source": {"table": "planted", "key": ["name"]}},
         {"population": {"table": "planted"}, "privacy": {"k_map": 2}},
-        {"release": {"table": "r", "decoys": True}},
+        {"release": {"table": "r", "decoys": True}, "privacy": {"k": 4}},
     ],
 )
 def test_what_needs_rows_is_refused(session: Any, extra: dict[str, Any]) -> None:
