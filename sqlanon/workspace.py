@@ -33,10 +33,10 @@ from sqlanon.policy import (
     address_of,
     is_postgres,
     is_spark,
-    of_source_in_spark,
     spark_address_of,
     table_parts,
 )
+from sqlanon.policy.spark_checks import spark_check
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
 from sqlanon.release.reader import VERIFIED
@@ -259,12 +259,13 @@ class Workspace:
         """Where the source is: as the policy has it, unless it was given."""
         if self._session is not None or "spark" in self._given:
             given = {"spark": SESSION, **self._given}
-            # The policy was checked for a source that is somewhere else.
-            if problems := list(
-                of_source_in_spark({name: getattr(policy, name) for name in type(policy).model_fields})
-            ):
+            section = policy.source.model_copy(
+                update={"postgres": None, "database": None, "frequency_set": (), **given}
+            )
+            # The policy may not have known that it is in Spark: what cannot be had there was not refused.
+            if problems := list(spark_check({**dict(policy), "source": section})):
                 raise PolicyError(problems)
-            return policy.source.model_copy(update={"postgres": None, "database": None, "frequency_set": (), **given})
+            return section
         if self._is_live or self._arrow is not None or self._given:
             return policy.source.model_copy(
                 update={"postgres": None, "spark": None, "frequency_set": (), **self._given}

@@ -220,9 +220,9 @@ class SparkEngine:
     def forget(self, name: str) -> None:
         """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
         if name in self._views:
-            kept = self._views.pop(name)
             with self.told():
-                self._asked(lambda: self._dropped(name, kept))
+                self._asked(lambda: self._dropped(name, self._views[name]))
+            del self._views[name]  # not before: what could not be dropped is tried again by `close`
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
         """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see.

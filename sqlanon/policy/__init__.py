@@ -43,7 +43,6 @@ from sqlanon.policy.sections import (
     SourceSection,
 )
 from sqlanon.policy.spark import is_spark, shown_spark, spark_address_of
-from sqlanon.policy.spark_checks import of_source_in_spark
 from sqlanon.policy.values import Leaf
 
 __all__ = [
@@ -85,7 +84,6 @@ __all__ = [
     "in_postgres",
     "is_postgres",
     "is_spark",
-    "of_source_in_spark",
     "same_file",
     "server_of",
     "shown_place",

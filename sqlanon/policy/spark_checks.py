@@ -22,23 +22,15 @@ def spark_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
     source: SourceSection | None = parts.get("source")
     release: ReleaseSection | None = parts.get("release")
     if source is not None and source.spark is not None:
-        yield from of_source_in_spark(parts)
+        yield from _of_source(parts, source)
     elif release is not None and release.spark and source is not None and _is_elsewhere(source):
         told = "is for a source in Spark, and this one is not: give database = ... or file = ..."
         yield Problem("release.spark", told)
 
 
-def of_source_in_spark(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what cannot be asked of a source that is in Spark, whatever the policy says of where it is.
-
-    Parameters
-    ----------
-    parts:
-        The sections that are sound, by name.
-    """
+def _of_source(parts: Mapping[str, Any], source: SourceSection) -> Iterator[Problem]:
     rows = "and the rows of a source in Spark never leave it"
     yield from without_rows(parts, rows, "in Spark", works_there=True)
-    source: SourceSection = parts.get("source") or SourceSection()
     release: ReleaseSection | None = parts.get("release")
     own = table_parts(source.table)[:-1] if source.table else ()
     if release is not None and release.spark and own and own[-1].lower() == table_parts(release.table)[0].lower():
