@@ -4,8 +4,8 @@
 
 For each number of rows of `people.py`, as processes of their own, one after the other:
 
-- the floor of Spark (`spark_plain.py`, in ``local-cluster[2,1,MEMORY]``): ``GROUP BY`` of the 8 quasi-identifiers, whose
-  groups are counted, and ``CREATE TABLE AS SELECT <released columns>``;
+- the floor of Spark (`spark_plain.py`, in ``local-cluster[2,1,MEMORY]``): ``GROUP BY`` of the 8 quasi-identifiers, of
+  which the groups are counted, and ``CREATE TABLE AS SELECT <released columns>``;
 - ``sqlanon anonymize`` of the same files in the same kind of session, released as a table there: k = 5, at most 5 %
   suppressed, `loss`;
 - ``sqlanon anonymize`` of the same files in DuckDB, released as a file.

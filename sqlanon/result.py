@@ -21,7 +21,9 @@ from sqlanon.policy import shown_place
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.publishing import ManifestOf, Publishing, table_name_of
-from sqlanon.queries.names import star
+from sqlanon.queries.dialects import DIALECTS, translated
+from sqlanon.queries.names import star, subquery
+from sqlanon.queries.recode import at_random
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
@@ -188,18 +190,31 @@ class Result(ResultFigures):
         Where the source is in PostgreSQL or in Spark, it is the statement that runs there, whatever the dialect. Of a
         frequency set, it is the statement for the warehouse, over the tables that `export` writes.
 
+        Parameters
+        ----------
+        dialect:
+            sqlglot's name of one. Of what is made by DuckDB, the tables that it reads are DuckDB's: for another engine
+            they are to be copied, under the same names.
+
         Raises
         ------
         PolicyError
             Of a frequency set: there is no such dialect.
+        UntranslatableError
+            Something in the statement is not known to mean the same in that dialect.
         """
-        query = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
+        query: exp.Expr = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
         if self._prepared.source.out_of_reach:
             from sqlanon.warehouse import sql_of  # noqa: PLC0415
 
             return sql_of(self._made, dialect)
         if not self._prepared.source.rows_at_hand:
+            assert isinstance(query, exp.Select)
             return shown_there(self._prepared.source, query)
+        if dialect in DIALECTS:
+            # Behind everything: a sort that is not the last is left out in some engines.
+            rows = star(subquery(self._made.recoding.select(shuffled=False), "released"))
+            return translated(rows.order_by(*at_random(), copy=False), dialect).sql(dialect=dialect, pretty=True)
         return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     @cached_property

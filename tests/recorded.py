@@ -1,4 +1,4 @@
-"""What the whole program asks of DuckDB, written down: the queries that could run where the rows are, and their answers."""
+"""What the program asks of DuckDB, written down: the queries that could run where the rows are, and their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THERE = re.compile(
     r"|(?:population_)?(?:members|movers|combinations|counted)|combinations_of_both|noise_.*|sensitive_\d+"
     r"|population_audited\w*)"
 )
-"""The tables that may be where the rows are: the source, what is counted of it as large as it, and what they are with."""
+"""The tables that may be where the rows are: the source, and what is counted of it that may be as large."""
 
 AFTER = frozenset({"audited", "staged", "verified", "release_file", "sqlanon_staged", "sqlanon_verified"})
 """Where releases are: what is asked of these is asked of them."""
@@ -205,7 +205,9 @@ def jobs() -> Iterator[Job]:
     for name, privacy in REQUIREMENTS.items():
         yield Job(name, _policy(privacy, search=few), large=True, publish=True)
         yield Job(f"{name}, scanned", _policy(privacy, source={"query": "SELECT * FROM people"}, search=few))
-        yield Job(f"{name}, persons", _policy(privacy, source={"table": "people", "person": "who"}, search=few), publish=True)
+        yield Job(
+            f"{name}, persons", _policy(privacy, source={"table": "people", "person": "who"}, search=few), publish=True
+        )
     for measure in MEASURES:
         yield Job(measure, _policy(search=few | {"measure": measure}), large=measure == "entropy")
     for strategy in FULL_DOMAIN:
@@ -248,7 +250,7 @@ def people(rng: random.Random, rows: int = 60) -> duckdb.DuckDBPyConnection:
     """Random rows: NULLs, names with quotes, case and accents, negative numbers, decimals, dates."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    columns = "zip VARCHAR, age INTEGER, \"bo\"\"rn\" DATE, ill VARCHAR, \"`pay`\" DECIMAL(8,2), cost DECIMAL(8,2), "
+    columns = 'zip VARCHAR, age INTEGER, "bo""rn" DATE, ill VARCHAR, "`pay`" DECIMAL(8,2), cost DECIMAL(8,2), '
     columns += "size DOUBLE, who VARCHAR"
     for name in ("people", "town"):
         connection.execute(f"CREATE TABLE {name} ({columns})")

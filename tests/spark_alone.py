@@ -79,4 +79,5 @@ def _addresses(process: Path) -> set[str]:
     return found
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -531,6 +531,24 @@ def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None
                 assert "confidence" in str(caught.value)
 
 
+def test_of_a_view_the_rest_is_judged_with_the_values_of_the_whole_source() -> None:
+    """A view is scanned once, and what was scanned is let go of: but not the values that are needed after noise."""
+    rows = "SELECT i % 3 AS zip, i AS cost, 'ill' || i % 2 AS ill FROM range(60) AS t(i)"
+    attributes = {"zip": "suppress", "cost": {"role": "quasi", "noise": {"epsilon": 1.0}}, "ill": "sensitive"}
+    privacy = {
+        "k": 2,
+        "confidence": 0.5,
+        "t_closeness": [{"attribute": "ill", "distance": "equal", "t": 0.5}],
+        "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}],
+    }
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute(f"CREATE VIEW t AS {rows}")
+        result = db.anonymize(make(attributes, privacy, search={"suppression_limit": 0.5}))
+        records = seen(result, 1)
+        gone = oracle_noise.too_few(records.records, [1.0], 0.5, 2)
+        assert set(records.released) == set(range(60)) - gone
+
+
 def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp_path: Path) -> None:
     policy = with_privacy(policy_for(source, search={"suppression_limit": 0.5}), confidence=0.9)
     with sqlanon.connect() as db:

@@ -26,7 +26,13 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {"altair", "duckdb", "numpy", "pandas", "pyarrow", "pydantic", "rich", "sqlglot", "typer"}
-SQL = {path.name: path.read_bytes() for path in (ROOT / "sql").iterdir()}
+
+
+def sql_files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+SQL = sql_files(ROOT / "sql")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -122,7 +128,7 @@ def place(environment: Environment) -> Path:
 def test_an_installed_wheel_runs_the_demo(installed: Environment) -> None:
     package = place(installed)
     assert installed.folder in package.parents
-    assert {path.name: path.read_bytes() for path in (package / "sql").iterdir()} == SQL
+    assert sql_files(package / "sql") == SQL
     the_demo_runs(installed)
 
 

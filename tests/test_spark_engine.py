@@ -298,6 +298,7 @@ def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spa
     assert not status.getActiveStageIds()
 
 
+@pytest.mark.parametrize("engine", ["classic"], indirect=True)
 def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark_cluster: Cluster) -> None:
     victims = _both_executors(spark_cluster)
     busy = query("SELECT COUNT(*), SUM(id) FROM range(0, 20000000, 1, 12) WHERE sqrt(id) + sin(id) > -1")
@@ -310,6 +311,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark
     assert engine.rows(query("SELECT COUNT(DISTINCT id % 7) FROM range(1000)")) == [(7,)]
 
 
+@pytest.mark.parametrize("engine", ["connect"], indirect=True)
 def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngine, spark_cluster: Cluster) -> None:
     _both_executors(spark_cluster)
     engine.keep("mortal", query("SELECT id, rand() AS r FROM range(0, 1000, 1, 4)"))

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ FALSE_ALARM = 1e-6
 EPOCH = date(1970, 1, 1)
 PAY = 'pa`y"'
 ROWS, K, BETA = 900, 4, 0.6
-EPSILONS = {"born": 2.0, PAY: 5.0}
+EPSILONS = {"born": 2.0, PAY: 5.0, "cost": 3.0}
+NOISE = {"cost": {"bounds": [-3, 60.05], "round": 0.05}}
 
 
 def people() -> pa.Table:
@@ -59,6 +61,7 @@ def people() -> pa.Table:
         "age": pa.array([i * 7 % 40 for i in range(ROWS)], pa.int32()),
         "born": pa.array([None if i % 31 == 0 else EPOCH + timedelta(days=i * 13 % 9000) for i in range(ROWS)]),
         PAY: pa.array([float("nan") if i % 41 == 0 else None if i % 43 == 0 else pay for i, pay in enumerate(pays)]),
+        "cost": pa.array([Decimal(i * 37 % 6100 - 300) / 100 for i in range(ROWS)], pa.decimal128(9, 2)),
         "ill": pa.array([f"ill{i % 7}" for i in range(ROWS)]),
     }
     return pa.table(columns)
@@ -70,13 +73,13 @@ ATTRIBUTES: dict[str, Any] = {
     "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
     "ill": {"role": "sensitive"},
 } | {
-    name: {"role": "quasi", "noise": {"epsilon": epsilon}, "on_unknown": "suppress"}
+    name: {"role": "quasi", "noise": {"epsilon": epsilon, **NOISE.get(name, {})}, "on_unknown": "suppress"}
     for name, epsilon in EPSILONS.items()
 }
 
 
 def policy(**sections: Any) -> sqlanon.Policy:
-    """Two attributes with noise, and confidence; or what is given instead."""
+    """Three attributes with noise, and confidence; or what is given instead."""
     tree: dict[str, Any] = {
         "source": {"table": "people"},
         "attributes": ATTRIBUTES,
@@ -98,6 +101,7 @@ def with_one() -> sqlanon.Policy:
         **ATTRIBUTES,
         "born": {"role": "quasi", "noise": born, "on_unknown": "suppress"},
         PAY: {"role": "insensitive"},
+        "cost": {"role": "insensitive"},
     }
     privacy = {"k": K, "t_closeness": [{"attribute": "ill", "distance": "equal", "t": 0.3}]}
     return policy(attributes=attributes, privacy=privacy)
@@ -171,8 +175,8 @@ def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy
 
 
 @pytest.fixture(scope="module")
-def two(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Two attributes with noise, and confidence."""
+def three(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """Three attributes with noise, and confidence."""
     with made(spark, policy(), tmp_path_factory.mktemp("noise")) as found:
         yield found
 
@@ -192,7 +196,7 @@ def released(path: Path) -> list[dict[str, Any]]:
 # --- the same as with DuckDB ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["one", "two"])
+@pytest.mark.parametrize("which", ["one", "three"])
 def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytest.FixtureRequest) -> None:
     both: Made = request.getfixturevalue(which)
     there, here = both.there, both.here
@@ -212,7 +216,7 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
         assert (there.suppressed_rows, there.warnings) == (here.suppressed_rows, here.warnings)
 
 
-@pytest.mark.parametrize("which", ["one", "two"])
+@pytest.mark.parametrize("which", ["one", "three"])
 def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pytest.FixtureRequest) -> None:
     both: Made = request.getfixturevalue(which)
     found = [
@@ -226,16 +230,16 @@ def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pyte
 # --- the noise --------------------------------------------------------------------------------------
 
 
-def test_each_record_with_values_has_got_noise_of_its_own(two: Made) -> None:
+def test_each_record_with_values_has_got_noise_of_its_own(three: Made) -> None:
     source = {row["id"]: row for row in people().to_pylist()}
     usable = {
         i for i, row in source.items() if row["born"] is not None and row[PAY] is not None and not math.isnan(row[PAY])
     }
-    assert set(two.records) <= usable
-    assert len(usable) - len(two.records) == suppressed_before(two, usable)
-    for i, record in two.records.items():
-        assert record.xs == ((source[i]["born"] - EPOCH).days, source[i][PAY])
-    moved = Counter(record.vs[1] - record.xs[1] for record in two.records.values())
+    assert set(three.records) <= usable
+    assert len(usable) - len(three.records) == suppressed_before(three, usable)
+    for i, record in three.records.items():
+        assert record.xs == ((source[i]["born"] - EPOCH).days, source[i][PAY], float(source[i]["cost"]))
+    moved = Counter(record.vs[1] - record.xs[1] for record in three.records.values())
     assert moved.most_common(1)[0][1] == 1
 
 
@@ -251,18 +255,22 @@ def suppressed_before(found: Made, usable: set[int]) -> int:
     return sum((row["zip"] if whole_zip else "*", row["age"] // width) in bad for row in rows)
 
 
-def test_what_is_released_is_what_was_drawn(two: Made) -> None:
-    rows = released(two.path)
-    assert len(rows) == two.there.released_rows
+def test_what_is_released_is_what_was_drawn(three: Made) -> None:
+    rows = released(three.path)
+    assert len(rows) == three.there.released_rows
     for row in rows:
-        record = two.records[row["id"]]
+        record = three.records[row["id"]]
         assert (row["born"] - EPOCH).days == record.ys[0]
         assert row[PAY] == record.ys[1]
+        assert type(row["cost"]) is Decimal
+        assert float(row["cost"]) == record.ys[2]
+        assert Decimal(-3) <= row["cost"] <= Decimal("60.05")
+        assert not row["cost"] % Decimal("0.05")
 
 
-def test_published_twice_it_has_the_same_rows(two: Made, tmp_path: Path) -> None:
-    again = two.there.publish(tmp_path / "again.duckdb")
-    assert sorted(map(str, released(Path(again.path)))) == sorted(map(str, released(two.path)))
+def test_published_twice_it_has_the_same_rows(three: Made, tmp_path: Path) -> None:
+    again = three.there.publish(tmp_path / "again.duckdb")
+    assert sorted(map(str, released(Path(again.path)))) == sorted(map(str, released(three.path)))
 
 
 def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
@@ -306,8 +314,8 @@ def p_value(draws: list[int], scale: float, bins: int = 10) -> float:
 # --- what is suppressed last, and the linking attack --------------------------------------------------
 
 
-def test_the_linking_risk_is_that_of_all_pairs(one: Made, two: Made) -> None:
-    for found, epsilons in ((one, [1.0]), (two, list(EPSILONS.values()))):
+def test_the_linking_risk_is_that_of_all_pairs(one: Made, three: Made) -> None:
+    for found, epsilons in ((one, [1.0]), (three, list(EPSILONS.values()))):
         ids, records = list(found.records), list(found.records.values())
         if found is one:
             records = [Noisy(record.place, record.xs[:1], record.ys[:1]) for record in records]
@@ -318,8 +326,8 @@ def test_the_linking_risk_is_that_of_all_pairs(one: Made, two: Made) -> None:
             assert risk is not None and 0 < least <= risk <= most < 1
 
 
-def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(two: Made) -> None:
-    ids, records = list(two.records), list(two.records.values())
+def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Made) -> None:
+    ids, records = list(three.records), list(three.records.values())
     few = oracle_noise.too_few(records, list(EPSILONS.values()), BETA, K)
     assert few
     ills = dict(enumerate(people()["ill"].to_pylist()))
@@ -328,15 +336,15 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(two: Made) ->
         return len(members) >= K and len({ills[ids[i]] for i in members}) >= 2
 
     left = oracle_noise.kept(records, few, meets)
-    assert {row["id"] for row in released(two.path)} == {ids[i] for i in left}
-    assert two.there.confidence == {"beta": BETA, "suppressed_rows": len(records) - len(left)}
-    assert two.there.classes == len({records[i].place for i in left})
+    assert {row["id"] for row in released(three.path)} == {ids[i] for i in left}
+    assert three.there.confidence == {"beta": BETA, "suppressed_rows": len(records) - len(left)}
+    assert three.there.classes == len({records[i].place for i in left})
 
 
 # --- rows stay in Spark -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["one", "two"])
+@pytest.mark.parametrize("which", ["one", "three"])
 def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> None:
     both: Made = request.getfixturevalue(which)
     combinations = len({(row["zip"], row["age"], row["ill"]) for row in people().to_pylist()})
@@ -347,15 +355,23 @@ def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> Non
         assert not {"id", "record", "x_0", "y_0", "value_0"} & set(came.column_names)
         seen |= {value for column in came.columns for value in column.to_pylist() if isinstance(value, float)}
     classes = both.here._run.engine.rows(
-        exp.select("low_1" if which == "two" else "low_0").from_(both.here._run.work("noise_classes"))
+        exp.select("low_1" if which == "three" else "low_0").from_(both.here._run.work("noise_classes"))
     )
     assert seen & pays <= {low for (low,) in classes}  # of each class it has the least
 
 
-def test_the_records_are_not_shown_here(two: Made) -> None:
+def test_the_records_are_not_shown_here(three: Made) -> None:
     with pytest.raises(SourceError, match="never leave it"):
-        _ = two.there.noisy
-    assert two.here.noisy is not None
+        _ = three.there.noisy
+    assert three.here.noisy is not None
+
+
+def test_the_plan_shows_that_all_of_it_is_in_spark(one: Made) -> None:
+    text = str(one.db.plan(policy()))
+    tables = ("records", "classes", "rows", "links", "near_0", "near", "survivors", "judged", "kept")
+    assert [name for name in tables if f"-- in Spark, makes noise_{name}\n" not in text] == []
+    # Numbers without a gap would have all rows in one place.
+    assert "MONOTONICALLY_INCREASING_ID() AS `record`" in text
 
 
 def test_what_groups_by_records_is_of_rows() -> None:

@@ -684,6 +684,7 @@ def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
     settings = {"hive.server2.thrift.bind.host": "127.0.0.1", "hive.server2.thrift.port": str(free_port())}
     for name, value in settings.items():
         place.sql(f"SET {name}={value}")
+    place._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     thrift = place._jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
     server = thrift.startWithContext(place._jsparkSession.sqlContext())
     try:

@@ -38,7 +38,7 @@ def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Pat
         for tool in Path(directory).iterdir():
             if tool.name != "java" and not (tools / tool.name).exists():
                 (tools / tool.name).symlink_to(tool)
-    environment = {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "SPARK_HOME"}}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA_", "SPARK_"))}
     environment |= {"PATH": str(tools), "TMPDIR": str(temporary)}
     command = [sys.executable, str(Path(__file__).parent / "spark_alone.py"), str(temporary)]
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
@@ -128,6 +128,15 @@ def test_a_driver_that_runs_is_used_and_not_stopped(spark_cluster: Cluster) -> N
     assert spark_cluster.session.sql("SELECT 1").collect()[0][0] == 1
     with pytest.raises(sqlanon.SourceError, match="another Spark runs in this process already"):
         SparkEngine.open("local[3]", "source.spark")
+
+
+def test_a_session_that_was_stopped(spark_cluster: Cluster) -> None:
+    one = SparkEngine.open(spark_cluster.connect, "source.spark")
+    stopped = one.session
+    one.close()
+    one.close()
+    with pytest.raises(sqlanon.SourceError, match=r"source\.spark: "):
+        SparkEngine(stopped)
 
 
 def test_nobody_sees_the_secret_of_a_cluster(spark_cluster: Cluster) -> None:

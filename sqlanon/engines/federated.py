@@ -208,14 +208,21 @@ class FederatedEngine(DuckDBEngine):
         return table(name), rows
 
     def shown(self, statement: exp.Expr) -> str:
-        """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here."""
+        """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here.
+
+        A table that would stay there is known from then on: the next statement may read it.
+        """
         query = statement.expression if isinstance(statement, exp.Create) else statement
         if not isinstance(query, exp.Query) or not self._reads(query):
             return super().shown(statement)
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
         told = sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
-        made = f", makes {statement.this.name}" if isinstance(statement, exp.Create) else ""
+        made = ""
+        if isinstance(statement, exp.Create):
+            made = f", makes {statement.this.name}"
+            if not sp.is_counted(query, self.there.tables):
+                self.there.tables[sp.name_of(statement.this)] = table(statement.this.name)
         return f"-- in Spark{made}\n{told}"
 
     def let_go(self) -> None:

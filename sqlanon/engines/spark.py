@@ -86,10 +86,10 @@ class SparkEngine:
         self._views: dict[str, Any] = {}
         self._end: Callable[[], None] | None = None
         self._tag = f"sqlanon-{uuid4()}"
-        self._worker = ThreadPoolExecutor(1, "sqlanon-spark", self._begin)
+        self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
         try:
             with self.told():
-                self._asked(self._set)
+                self._asked(self._begin)
         except BaseException:
             self._worker.shutdown()
             raise
@@ -209,7 +209,7 @@ class SparkEngine:
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
         def mapped() -> int:
-            if self.session.conf.get("spark.speculation", "false") == "true":
+            if self.session.conf.get("spark.speculation", "false").lower() == "true":
                 told = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
                 raise SourceError(f"{self.place}: {told}")
             with sent(function):
@@ -264,11 +264,15 @@ class SparkEngine:
     # What follows runs in the thread of the engine.
 
     def _begin(self) -> None:
-        """All that this thread asks for can be cancelled by its tag."""
-        context = self._context()
-        context.addJobTag(self._tag) if context else self.session.addTag(self._tag)
-
-    def _set(self) -> None:
+        """All that this thread asks for can be cancelled by its tag; and the settings."""
+        if context := self._context():
+            if context._jsc is None:
+                raise SourceError(f"{self.place}: the session of Spark was stopped")
+            context.addJobTag(self._tag)
+        else:
+            self.session.addTag(self._tag)
+            # pyspark takes what was kept for that of the active session, and without one of the first.
+            type(self.session)._active_session.session = self.session
         conf = self.session.conf
         held = _HELD.setdefault(self.session, _Held())
         held.engines += 1

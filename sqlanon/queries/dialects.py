@@ -4,8 +4,8 @@ sqlglot writes every query in every dialect, and some of them then mean somethin
 translated is listed: the kinds of nodes, with the parts of them that are known to mean the same, and the functions.
 Where an engine means something else, a rewrite makes it the same. All else is refused, by its name.
 
-What holds everywhere: a decimal literal becomes a DOUBLE, as DuckDB makes of it beside one; what is added up of a column
-and cast to BIGINT are counts (`names.total`); of several equal values any one may be taken (``ANY_VALUE``).
+What holds everywhere: a decimal literal becomes a DOUBLE, as DuckDB makes of it beside one; what is added up of a
+column and cast to BIGINT are counts (`names.total`); of several equal values any one may be taken (``ANY_VALUE``).
 """
 
 from __future__ import annotations

@@ -80,7 +80,13 @@ def _kind(node: exp.Expr, kinds: Kinds) -> Kind | None:
 
 
 def _of_literal(node: exp.Expr, kinds: Kinds) -> Kind | None:
-    return "text" if node.args.get("is_string") else "whole" if node.name.isdigit() else "double"
+    if node.args.get("is_string"):
+        return "text"
+    if node.name.isdigit():
+        return "whole"
+    # Beside a DOUBLE it becomes one, and is written as one; a cast takes it for the decimal that it is.
+    is_decimal = "e" not in node.name.lower() and isinstance(node.parent, exp.Cast)
+    return "decimal" if is_decimal else "double"
 
 
 def _of_cast(node: exp.Expr, kinds: Kinds) -> Kind | None:

@@ -1,77 +1,23 @@
 """What Spark means by something else than DuckDB, and how it is written there so that it is the same.
 
-It is Spark 4 with ANSI mode on and the time zone UTC. What depends on types, which are not known here, asks for them in
-the query (``TYPEOF``): Spark answers that before it reads rows. A value whose text would differ is an error there.
+It is Spark 4 with ANSI mode on and the time zone UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
 from sqlanon.errors import UntranslatableError
-from sqlanon.queries.kinds import WHOLE, Kind, Kinds, type_text
-from sqlanon.queries.names import ANY_NUMBER, anonymous, ident, is_null, native_type, number, text
-
-_TYPES: Mapping[str, str] = {
-    "TINYINT": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "INTEGER": "INT",
-    "INT": "INT",
-    "BIGINT": "BIGINT",
-    "UTINYINT": "SMALLINT",
-    "USMALLINT": "INT",
-    "UINTEGER": "BIGINT",
-    "UBIGINT": "DECIMAL(20,0)",
-    "HUGEINT": "DECIMAL(38,0)",
-    "FLOAT": "FLOAT",
-    "DOUBLE": "DOUBLE",
-    "BOOLEAN": "BOOLEAN",
-    "VARCHAR": "STRING",
-    "TEXT": "STRING",
-    "DATE": "DATE",
-    "TIMESTAMP": "TIMESTAMP_NTZ",
-    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
-    "INTEGER[]": "ARRAY<INT>",
-}
-"""Spark's types, by DuckDB's; unsigned ones become the signed ones that hold them."""
-
-_Caster: TypeAlias = Callable[[exp.Expr], exp.Expr]
-
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_FLOATING = ("float", "double")
-_DECIMAL = ("decimal",)
-_DAYS = ("date", "timestamp_ntz", "timestamp")
-_SAME_TEXT = (*_INTEGERS, "boolean", "date", "timestamp_ntz", "string", "void")
-
-
-def spark_type(type_: str) -> str:
-    """Spark's name of a type, by DuckDB's.
-
-    Raises
-    ------
-    UntranslatableError
-        It has none that holds the same values.
-
-    >>> spark_type("UINTEGER"), spark_type("DECIMAL(8,2)")
-    ('BIGINT', 'DECIMAL(8,2)')
-    """
-    if type_.startswith("DECIMAL("):
-        return type_
-    if type_ not in _TYPES:
-        raise UntranslatableError(f"the type {type_} has no equal in Spark")
-    return _TYPES[type_]
-
-
-def _cast(value: exp.Expr, type_: str) -> exp.Cast:
-    return exp.Cast(this=value, to=native_type(type_))
+from sqlanon.queries.kinds import Kinds
+from sqlanon.queries.names import ANY_NUMBER, anonymous, is_null, number, text
+from sqlanon.queries.spark_casts import DAYS, by_type, cast_there, converted, refused_there, to_decimals
+from sqlanon.queries.spark_lists import LIST_FUNCTIONS, called, filtered, list_of, listed
 
 
 def _double(value: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return value if kinds.of(value) == "double" else _cast(value, "DOUBLE")
+    return value if kinds.of(value) == "double" else cast_there(value, "DOUBLE")
 
 
 def _if(condition: exp.Expr, true: exp.Expr, false: exp.Expr) -> exp.If:
@@ -79,22 +25,14 @@ def _if(condition: exp.Expr, true: exp.Expr, false: exp.Expr) -> exp.If:
 
 
 def _special(name: str) -> exp.Expr:
-    return _cast(text(name), "DOUBLE")
-
-
-def _type_in(value: exp.Expr, types: Sequence[str]) -> exp.Expr:
-    return exp.In(this=anonymous("TYPEOF", value.copy()), expressions=[text(one) for one in types])
-
-
-def _is_decimal(value: exp.Expr) -> exp.Expr:
-    return exp.Like(this=anonymous("TYPEOF", value.copy()), expression=text("decimal%"))
+    return cast_there(text(name), "DOUBLE")
 
 
 def _literal(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """A decimal of Spark would be worked with in digits."""
-    if kinds.of(node) != "double" or isinstance(node.parent, (exp.Cast, exp.TryCast)):
+    if kinds.of(node) != "double" or isinstance(node.parent, exp.Cast):
         return node
-    return _cast(node.copy(), "DOUBLE")
+    return cast_there(node.copy(), "DOUBLE")
 
 
 def _divided(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -117,8 +55,13 @@ def _is_never_zero(value: exp.Expr) -> bool:
 
 def _subtracted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """The days between two dates, which here would be an interval."""
-    if kinds.of(node.this) == "date" or kinds.of(node.expression) == "date":
+    left, right = kinds.of(node.this), kinds.of(node.expression)
+    if right == "date":
         return anonymous("DATEDIFF", node.this.copy(), node.expression.copy())
+    if left == "date" and right != "whole":
+        raise UntranslatableError(
+            f"{node.sql('duckdb')}: only a date or a number of days is taken from a date in Spark"
+        )
     return node
 
 
@@ -141,7 +84,9 @@ def _log2(value: exp.Expr) -> exp.Expr:
     """Of a power of two it is whole; here it is a quotient of two logarithms, and 2 ** 29 has 29.000000000000004."""
     plain = anonymous("LOG2", value.copy())
     nearest = anonymous("RINT", plain)
-    exact = exp.EQ(this=exp.Pow(this=_cast(number(2), "DOUBLE"), expression=nearest.copy()), expression=value.copy())
+    exact = exp.EQ(
+        this=exp.Pow(this=cast_there(number(2), "DOUBLE"), expression=nearest.copy()), expression=value.copy()
+    )
     return _if(exact, nearest, plain.copy())
 
 
@@ -152,21 +97,14 @@ def _rounded(node: exp.Expr, kinds: Kinds) -> exp.Expr:
         return node
     if not (isinstance(decimals, exp.Literal) and decimals.name.isdigit() and int(decimals.name) <= 15):
         raise UntranslatableError(f"{node.sql('duckdb')}: only to a number of decimals from 0 to 15 in Spark")
-    return _to_decimals(_double(node.this, kinds), int(decimals.name))
-
-
-def _to_decimals(value: exp.Expr, decimals: int) -> exp.Expr:
-    if decimals == 0:
-        return exp.Round(this=value.copy())
-    unit = _cast(number(10**decimals), "DOUBLE")
-    return exp.Div(this=exp.Round(this=exp.Mul(this=value.copy(), expression=unit)), expression=unit.copy())
+    return to_decimals(_double(node.this, kinds), int(decimals.name))
 
 
 def _upwards(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """A DOUBLE, as it was; here it would be a BIGINT."""
     value = _double(node.this, kinds)
-    exact = exp.LT(this=exp.Abs(this=value.copy()), expression=_cast(number(2**53), "DOUBLE"))
-    return _if(exact, _cast(type(node)(this=value.copy()), "DOUBLE"), value.copy())
+    exact = exp.LT(this=exp.Abs(this=value.copy()), expression=cast_there(number(2**53), "DOUBLE"))
+    return _if(exact, cast_there(type(node)(this=value.copy()), "DOUBLE"), value.copy())
 
 
 def _mean(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -178,75 +116,6 @@ def _any(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return exp.Max(this=node.this.copy())
 
 
-def _converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """A cast. To integers it rounds (of two, DOUBLE to the even one), where here it cuts off."""
-    assert isinstance(node, exp.Cast)
-    type_ = type_text(node)
-    target, value, kind = spark_type(type_), node.this, kinds.of(node.this)
-
-    def to(what: exp.Expr) -> exp.Expr:
-        return type(node)(this=what.copy(), to=native_type(target))
-
-    if kind == "null" or (isinstance(value, exp.Array) and not value.expressions):
-        return to(value)
-    if type_ in WHOLE:
-        return _to_whole(value, kind, to)
-    if type_.startswith("DECIMAL("):
-        return _to_decimal(value, kind, int(type_[:-1].partition(",")[2] or 0), to)
-    if target == "STRING":
-        return _to_text(value, kind, to)
-    if target in ("FLOAT", "DOUBLE"):
-        return to(value)
-    if target == "BOOLEAN":
-        return to(value) if kind == "boolean" else _of_types(value, ("boolean", *_INTEGERS, "void"), to)
-    if target.endswith(">"):
-        raise UntranslatableError(f"{node.sql('duckdb')} cannot be put in the dialect of spark")
-    literal = isinstance(value, exp.Literal) and value.is_string
-    return to(value) if literal or kind == "date" else _of_types(value, _DAYS, to)
-
-
-def _to_whole(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
-    to_even = to(anonymous("RINT", value.copy()))
-    if kind in ("whole", "boolean", "text"):
-        return to(value)
-    if kind == "double":
-        return to_even
-    away_from_zero = exp.Round(this=value.copy())
-    if kind == "decimal":
-        return to(away_from_zero)
-    return _by_type(value, [(_FLOATING, to_even), (_DECIMAL, to(away_from_zero))], to(value))
-
-
-def _to_decimal(value: exp.Expr, kind: Kind | None, scale: int, to: _Caster) -> exp.Expr:
-    """Of a DOUBLE it is the binary number that is rounded."""
-    of_double = to(_to_decimals(_cast(value.copy(), "DOUBLE"), scale))
-    if kind == "double" and not isinstance(value, exp.Literal):
-        return of_double
-    return to(value) if kind is not None else _by_type(value, [(_FLOATING, of_double)], to(value))
-
-
-def _to_text(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
-    if kind in ("whole", "text", "date", "boolean", "decimal"):
-        return to(value)
-    in_utc = exp.DPipe(this=to(value), expression=text("+00"))
-    same = [(_SAME_TEXT, to(value)), (_DECIMAL, to(value)), (("timestamp",), in_utc)]
-    return _by_type(value, same, _error(f"a value that has another text in Spark: {value.sql('duckdb')}"))
-
-
-def _of_types(value: exp.Expr, types: Sequence[str], to: _Caster) -> exp.Expr:
-    return _by_type(value, [(types, to(value))], _error(f"a value of another type: {value.sql('duckdb')}"))
-
-
-def _by_type(value: exp.Expr, cases: Sequence[tuple[Sequence[str], exp.Expr]], default: exp.Expr) -> exp.Expr:
-    """What is written for a value by Spark's name of its type, which it knows before it reads rows."""
-    conditions = [(_is_decimal(value) if types is _DECIMAL else _type_in(value, types), what) for types, what in cases]
-    return exp.Case(ifs=[exp.If(this=condition, true=what) for condition, what in conditions], default=default)
-
-
-def _error(message: str) -> exp.Expr:
-    return anonymous("RAISE_ERROR", text(message))
-
-
 def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """Terms in full: NULL comes last, unless it is said."""
     if all(isinstance(term, exp.Ordered) for term in node.expressions):
@@ -256,8 +125,8 @@ def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 
 
 def _windowed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    if (listed := _list_of(node)) is not None:
-        return listed
+    if (list_ := list_of(node)) is not None:
+        return list_
     if node.meta.get(ANY_NUMBER):  # numbers without a gap would have all rows in one place
         return anonymous("MONOTONICALLY_INCREASING_ID")
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
@@ -265,71 +134,6 @@ def _windowed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
         numbered.set("order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
         return numbered
     return node
-
-
-def _listed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    outer = isinstance(node.parent, (exp.Filter, exp.Window)) and node.arg_key == "this"
-    return node if outer else _list_of(node) or node
-
-
-def _list_of(node: exp.Expr) -> exp.Expr | None:
-    """A list, within its filter and window: with its NULLs, in its order, and NULL where nothing is listed."""
-    aggregate = node
-    while isinstance(aggregate, (exp.Filter, exp.Window)):
-        aggregate = aggregate.this
-    if not isinstance(aggregate, exp.ArrayAgg):
-        return None
-    listed, order = aggregate.this, None
-    if isinstance(listed, exp.Order):
-        listed, order = listed.this, listed.expressions
-    distinct = isinstance(listed, exp.Distinct)
-    value = listed.expressions[0] if distinct else listed
-    if isinstance(value, exp.Struct) and not order and not distinct:  # it is never NULL
-        return _none_for_empty(_around(node, anonymous("COLLECT_LIST", value.copy())))
-    keys, descending = _sort_keys(aggregate, order or [])
-    parts: exp.Expr = exp.Struct(expressions=[*keys, _field("value", value.copy())])
-    each = exp.Distinct(expressions=[parts]) if distinct else parts
-    result = _around(node, anonymous("COLLECT_LIST", each))
-    if order:
-        result = anonymous("SORT_ARRAY", result, exp.convert(not descending))
-    one = exp.Dot(this=exp.Var(this="one"), expression=ident("value"))
-    only = exp.Lambda(this=one, expressions=[exp.Identifier(this="one")])
-    return _none_for_empty(anonymous("TRANSFORM", result, only))
-
-
-def _around(node: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
-    """The filter and the window of a list, around another aggregate."""
-    if not isinstance(node, (exp.Filter, exp.Window)):
-        return aggregate
-    copy = node.copy()
-    copy.set("this", _around(node.this, aggregate))
-    return copy
-
-
-def _none_for_empty(list_: exp.Expr) -> exp.Expr:
-    return exp.Nullif(this=list_, expression=exp.Array(expressions=[]))
-
-
-def _sort_keys(aggregate: exp.Expr, order: Sequence[exp.Expr]) -> tuple[list[exp.Expr], bool]:
-    """What structures are sorted by: whether a key is NULL, so that it comes last, and the key."""
-    descending = {bool(term.args.get("desc")) for term in order}
-    if len(descending) > 1 or any(term.args.get("nulls_first") for term in order):
-        raise UntranslatableError(f"{aggregate.sql('duckdb')} cannot be put in the dialect of spark: its order")
-    down = True in descending
-    keys: list[exp.Expr] = []
-    for i, term in enumerate(order):
-        last = exp.Not(this=is_null(term.this.copy())) if down else is_null(term.this.copy())
-        keys += [_field(f"last_{i}", last), _field(f"key_{i}", term.this.copy())]
-    return keys, down
-
-
-def _field(name: str, value: exp.Expr) -> exp.PropertyEQ:
-    return exp.PropertyEQ(this=ident(name), expression=value)
-
-
-def _filtered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    outer = isinstance(node.parent, exp.Window) and node.arg_key == "this"
-    return node if outer else _list_of(node) or node
 
 
 def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -349,10 +153,8 @@ def _with(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 
 def _common(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """Spark makes what is read several times as often as it likes: it may be, where it is the same every time."""
-    if not node.args.get("materialized"):
-        return node
     if any(isinstance(one, exp.Anonymous) and one.name.upper() == "RAND" for one in node.walk()):
-        raise UntranslatableError("MATERIALIZED with RANDOM() cannot be put in the dialect of spark")
+        raise UntranslatableError("RANDOM() in a WITH cannot be put in the dialect of spark")
     copy = node.copy()
     copy.set("materialized", None)
     return copy
@@ -376,8 +178,10 @@ def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
         raise UntranslatableError(
             f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over"
         )
-    parts: list[exp.Expr] = [one.copy() for one in node.expressions]
-    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), parts)
+    together: exp.Expr = node.expressions[0].copy()
+    for one in node.expressions[1:]:
+        together = exp.DPipe(this=together, expression=one.copy())
+    return together
 
 
 def _collated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -393,76 +197,11 @@ def _same(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return node
 
 
-def _called(name: str) -> Callable[[exp.Expr, Kinds], exp.Expr]:
-    """The same function by another name."""
-
-    def rule(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-        return anonymous(name, *(one.copy() for one in node.expressions))
-
-    return rule
-
-
 def _finite(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """A date is, if it is there."""
     value = node.expressions[0]
     there = exp.Nullif(this=exp.Paren(this=exp.Not(this=is_null(value.copy()))), expression=exp.false())
-    return _by_type(value, [(_DAYS, there)], _error(f"a value of another type: {value.sql('duckdb')}"))
-
-
-def _prepended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    element, list_ = node.expressions
-    return anonymous("CONCAT", exp.Array(expressions=[element.copy()]), *_pieces(list_))
-
-
-def _appended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    list_, element = node.expressions
-    return anonymous("CONCAT", *_pieces(list_), exp.Array(expressions=[element.copy()]))
-
-
-def _pieces(list_: exp.Expr) -> list[exp.Expr]:
-    """The lists that a list is put together from; where it is NULL, an empty one."""
-    if _is_concat(list_):
-        return [one.copy() for one in list_.expressions]
-    return [exp.Coalesce(this=list_.copy(), expressions=[exp.Array(expressions=[])])]
-
-
-def _is_concat(list_: exp.Expr) -> bool:
-    return isinstance(list_, exp.Anonymous) and list_.name == "CONCAT"
-
-
-def _reduced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """From the first element on, which here has to be given."""
-    list_, step = node.expressions
-    if not (_is_concat(list_) and isinstance(first := list_.expressions[0], exp.Array)):
-        raise UntranslatableError(f"{node.sql('duckdb')}: only of a list that begins with LIST_PREPEND in Spark")
-    others = [one.copy() for one in list_.expressions[1:]]
-    return anonymous("AGGREGATE", anonymous("CONCAT", *others), first.expressions[0].copy(), step.copy())
-
-
-def _summed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """As DOUBLE; NULL is passed over, and is the sum of nothing."""
-    so_far, one = (exp.Var(this=name) for name in ("so_far", "one"))
-    added = exp.Add(this=so_far, expression=_cast(one, "DOUBLE"))
-    either = exp.Coalesce(this=added, expressions=[so_far.copy(), _cast(one.copy(), "DOUBLE")])
-    add = exp.Lambda(this=either, expressions=[exp.Identifier(this="so_far"), exp.Identifier(this="one")])
-    return anonymous("AGGREGATE", node.expressions[0].copy(), _cast(exp.null(), "DOUBLE"), add)
-
-
-def _sliced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """From a place to a place, from 1 on; here a place and a length."""
-    list_, first, last = (one.copy() for one in node.expressions)
-    length = exp.Add(
-        this=exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first.copy())), expression=number(1)
-    )
-    return anonymous("SLICE", list_, first, anonymous("GREATEST", length, number(0)))
-
-
-def _flat(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return anonymous("FLATTEN", anonymous("ARRAY_COMPACT", node.expressions[0].copy()))
-
-
-def _distinct(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return anonymous("ARRAY_COMPACT", anonymous("ARRAY_DISTINCT", node.expressions[0].copy()))
+    return by_type(value, [(DAYS, there)], refused_there(f"a value of another type: {value.sql('duckdb')}"))
 
 
 RULES: Mapping[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]] = {
@@ -475,12 +214,12 @@ RULES: Mapping[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]] = {
     exp.Floor: _upwards,
     exp.Avg: _mean,
     exp.AnyValue: _any,
-    exp.Cast: _converted,
-    exp.TryCast: _converted,
+    exp.Cast: converted,
+    exp.TryCast: converted,
     exp.Order: _ordered,
     exp.Window: _windowed,
-    exp.Filter: _filtered,
-    exp.ArrayAgg: _listed,
+    exp.Filter: filtered,
+    exp.ArrayAgg: listed,
     exp.Join: _joined,
     exp.With: _with,
     exp.CTE: _common,
@@ -494,19 +233,9 @@ FUNCTIONS: Mapping[str, Callable[[exp.Expr, Kinds], exp.Expr]] = {
     "GREATEST": _same,
     "LEAST": _same,
     "LOG2": _logarithm(_log2),
-    "RANDOM": _called("RAND"),
+    "RANDOM": called("RAND"),
     "HASH": _hash,
     "ISFINITE": _finite,
-    "LEN": _called("ARRAY_SIZE"),
-    "LIST_TRANSFORM": _called("TRANSFORM"),
-    "LIST_SORT": _called("ARRAY_SORT"),
-    "LIST_EXTRACT": _called("TRY_ELEMENT_AT"),
-    "LIST_DISTINCT": _distinct,
-    "LIST_PREPEND": _prepended,
-    "LIST_APPEND": _appended,
-    "LIST_REDUCE": _reduced,
-    "LIST_SUM": _summed,
-    "LIST_SLICE": _sliced,
-    "FLATTEN": _flat,
+    **LIST_FUNCTIONS,
 }
 """By the name of the function."""

@@ -1,0 +1,81 @@
+"""The same query in DuckDB and in Spark, over the same rows, and whether the answers are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.queries.dialects import translated
+from sqlanon.queries.names import aliased
+
+
+def put(query: exp.Expr, relations: Mapping[str, exp.Expr]) -> exp.Expr:
+    """A query over other relations, by the names of its tables in full."""
+    query = query.copy()
+    for one in list(query.find_all(exp.Table)):
+        name = ".".join(part for part in (one.catalog, one.db, one.name) if part)
+        if name in relations:
+            one.replace(aliased(relations[name], one.alias or one.name))
+    return query
+
+
+def in_spark(engine: SparkEngine, query: exp.Expr, relations: Mapping[str, exp.Expr]) -> pa.Table:
+    """The answer of Spark to a query that was built for DuckDB."""
+    with engine.stream(translated(put(query, relations), "spark")) as reader:
+        return reader.read_all()
+
+
+def rows(table: pa.Table, without: Collection[str] = ()) -> list[tuple[Any, ...]]:
+    """The rows of an answer as plain values, in an order of their own. (Columns may have the same name.)"""
+    chosen = [i for i, name in enumerate(table.schema.names) if name not in without]
+    columns = [[_plain(value) for value in table.column(i).to_pylist()] for i in chosen]
+    return sorted(zip(*columns, strict=True), key=lambda row: [_key(value) for value in row])
+
+
+def differences(
+    own: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], tolerance: float = 1e-13
+) -> list[tuple[Any, Any]]:
+    """The rows in which two answers differ, beside each other."""
+    if len(own) != len(theirs):
+        return [(f"{len(own)} rows", f"{len(theirs)} rows")]
+    pairs = zip(own, theirs, strict=True)
+    return [(one, other) for one, other in pairs if not _same(list(one), list(other), tolerance)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return [_plain(one) for one in value.values()]
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def _key(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return 0, 0
+    if isinstance(value, bool):
+        return 1, value
+    if isinstance(value, (int, float)):
+        return 2, math.inf if math.isnan(value) else float(f"{value:.9g}")
+    return 3, str(value)
+
+
+def _same(own: Any, theirs: Any, tolerance: float) -> bool:
+    if isinstance(own, bool) or isinstance(theirs, bool):
+        return own is theirs
+    if isinstance(own, (int, float)) and isinstance(theirs, (int, float)):
+        if isinstance(own, int) and isinstance(theirs, int):
+            return own == theirs
+        return (math.isnan(own) and math.isnan(theirs)) or math.isclose(own, theirs, rel_tol=tolerance)
+    if isinstance(own, list) and isinstance(theirs, list):
+        return len(own) == len(theirs) and all(_same(*pair, tolerance) for pair in zip(own, theirs, strict=True))
+    return bool(own == theirs)
