@@ -20,7 +20,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, publication_of
 from sqlanon.looking import Looking
-from sqlanon.policy import Policy, is_postgres
+from sqlanon.policy import Policy, is_server
 from sqlanon.preparation import Prepared, unique_warnings
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.release.anywhere import verify_anywhere
@@ -57,8 +57,9 @@ def connect(
     ----------
     source:
         A DuckDB file, opened read-only; a Parquet or CSV file or a pattern of them; a live duckdb connection, used as
-        it is; an Arrow table or stream. Without one, each policy's ``[source]`` says where.
-        With one, it takes the place of the ``database`` and ``files`` of the policies.
+        it is; an Arrow table or stream; a Spark session, classic or Connect, or where Spark is, ``"sc://host:port"`` or
+        a master such as ``"local[2]"``. Without one, each policy's ``[source]`` says where.
+        With one, it takes the place of the ``database`` and ``files`` of the policies; Spark, of ``database``.
     memory_limit:
         What each engine may hold in memory, such as ``"2GB"``; what does not fit is spilled to a private directory.
         By default the engine's own limit. An answer does not depend on it.
@@ -326,17 +327,15 @@ class Database(Looking, Viewing):
         PolicyError
             What is asked does not fit together.
         ReleaseError
-            There is no release, or it is in PostgreSQL; or the page cannot be written.
+            There is no release, or it is in PostgreSQL or in Spark; or the page cannot be written.
         SourceError, HierarchyError, InfeasibleError
             As of `anonymize`.
         """
         from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
 
         _refuse_report(of, private, policy, strategies)
-        if not isinstance(of, Policy) and is_postgres(os.fspath(of)):
-            raise ReleaseError(
-                "a page is made of a file: publish the release in PostgreSQL to one, too, or give its policy"
-            )
+        if not isinstance(of, Policy) and is_server(os.fspath(of)):
+            raise ReleaseError("a page is made of a file: publish the release to one, too, or give its policy")
         target = target_of(path)
         refuse_without_charts()
         if not isinstance(of, Policy):

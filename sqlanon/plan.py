@@ -16,7 +16,7 @@ from sqlanon.ledger import marking_statements
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.noise.shown import noise_statements
-from sqlanon.policy import Hierarchy, Policy, table_parts
+from sqlanon.policy import Hierarchy, Policy
 from sqlanon.preparation import (
     attribute_values,
     class_space,
@@ -251,7 +251,7 @@ def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, 
     """The audit: in the release file alone; and where it needs the source, by the engine that reads it."""
     engine, work, steps = run.engine, run.work, Steps(run.engine, [])
     release = policy.release
-    name = "release" if release is None else table_parts(release.table)[-1] if release.postgres else release.table
+    name = "release" if release is None else release.name
     relation = table(name).sql(engine.dialect)
     persons = needs = None
     example = _example(policy, tuple(attribute.height for attribute in attributes))

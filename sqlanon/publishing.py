@@ -169,6 +169,6 @@ class Publishing:
 def table_name_of(policy: Policy) -> str:
     """The released table: the policy's, else the source's name."""
     if (section := policy.release) is not None:
-        return table_parts(section.table)[-1] if section.postgres or section.spark else section.table
+        return section.name
     name = policy.source.table or "release"
     return table_parts(name)[-1] if table_parts(name) else name

@@ -23,7 +23,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark import SparkEngine, is_session
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy import (
     FileRule,
@@ -36,6 +36,7 @@ from sqlanon.policy import (
     spark_address_of,
     table_parts,
 )
+from sqlanon.policy.spark import SESSION, shown_spark
 from sqlanon.policy.spark_checks import spark_check
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.names import Namer, create_schema, drop_schema, table
@@ -56,9 +57,6 @@ from sqlanon.sources import (
     unbind_source,
 )
 from sqlanon.workdir import spill_directory
-
-SESSION = "session"
-"""Stands for the address of a Spark session that was given."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class Workspace:
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
         self._servers: dict[str, PostgresEngine] = {}
-        self._session = source if _is_session(source) else None
+        self._session = source if is_session(source) else None
         self._sparks: dict[str, SparkEngine] = {}
         self._runs = 0
         # In a live connection there may be others of us.
@@ -137,6 +135,7 @@ class Workspace:
                 raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
             elif isinstance(source, str) and is_spark(source):
                 self._given = {"spark": source}
+                self.described = shown_spark(source)
             elif isinstance(source, (str, os.PathLike)):
                 path = Path(source).absolute()
                 self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
@@ -288,7 +287,7 @@ class Workspace:
     def _bind_spark(self, policy: Policy, section: SourceSection, place: Place) -> tuple[FederatedEngine, Source]:
         """Bind a source in Spark; and the engine that has it beside ours."""
         assert section.spark is not None
-        address = None if section.spark == SESSION else spark_address_of(section.spark)
+        address = _address_in(section)
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
         there = There(self.spark(address, "source.spark"), section.fetch_limit, section.scratch)
         engine = FederatedEngine(self._engine, there)
@@ -335,6 +334,8 @@ class Workspace:
     def _identity(self, section: SourceSection) -> str:
         """What the source is, for the ledger."""
         place = "arrow" if self._arrow is not None else None
+        if section.spark is not None and not section.files:  # files are the same, whoever reads them
+            place = self.spark(_address_in(section), "source.spark").catalog
         if self._is_live:
             files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
             path = self._engine.rows(files)[0][0]
@@ -439,9 +440,9 @@ class Workspace:
         self._stack.close()
 
 
-def _is_session(source: Any) -> bool:
-    """Whether it is a Spark session, classic or Connect: nothing is imported to find that out."""
-    return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")
+def _address_in(section: SourceSection) -> str | None:
+    """Where Spark is; None: in the session that was given."""
+    return None if section.spark in (None, SESSION) else spark_address_of(section.spark)
 
 
 def _lower(*names: str | None) -> frozenset[str]:

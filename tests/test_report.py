@@ -738,7 +738,7 @@ def test_of_a_release_in_postgres_it_is_said_plainly(
         main()
     assert done.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "publish the release in PostgreSQL to one, too" in line
+    assert "publish the release to one, too" in line
     with pytest.raises(ReleaseError, match="in PostgreSQL"), sqlanon.connect() as db:
         db.report(place, tmp_path / "page.html") if command == "report" else sqlanon.attack(place)
 

@@ -17,7 +17,7 @@ from sqlanon.attacks.run import NAMES, make
 from sqlanon.attacks.shown import Shown
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
-from sqlanon.policy import Policy, is_postgres
+from sqlanon.policy import Policy, is_server
 from sqlanon.queries.names import anonymous, ident, table, text
 from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
 from sqlanon.release.side_by_side import Subject
@@ -141,8 +141,8 @@ def _attacker(
 ) -> Iterator[Attacker]:
     """Open the releases beside each other, and what the policy gives."""
     given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
-    if any(is_postgres(os.fspath(one)) for one in given):
-        raise ReleaseError("attacks are made on files: publish the release in PostgreSQL to one, too")
+    if any(is_server(os.fspath(one)) for one in given):
+        raise ReleaseError("attacks are made on files: publish the release to one, too")
     paths = list(dict.fromkeys(Path(one).absolute() for one in given))
     if not paths:
         raise PolicyError([Problem("releases", "give at least one")])

@@ -22,6 +22,7 @@ from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_types import rows_in, with_sign
 from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.policy.spark import SESSION
 from sqlanon.queries.names import ident
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class SparkEngine:
             if not is_of_spark(error):
                 raise
             raise kind(f"{self.place}: Spark says: {reason_of(error)}") from None
+
+    @property
+    def catalog(self) -> str:
+        """What tells its catalog from others, whatever way leads to it: its metastore, or where it keeps its tables."""
+        return catalog_of(self.session)
 
     @property
     def version(self) -> str:
@@ -355,3 +361,17 @@ class SparkEngine:
                 with suppress(Exception):  # what it says then is of no interest
                     asked.exception(_PATIENCE)
                 raise
+
+
+def catalog_of(session: Any) -> str:
+    """What tells the catalog of a session from others: where its metastore is, or else its tables."""
+    for name in ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir"):
+        with suppress(Exception):  # some servers do not tell
+            if found := session.conf.get(name, ""):
+                return str(found)
+    return SESSION
+
+
+def is_session(source: Any) -> bool:
+    """Whether it is a Spark session, classic or Connect: nothing is imported to find that out."""
+    return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")

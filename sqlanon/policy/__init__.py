@@ -42,7 +42,7 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.policy.spark import is_spark, shown_spark, spark_address_of
+from sqlanon.policy.spark import is_server, is_spark, shown_spark, spark_address_of
 from sqlanon.policy.values import Leaf
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "address_of",
     "in_postgres",
     "is_postgres",
+    "is_server",
     "is_spark",
     "same_file",
     "server_of",

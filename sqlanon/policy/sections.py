@@ -217,6 +217,10 @@ class SourceSection(_Relation):
                 yield ("postgres",), "stands beside a database or files: give one of them"
             elif self.table is None and self.query is None:
                 yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
+        if self.database is not None or self.postgres is not None or self.frequency_set:
+            for name, is_idle in (("fetch_limit", self.fetch_limit == FETCH_LIMIT), ("scratch", self.scratch is None)):
+                if not is_idle:
+                    yield (name,), "is for a source in Spark: leave it out"
         if self.spark is not None:
             if self.database is not None or self.postgres is not None:
                 yield ("spark",), "stands beside a database: give one of them"
@@ -377,6 +381,11 @@ class ReleaseSection(Section):
         if flaws := list(self._flaws()):
             raise Flaws(flaws)
         return self
+
+    @property
+    def name(self) -> str:
+        """The name of the released table, without the schema that it has in a database of others."""
+        return table_parts(self.table)[-1] if self.postgres is not None or self.spark else self.table
 
     @property
     def has_a_place(self) -> bool:

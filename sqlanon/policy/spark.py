@@ -112,18 +112,26 @@ def names_spark(place: str) -> bool:
     return is_spark(place)
 
 
-def spark_path(address: str | None, schema: str, name: str) -> Path:
+def is_server(place: str) -> bool:
+    """Whether a text is where a server is, of PostgreSQL or of Spark; else it is a file.
+
+    >>> is_server("postgresql://db/hospital"), is_server("sc://host:15002"), is_server("release.duckdb")
+    (True, True, False)
+    """
+    return is_spark(place) or place.startswith(("postgresql://", "postgres://", _VARIABLE))
+
+
+def spark_path(address: str, schema: str, name: str) -> Path:
     """The place of a release in Spark for the ledger, which knows paths: no token is in it.
 
     Parameters
     ----------
     address:
-        Where that is; None: a session that was given.
+        Where that is; of a session that was given, its catalog.
     schema, name:
         Of the view.
     """
-    shown_address = SESSION if address is None else shown_spark(address)
-    return Path(_IN_SPARK, quote(shown_address, safe=":[]*,"), f"{schema}.{name}")
+    return Path(_IN_SPARK, quote(shown_spark(address), safe=":[]*,"), f"{schema}.{name}")
 
 
 def in_spark(path: Path) -> bool:

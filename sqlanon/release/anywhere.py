@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.engines.spark import is_session
 from sqlanon.errors import ReleaseError
 from sqlanon.policy import is_postgres
 from sqlanon.policy.spark import names_spark
@@ -39,8 +40,12 @@ def verify_anywhere(release: Any, table_name: str | None, limits: Limits = NO_LI
         in_spark, in_postgres = names_spark(release), is_postgres(release)
         is_file = not (in_spark or in_postgres)
         place = "Spark" if in_spark else "PostgreSQL"
-    else:
+    elif is_session(release):
         place = "Spark"
+    else:
+        raise ReleaseError(
+            f"a {type(release).__name__} is no place of a release: give a path, an address, or a session"
+        )
     if is_file:
         if table_name is not None:
             raise ReleaseError("a file has one release, and needs no table: leave it out")

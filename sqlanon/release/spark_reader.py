@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark import SparkEngine, catalog_of
 from sqlanon.engines.spark_errors import is_of_spark
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.policy import shown_place, table_parts
@@ -65,7 +65,7 @@ class SparkSpot:
     @property
     def path(self) -> Path:
         """The same place for the ledger, which knows paths. People are told its `shown_place`."""
-        return spark_path(self.address, self.schema, self.name)
+        return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
 
     @property
     def table(self) -> exp.Table:

@@ -8,7 +8,7 @@ import os
 from sqlglot import parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.policy import SourceSection, address_of, server_of, shown_spark, spark_address_of, table_parts
+from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 
 
 def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str:
@@ -19,7 +19,8 @@ def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str
     section:
         The policy's ``[source]``.
     place:
-        Where it is, if the policy does not say so: the database of a live connection, or ``arrow``.
+        Where it is, if the policy does not say so: the database of a live connection, the catalog of Spark, or
+        ``arrow``.
     is_live:
         Whether it is of a live connection.
     """
@@ -27,7 +28,7 @@ def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str
     if section.postgres is not None:
         dialect, schema, place = "postgres", "public", server_of(address_of(section.postgres))
     elif section.spark is not None:
-        dialect, schema, place = "spark", "default", shown_spark(spark_address_of(section.spark))
+        dialect, schema = "spark", "default"
     elif place is None and section.database is not None:
         place = os.path.realpath(section.database)
     parts = list(table_parts(section.table)) if section.table else []
