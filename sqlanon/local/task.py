@@ -166,13 +166,8 @@ def _refuse_elsewhere(prepared: Prepared, space: ClassSpace) -> None:
     if spark is not None and any(spark.engine.is_there(one) for one in needed):
         told = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
         raise SourceError(
-<<<<<<< HEAD
             f"source.fetch_limit: there are more combinations of values than may be fetched, and {told} places "
             "them one by one: allow more, or use a strategy of the full domain, such as optimal"
-=======
-            f"source.fetch_limit: there are more combinations of values than may be fetched, and {told} places them "
-            "one by one: allow more, or use a strategy of the full domain, such as optimal"
->>>>>>> contract
         )
 
 

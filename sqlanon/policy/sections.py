@@ -217,17 +217,21 @@ class SourceSection(_Relation):
                 yield ("postgres",), "stands beside a database or files: give one of them"
             elif self.table is None and self.query is None:
                 yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
+        yield from self._of_spark()
+
+    def _of_spark(self) -> Iterator[Flaw]:
         if self.database is not None or self.postgres is not None or self.frequency_set:
             for name, is_idle in (("fetch_limit", self.fetch_limit == FETCH_LIMIT), ("scratch", self.scratch is None)):
                 if not is_idle:
                     yield (name,), "is for a source in Spark: leave it out"
-        if self.spark is not None:
-            if self.database is not None or self.postgres is not None:
-                yield ("spark",), "stands beside a database: give one of them"
-            elif self.table is None and self.query is None and not self.files:
-                yield (), 'has Spark and no table: add table = "schema.name", query = ... or files = "x/*.parquet"'
-            elif strange := [one for one in self.files if not one.lower().endswith((".parquet", "/"))]:
-                yield ("files",), f"Spark reads Parquet files here, and {strange[0]!r} does not end in .parquet"
+        if self.spark is None:
+            return
+        if self.database is not None or self.postgres is not None:
+            yield ("spark",), "stands beside a database: give one of them"
+        elif self.table is None and self.query is None and not self.files:
+            yield (), 'has Spark and no table: add table = "schema.name", query = ... or files = "x/*.parquet"'
+        elif strange := [one for one in self.files if not one.lower().endswith((".parquet", "/"))]:
+            yield ("files",), f"Spark reads Parquet files here, and {strange[0]!r} does not end in .parquet"
 
     def _beside_frequency_set(self) -> Iterator[Flaw]:
         if self.database is not None or self.files or self.postgres is not None or self.spark is not None:
