@@ -724,12 +724,12 @@ def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
     assert "secret" not in shown
 
 
-IN_POSTGRES = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital"]
+ON_SERVERS = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital", "sc://127.0.0.1:1", "local[2]"]
 
 
-@pytest.mark.parametrize("place", IN_POSTGRES)
+@pytest.mark.parametrize("place", ON_SERVERS)
 @pytest.mark.parametrize("command", ["report", "attack"])
-def test_of_a_release_in_postgres_it_is_said_plainly(
+def test_of_a_release_on_a_server_it_is_said_plainly(
     command: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = ["-o", str(tmp_path / "page.html")] if command == "report" else []
@@ -739,7 +739,7 @@ def test_of_a_release_in_postgres_it_is_said_plainly(
     assert done.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "publish the release to one, too" in line
-    with pytest.raises(ReleaseError, match="in PostgreSQL"), sqlanon.connect() as db:
+    with pytest.raises(ReleaseError, match="to one, too"), sqlanon.connect() as db:
         db.report(place, tmp_path / "page.html") if command == "report" else sqlanon.attack(place)
 
 
