@@ -64,8 +64,11 @@ def postgres() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def spark_cluster() -> Iterator[Cluster]:
+def spark_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A Spark of our own, for all tests."""
+    asking = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    marked = {item.nodeid for item in request.session.items if item.get_closest_marker("spark")}
+    assert asking in marked, "it would run nowhere: @pytest.mark.usefixtures('spark_cluster')"
     with cluster() as running_cluster:
         yield running_cluster
 
@@ -91,8 +94,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
         if "spark_cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.slow)
             if in_parallel:
                 item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
 

