@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -111,6 +110,8 @@ class SparkCase:
 def random_case(seed: int, folder: Path, searching: Searching | None = None) -> SparkCase:
     """A table and a policy, which are the same for the same seed.
 
+    DuckDB finds a result of two classes at least; for every sixth seed it finds none.
+
     Parameters
     ----------
     seed:
@@ -120,40 +121,97 @@ def random_case(seed: int, folder: Path, searching: Searching | None = None) -> 
     searching:
         Draws the policy's ``[search]``; by default that of the full domain.
     """
-    searching = searching or full_domain
-    for attempt in count():
-        draw = random.Random(1000 * seed + attempt)
-        names = draw.sample(NAMES, 6)
-        quasi = {name: draw.choice(list(KINDS)) for name in names[: draw.choice([1, 2, 2, 3])]}
-        sensitive = {name: draw.choice(list(KINDS)) for name in names[3 : draw.choice([3, 4, 5])]}
-        others = {name: draw.choice(list(KINDS)) for name in names[5:]}
-        columns = {**quasi, **sensitive, **others}
-        table = random_table(draw, columns, list(quasi))
-        attributes: dict[str, Any] = {name: quasi_attribute(draw, name, quasi[name], folder) for name in quasi}
-        attributes |= {name: sensitive_attribute(draw, name, kind, folder) for name, kind in sensitive.items()}
-        attributes |= {name: {"role": "insensitive"} for name in others}
-        wanted = REQUIREMENTS[seed % len(REQUIREMENTS)] if attempt < SOUND else None
-        privacy = random_privacy(draw, list(quasi), attributes, wanted)
-        tree: dict[str, Any] = {"attributes": attributes, "privacy": privacy}
-        tree["search"] = searching(draw, seed)
-        if "measure" in tree["search"] and tree["search"]["measure"] in ("loss", "precision") and draw.random() < 0.3:
-            attributes[next(iter(quasi))]["weight"] = 2.5
-            tree["search"]["aggregate"] = "sum"
-        tree["release"] = {"table": "r", "suppressed": draw.choice(["drop", "drop", "mask"])}
-        if not {"k_map", "delta_presence"}.isdisjoint(privacy):
-            tree["population"] = {"database": str(folder / "population.duckdb"), "table": "people"}
-            write_population(draw, table.select(list(quasi)), columns, folder / "population.duckdb")
-        try:
-            case = SparkCase(table, tree)
-            case.policy()
-        except sqlanon.PolicyError:  # not all can be asked for together
+    searching, feasible = searching or full_domain, has_result(seed)
+    kinds = WANTED if searching is full_domain else WANTED_BELOW
+    for attempt in range(TRIES):
+        draw = random.Random(f"{searching.__name__} {seed} {attempt}")
+        # The next one in its place, where the strategy does not take it.
+        wanted = kinds[(turn(seed) + attempt // 20) % len(kinds)] if feasible else draw.choice(kinds)
+        case = drawn_case(draw, wanted, turn(seed), attempt % 20 if feasible else 0, folder, searching)
+        if case is None or bool(case.table) == (seed % 12 == 5):  # few are without rows
             continue
-        return case
-    raise AssertionError
+        if found_classes(case) >= 2 if feasible else found_classes(case) == 0:
+            return case
+    raise AssertionError(f"no case for seed {seed}")
 
 
-def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequence[str]) -> pa.Table:
-    """0 to 70 rows; a few combinations of the quasi-identifiers repeat. NULLs in most columns, few values in each."""
+TRIES = 200
+"""So many times a case is drawn: most that are random have no result, or one of a single class."""
+
+
+def has_result(seed: int) -> bool:
+    """Whether a case is one with a result."""
+    return seed % 6 != 5
+
+
+def turn(seed: int) -> int:
+    """Whose turn it is: cases without a result are passed over."""
+    return seed - (seed + 1) // 6
+
+
+def drawn_case(
+    draw: random.Random, wanted: str, number: int, attempt: int, folder: Path, searching: Searching
+) -> SparkCase | None:
+    """A table and a policy with a requirement, if that can be asked for; the later the attempt, the easier."""
+    names = draw.sample(NAMES, 6)
+    quasi = {name: draw.choice(list(KINDS)) for name in names[: draw.choice([1, 2, 2, 3])]}
+    sensitive = {name: draw.choice(list(KINDS)) for name in names[3 : draw.choice([3, 4, 5])]}
+    others = {name: draw.choice(list(KINDS)) for name in names[5:]}
+    columns = {**quasi, **sensitive, **others}
+    table = random_table(draw, columns, list(quasi), 12 + attempt)
+    attributes: dict[str, Any] = {name: quasi_attribute(draw, name, quasi[name], folder) for name in quasi}
+    attributes |= {name: sensitive_attribute(draw, name, kind, folder) for name, kind in sensitive.items()}
+    attributes |= {name: {"role": "insensitive"} for name in others}
+    privacy = random_privacy(draw, list(quasi), attributes, wanted, 3 if attempt < 5 else 1)
+    if not asks_for(privacy, wanted):
+        return None
+    tree: dict[str, Any] = {"attributes": attributes, "privacy": privacy}
+    tree["search"] = searching(draw, number)
+    if "measure" in tree["search"] and tree["search"]["measure"] in ("loss", "precision") and draw.random() < 0.3:
+        attributes[next(iter(quasi))]["weight"] = 2.5
+        tree["search"]["aggregate"] = "sum"
+    tree["release"] = {"table": "r", "suppressed": draw.choice(["drop", "drop", "mask"])}
+    if not {"k_map", "delta_presence"}.isdisjoint(privacy):
+        tree["population"] = {"database": str(folder / "population.duckdb"), "table": "people"}
+        write_population(draw, table.select(list(quasi)), columns, folder / "population.duckdb")
+    case = SparkCase(table, tree)
+    try:
+        case.policy()
+    except sqlanon.PolicyError:  # not all can be asked for together
+        return None
+    return case
+
+
+def asks_for(privacy: Mapping[str, Any], wanted: str) -> bool:
+    """Whether there is a requirement of a kind."""
+    kind, _, variant = wanted.partition(" ")
+    if not variant:
+        return kind in privacy
+    return any(
+        variant in (one.get("kind"), one.get("distance"), one.get("joint") and "joint") for one in privacy.get(kind, ())
+    )
+
+
+def in_duckdb(table: pa.Table) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.register("arrow_table", table)
+    connection.execute("CREATE TABLE t AS FROM arrow_table")
+    connection.unregister("arrow_table")
+    return connection
+
+
+def found_classes(case: SparkCase) -> int:
+    """The classes of the result of DuckDB; 0 where there is none."""
+    try:
+        with in_duckdb(case.table) as connection, sqlanon.connect(connection) as db:
+            return db.anonymize(case.policy()).classes
+    except sqlanon.SqlanonError:
+        return 0
+
+
+def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequence[str], most: int) -> pa.Table:
+    """Up to 8 combinations of the quasi-identifiers, each of at most so many rows, and a few others. NULLs in most
+    columns, few values in each."""
     pools = {}
     for name, kind in columns.items():
         some = draw.sample(list(KINDS[kind].values), min(len(KINDS[kind].values), draw.choice([1, 2, 3, 5, 8])))
@@ -165,7 +223,7 @@ def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequenc
     rows: list[dict[str, Any]] = []
     for _ in range(draw.choice([0, 2, 4, 6, 6, 8, 8]) if draw.random() < 0.9 else 0):
         one = row()
-        rows += [{**row(), **{name: one[name] for name in quasi}} for _ in range(draw.randint(1, 12))]
+        rows += [{**row(), **{name: one[name] for name in quasi}} for _ in range(draw.randint(1, most))]
     if rows:
         rows += [row() for _ in range(draw.choice([0, 0, 1, 3]))]
     draw.shuffle(rows)
@@ -213,41 +271,56 @@ def sensitive_attribute(draw: random.Random, name: str, kind: str, folder: Path)
 
 
 def random_privacy(
-    draw: random.Random, quasi: Sequence[str], attributes: Mapping[str, Any], wanted: str | None
+    draw: random.Random, quasi: Sequence[str], attributes: Mapping[str, Any], wanted: str, most: int
 ) -> dict[str, Any]:
-    """One to three requirements; one of a wanted kind among them, if it can be asked for."""
+    """One to so many requirements; one of a wanted kind among them, if it can be asked for."""
     sensitive = [name for name, spec in attributes.items() if spec["role"] == "sensitive"]
     found: dict[str, Any] = {}
     can = [*SINGLE, *(LISTED if sensitive else []), "k_anonymity"]
-    for i in range(draw.choice([1, 2, 3])):
-        kind = wanted if not i and wanted in can else draw.choice(can)
+    first, _, variant = wanted.partition(" ")
+    for i in range(draw.randint(1, most)):
+        kind = first if not i and first in can else draw.choice(can)
         if kind in SINGLE:
             found[kind] = SINGLE[kind](draw)
         elif kind == "k_anonymity":
             found.setdefault(kind, []).append({"quasi": draw.sample(quasi, draw.randint(1, len(quasi))), "k": 3})
         else:
             name = draw.choice(sensitive)
-            found.setdefault(kind, []).append({"attribute": name, **LISTED[kind](draw, attributes[name], sensitive)})
+            made = LISTED[kind](draw, attributes[name], sensitive, variant if not i else "")
+            found.setdefault(kind, []).append({"attribute": name, **made})
     return found
 
 
-def diversity(draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str]) -> dict[str, Any]:
-    kind = draw.choice(["distinct", "entropy", "recursive"])
+def diversity(
+    draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str], variant: str
+) -> dict[str, Any]:
+    drawn = draw.choice(["distinct", "entropy", "recursive"])
+    kind = drawn if variant in ("", "joint") else variant
     found: dict[str, Any] = {"kind": kind, "l": draw.choice([1.2, 2, 1.5] if kind == "entropy" else [2, 2, 3])}
     found |= {"c": draw.choice([1.1, 2, 4])} if kind == "recursive" else {}
-    return found | ({"joint": True} if len(sensitive) > 1 and draw.random() < 0.5 else {})
+    joint = variant == "joint" or draw.random() < 0.3
+    return found | ({"joint": True} if len(sensitive) > 1 and joint else {})
 
 
-def closeness(draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str]) -> dict[str, Any]:
+def closeness(
+    draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str], variant: str
+) -> dict[str, Any]:
     distances = ["equal", "ordered", *(["hierarchical"] * 2 if "hierarchy" in attribute else [])]
-    return {"distance": draw.choice(distances), "t": draw.choice([0.1, 0.2, 0.3, 0.5])}
+    drawn = draw.choice(distances)
+    return {"distance": variant if variant in distances else drawn, "t": draw.choice([0.1, 0.2, 0.3, 0.5])}
 
 
-LISTED: Mapping[str, Callable[[random.Random, Mapping[str, Any], Sequence[str]], dict[str, Any]]] = {
+def likeness(
+    draw: random.Random, attribute: Mapping[str, Any], sensitive: Sequence[str], variant: str
+) -> dict[str, Any]:
+    return {"beta": draw.choice([0.5, 1, 2]), "kind": variant or draw.choice(["basic", "enhanced"])}
+
+
+LISTED: Mapping[str, Callable[[random.Random, Mapping[str, Any], Sequence[str], str], dict[str, Any]]] = {
     "l_diversity": diversity,
     "t_closeness": closeness,
     "delta_disclosure": lambda draw, *_: {"delta": draw.choice([0.7, 1.5, 2.0])},
-    "beta_likeness": lambda draw, *_: {"beta": draw.choice([0.5, 1, 2]), "kind": draw.choice(["basic", "enhanced"])},
+    "beta_likeness": likeness,
     "alpha_k": lambda draw, *_: {"alpha": draw.choice([0.5, 0.75, 1])},
 }
 SINGLE: Mapping[str, Callable[[random.Random], Any]] = {
@@ -264,9 +337,14 @@ SINGLE: Mapping[str, Callable[[random.Random], Any]] = {
 }
 
 
-REQUIREMENTS = [*LISTED, *SINGLE, "k_anonymity"]
-SOUND = 20
-"""So many times a policy with what is wanted is tried."""
+WANTED = [
+    *SINGLE, "k_anonymity", *(f"l_diversity {kind}" for kind in ("distinct", "entropy", "recursive", "joint")),
+    *(f"t_closeness {distance}" for distance in ("equal", "ordered", "hierarchical")), "delta_disclosure",
+    "beta_likeness basic", "beta_likeness enhanced", "alpha_k",
+]  # fmt: skip
+"""The kinds of requirements."""
+WANTED_BELOW = [one for one in WANTED if one == "k" or one.partition(" ")[0] in LISTED]
+"""Those that strategies take which place rows one by one."""
 
 
 def full_domain(draw: random.Random, number: int) -> dict[str, Any]:
@@ -278,10 +356,13 @@ def full_domain(draw: random.Random, number: int) -> dict[str, Any]:
     }
 
 
+BELOW = ["mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"]
+"""The strategies that place rows one by one; ``cells`` is no name of a strategy."""
+
+
 def below_full_domain(draw: random.Random, number: int) -> dict[str, Any]:
     """A strategy that places rows one by one."""
-    strategies = ["mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"]
-    strategy = strategies[number % len(strategies)]
+    strategy = BELOW[number % len(BELOW)]
     found: dict[str, Any] = {"suppression_limit": draw.choice([0, 0.1, 0.3])}
     found |= {"suppression": "cells"} if strategy == "cells" else {"strategy": strategy}
     if strategy in ("mondrian", "k-similar") and draw.random() < 0.7:

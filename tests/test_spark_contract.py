@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import EXAMPLES, examples
-from spark_cases import SparkCase, below_full_domain, random_case
+from conftest import examples
+from spark_cases import BELOW, SparkCase, below_full_domain, in_duckdb, random_case, turn
 
 import sqlanon
 from sqlanon.engines.federated import FederatedEngine
@@ -49,21 +49,12 @@ def session(spark: Any) -> Iterator[Any]:
         spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, Any]]:
-    """A way, and what of ``[source]`` makes it be taken."""
-    small, source = WAYS[request.param]
+def take(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Have a way taken; what of ``[source]`` it needs for that."""
+    small, source = WAYS[way]
     monkeypatch.setattr("sqlanon.sources.spark.SMALL", small)
     monkeypatch.setattr("sqlanon.frequency_sets.SMALL", small)
-    return request.param, source
-
-
-def in_duckdb(table: pa.Table) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.register("arrow_table", table)
-    connection.execute("CREATE TABLE t AS FROM arrow_table")
-    connection.unregister("arrow_table")
-    return connection
+    return source
 
 
 def into_spark(session: Any, table: pa.Table, name: str, parquet: Path | None = None) -> None:
@@ -104,30 +95,22 @@ def check_same(session: Any, case: SparkCase, source: dict[str, Any], folder: Pa
     assert math.isclose(score, other, rel_tol=1e-9, abs_tol=1e-12)  # the order of additions
 
 
-MOST = {"small": 13, "large": 10, "huge": 6}
-"""So many examples have the ways."""
+TURNS = ["small", "large", "small", "large", "huge"]
+"""The ways of the examples: as many as have nothing in common with what else comes in turn."""
 
 
-@pytest.mark.parametrize("number", range(examples(13)))
-def test_full_domain_same(session: Any, way: tuple[str, dict[str, Any]], number: int, tmp_path: Path) -> None:
-    """Every requirement, measure and strategy comes in turn; the ways take different ones, so that few are enough."""
-    name, source = way
-    if number >= MOST[name] * EXAMPLES:
-        pytest.skip("this way has fewer examples")
-    seed = number + 1000 * list(WAYS).index(name)
-    check_same(session, random_case(seed, tmp_path), source, tmp_path, number)
+@pytest.mark.parametrize("seed", range(examples(29)))
+def test_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every requirement, measure and strategy comes in turn."""
+    source = take(TURNS[seed % len(TURNS)], monkeypatch)
+    check_same(session, random_case(seed, tmp_path), source, tmp_path, seed)
 
 
-@pytest.mark.parametrize("number", range(examples(6)))
-def test_below_full_domain_same(session: Any, way: tuple[str, dict[str, Any]], number: int, tmp_path: Path) -> None:
-    """Strategies that place rows one by one, on combinations that are fetched. Where these may not be fetched, it is
-    refused before anything else is counted."""
-    name, source = way
-    if name == "large" and EXAMPLES <= 1 and number % 2:
-        pytest.skip("this way has fewer examples")
-    if name == "huge":
-        pytest.skip("a test of its own")
-    check_same(session, random_case(5000 + number, tmp_path, below_full_domain), source, tmp_path, number)
+@pytest.mark.parametrize("seed", range(examples(14)))
+def test_below_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strategies that place rows one by one, on combinations that are fetched."""
+    source = take(["small", "large"][turn(seed) // len(BELOW) % 2], monkeypatch)
+    check_same(session, random_case(seed, tmp_path, below_full_domain), source, tmp_path, seed)
 
 
 # --- what is fetched ------------------------------------------------------------------------------
@@ -220,10 +203,13 @@ def plain_policy(table: str = "planted", **source: Any) -> sqlanon.Policy:
     )
 
 
-def test_no_row_is_fetched(session: Any, way: tuple[str, dict[str, Any]], watched: Watched, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_no_row_is_fetched(
+    session: Any, way: str, watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a source comes what is grouped. A column that no requirement looks at comes with the release alone, and what
     is not released never."""
-    name, source = way
+    source = take(way, monkeypatch)
     table = planted_table()
     into_spark(session, table, "planted")
     combinations = len(table.group_by(["zip", "age", "ill"]).aggregate([]))
@@ -232,8 +218,8 @@ def test_no_row_is_fetched(session: Any, way: tuple[str, dict[str, Any]], watche
         assert watched.fetched
         assert watched.planted() == set()
         assert all(len(one) <= combinations for one in watched.fetched)
-        assert ("frequency_0" in watched.stayed) == (name == "huge")
-        if name == "huge":  # what is fetched of combinations are figures; and the values of single columns
+        assert ("frequency_0" in watched.stayed) == (way == "huge")
+        if way == "huge":  # what is fetched of combinations are figures; and the values of single columns
             values = max(len(set(table[column].to_pylist())) for column in ("zip", "age", "ill"))
             assert all(len(one) <= values for one in watched.fetched)
         watched.fetched.clear()

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -500,6 +501,8 @@ def test_tasks_that_run_twice_draw_nothing() -> None:
 
 class Speculating:
     """A session that has one setting."""
+
+    _active_session = threading.local()
 
     @property
     def conf(self) -> Speculating:
