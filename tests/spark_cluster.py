@@ -69,6 +69,14 @@ class Cluster:
                     found.append(int(process.name))
         return found
 
+    def both_executors(self) -> list[int]:
+        """The processes that hold rows, once there are both."""
+        until = time.monotonic() + 120
+        while len(found := self.executors()) < 2 and time.monotonic() < until:
+            time.sleep(0.2)
+        assert len(found) == 2
+        return found
+
 
 def _command(process: Path) -> str:
     return _read(process / "cmdline").replace("\0", " ")

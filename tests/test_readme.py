@@ -31,6 +31,7 @@ STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
 NOISE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
 LEDGER = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
 DECOYS = (ROOT / "docs" / "decoys.md").read_text(encoding="utf-8")
+SPARK = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
@@ -282,3 +283,16 @@ def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.
         assert sorted(connection.execute(f'FROM private.sqlanon."{name}"').fetchall(), key=repr) == decoys
         last = script.splitlines()[-1].removeprefix("-- ").replace("<table_name>", f'"{name}"')
         assert len(connection.execute(last).fetchall()) == result.rows - result.suppressed_rows
+
+
+# --- docs/spark.md: what runs it is in test_spark_release.py
+
+
+def test_the_policy_of_spark(tmp_path: Path) -> None:
+    (text,) = blocks("toml", SPARK)
+    (tmp_path / "spark.toml").write_text(text, encoding="utf-8")
+    policy = Policy.load(tmp_path / "spark.toml")
+    assert (policy.source.spark, policy.source.table) == ("sc://cluster.example:15002", "clinic.patients")
+    assert (policy.release.spark, policy.release.table) == (True, "shared.patients")
+    commands = "".join(blocks("sh", SPARK))
+    assert f"sqlanon verify {policy.source.spark} --table {policy.release.table}" in commands

@@ -300,7 +300,7 @@ def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spa
 
 @pytest.mark.parametrize("engine", ["classic"], indirect=True)
 def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark_cluster: Cluster) -> None:
-    victims = _both_executors(spark_cluster)
+    victims = spark_cluster.both_executors()
     busy = query("SELECT COUNT(*), SUM(id) FROM range(0, 20000000, 1, 12) WHERE sqrt(id) + sin(id) > -1")
     killer = threading.Timer(0.5, os.kill, (victims[0], signal.SIGKILL))
     killer.start()
@@ -313,7 +313,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark
 
 @pytest.mark.parametrize("engine", ["connect"], indirect=True)
 def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngine, spark_cluster: Cluster) -> None:
-    _both_executors(spark_cluster)
+    spark_cluster.both_executors()
     engine.keep("mortal", query("SELECT id, rand() AS r FROM range(0, 1000, 1, 4)"))
     for victim in spark_cluster.executors():
         os.kill(victim, signal.SIGKILL)
@@ -321,12 +321,3 @@ def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngin
         engine.rows(query("SELECT SUM(r) FROM mortal"))
     assert engine.keep("mortal", query("SELECT id FROM range(10)")) == 10
     assert engine.rows(query("SELECT COUNT(*) FROM mortal")) == [(10,)]
-
-
-def _both_executors(cluster: Cluster) -> list[int]:
-    """The executors, once there are both."""
-    until = time.monotonic() + 120
-    while len(found := cluster.executors()) < 2 and time.monotonic() < until:
-        time.sleep(0.2)
-    assert len(found) == 2
-    return found

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import itertools
 import json
 import math
 import os
 import random
 import re
+import signal
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -25,6 +30,7 @@ import pytest
 from conftest import make_policy
 from spark_cluster import Cluster, free_port
 from sqlglot import exp
+from test_readme import SPARK, blocks
 
 import sqlanon
 from sqlanon.cli import main
@@ -270,6 +276,79 @@ def test_columns_that_have_one_value(place: Any) -> None:
     assert release.class_sizes() == [(50, 1)]
 
 
+def test_a_release_with_noise(place: Any) -> None:
+    patients(place, 300)
+    spec = {"role": "quasi", "noise": {"epsilon": 2.0, "bounds": [0, 9000]}, "on_unknown": "suppress"}
+    policy = policy_of({**ATTRIBUTES, "cost": spec}, search={"suppression_limit": 0.8})
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(policy)
+        release = result.publish()
+        verification = release.verify()
+        assert verification.verified, verification.failures
+        assert release.manifest.noise["cost"]["epsilon"] == result.epsilon == 2.0
+        # What it says instead of a check that it could not pass.
+        with pytest.raises(sqlanon.ReleaseError, match="noise or decoys is held against its source as a file"):
+            db.verify(place, policy, "shared.r")
+        again = result.publish()  # nothing is drawn anew
+        assert (again.manifest.version, again.manifest.digest) == (2, release.manifest.digest)
+    pairs = place.sql("SELECT r.cost AS released, t.cost FROM shared.r AS r JOIN clinic.t USING (number)").collect()
+    assert len(pairs) == result.released_rows > 50
+    assert sum(one["released"] != one["cost"] for one in pairs) > 0.9 * len(pairs)
+    assert all(0 <= one["released"] <= 9000 for one in pairs)
+
+
+def test_a_release_with_masked_rows(place: Any) -> None:
+    """Rows of classes that are too small stay, with all their quasi-identifiers at the top."""
+    patients(place)
+    policy = policy_of(
+        {**ATTRIBUTES, "age": {"intervals": [5, 20]}},
+        privacy={"k": 12, "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]},
+        search={"suppression_limit": 0.3, "strategy": "ola"},
+        release={"spark": True, "table": "shared.r", "suppressed": "mask"},
+    )
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(policy)
+        release = result.publish()
+        against = db.verify(place, policy, "shared.r")
+    assert result.suppressed_rows > 0
+    assert release.verify().verified
+    assert against.verified, against.failures
+    assert {check.name for check in against.checks if check.passed} >= {"against the source: recoded source"}
+    assert sum(shown(place).values()) == result.released_rows
+    with duckdb.connect() as here:  # by hand, of the source's rows
+        here.register("released", place.table("shared.r").toArrow())
+        here.register("source", place.table("clinic.t").toArrow())
+        ((smallest,),) = here.execute(
+            "SELECT MIN(n) FROM (SELECT COUNT(*) AS n FROM released GROUP BY zip, age)"
+        ).fetchall()
+        assert smallest >= 12
+        masked = here.execute("SELECT COUNT(*) FROM released WHERE zip = '*' AND age = '*'").fetchall()
+        assert masked == [(result.suppressed_rows,)]
+        kept = here.execute("SELECT COUNT(*) FROM released JOIN source USING (number)").fetchall()
+        assert kept == [(result.released_rows,)]
+
+
+def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program runs with its policy, on a table that it tells of."""
+    draw = random.Random(3)
+    people = [(f"p{i}", draw.choice(["10115", "10117"]), draw.randint(20, 60), draw.choice("mf")) for i in range(300)]
+    values = [(*one, draw.choice(["flu", "cold"])) for one in people]
+    place.createDataFrame(values, "name STRING, zip STRING, age INT, sex STRING, diagnosis STRING").write.saveAsTable(
+        "clinic.patients"
+    )
+    (policy,), (program,) = blocks("toml", SPARK), blocks("python", SPARK)
+    (tmp_path / "spark.toml").write_text(policy, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "spark.md", "exec"), {"spark": place})
+    assert "`clinic`.`patients`" in printed.getvalue() or "clinic.patients" in printed.getvalue()
+    found = verify_anywhere(place, "shared.patients")
+    assert found.verified
+    assert found.manifest.smallest_class >= 5
+    assert place.table("shared.patients").columns == ["zip", "age", "sex", "diagnosis"]
+
+
 # What is written
 
 
@@ -437,6 +516,64 @@ def test_an_error_at_any_statement_leaves_nothing(
     found = verify_anywhere(place, "shared.r")
     assert found.verified
     assert "cost" not in place.table("shared.r").columns
+
+
+class Losing(threading.Thread):
+    """Ends executors once a job works on a statement."""
+
+    def __init__(self, session: Any, victims: list[int]) -> None:
+        super().__init__(daemon=True)
+        self._status, self._victims, self.killed = session.sparkContext.statusTracker(), victims, False
+
+    def run(self) -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            stages = map(self._status.getStageInfo, self._status.getActiveStageIds())
+            if any(stage is not None and stage.numCompletedTasks for stage in stages):
+                break
+            time.sleep(0.01)
+        for victim in self._victims:
+            os.kill(victim, signal.SIGKILL)
+            self.killed = True
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["counts here", "counts there"])
+def test_executors_that_die_while_rows_are_written(
+    place: Any, spark_cluster: Cluster, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two: it is done again, and the release is whole. Both, with what they kept: an error or a whole one."""
+    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5 if kept else 500_000)
+    rows = 20_000
+    values = "CAST(id % 7 AS STRING) AS zip, CAST(id % 50 AS INT) AS age, id AS number"
+    place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT {values} FROM range(0, {rows}, 1, 8)")
+    attributes = {"zip": "suppress", "age": {"intervals": [5, 10]}, "number": "insensitive"}
+    source = {"table": "clinic.t"} | ({"fetch_limit": 1} if kept else {})
+    older, newer = policy_of(attributes, source=source), policy_of(attributes, source=source, privacy={"k": 500})
+    publish(place, older)
+    before, names = shown(place), names_in(place)
+    execute, losing = SparkEngine.execute, []
+
+    def executing(self: SparkEngine, statement: exp.Expr, parameters: Any = ()) -> None:
+        if isinstance(statement, exp.Insert) and not losing:
+            victims = spark_cluster.both_executors()
+            losing.append(Losing(place, victims if kept else victims[:1]))
+            losing[0].start()
+        execute(self, statement, parameters)
+
+    monkeypatch.setattr(SparkEngine, "execute", executing)
+    try:
+        release = publish(place, newer)
+    except sqlanon.SourceError as error:
+        assert kept and "an executor was lost" in str(error)
+        assert (shown(place), names_in(place)) == (before, names)
+    else:
+        assert release.manifest.version == 2
+        assert names_in(place) == {"r", "r_v2", "r_v2_manifest"}
+        assert shown(place, "(SELECT number FROM shared.r)") == Counter((i,) for i in range(rows))
+    finally:
+        losing[0].join()
+    assert losing[0].killed
+    assert verify_anywhere(place, "shared.r").verified
 
 
 def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
