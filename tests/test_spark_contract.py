@@ -32,23 +32,6 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
 """The ways of the counts: from so many rows on a source is large; and ``[source]``."""
 
 
-@pytest.fixture(scope="module")
-def session(spark: Any) -> Iterator[Any]:
-    """The session, without what pays for large tables only: queries are compiled in a third of the time."""
-    cheap = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    before = {name: spark.conf.get(name, None) for name in cheap}
-    for name, value in cheap.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, was in before.items():
-        spark.conf.unset(name) if was is None else spark.conf.set(name, was)
-
-
 def take(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have a way taken; what of ``[source]`` it needs for that."""
     small, source = WAYS[way]

@@ -9,12 +9,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table, session
+from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table
 
 import sqlanon
 from sqlanon.engines.spark import SparkEngine
-
-__all__ = ["session"]
 
 
 def state(session: Any) -> tuple[Any, ...]:

@@ -175,15 +175,15 @@ def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy
 
 
 @pytest.fixture(scope="module")
-def three(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def three(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """Three attributes with noise, and confidence."""
-    with made(spark, policy(), tmp_path_factory.mktemp("noise")) as found:
+    with made(session, policy(), tmp_path_factory.mktemp("noise")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def one(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    with made(spark, with_one(), tmp_path_factory.mktemp("noise")) as found:
+def one(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    with made(session, with_one(), tmp_path_factory.mktemp("noise")) as found:
         yield found
 
 

@@ -51,14 +51,14 @@ HOSTILE = ["a`b", 'quo"te', "it's", "dot.ted", "ünïcode 日本", "two words", 
 
 
 @pytest.fixture
-def place(spark: Any) -> Iterator[Any]:
+def place(session: Any) -> Iterator[Any]:
     """A session with a schema of sources, ``clinic``, and one of releases, ``shared``: both new."""
     for name in ("clinic", "shared"):
-        spark.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
-        spark.sql(f"CREATE SCHEMA {name}")
-    yield spark
+        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        session.sql(f"CREATE SCHEMA {name}")
+    yield session
     for name in ("clinic", "shared"):
-        spark.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
 
 def quoted(name: str) -> str:
