@@ -127,7 +127,8 @@ def random_case(seed: int, folder: Path, searching: Searching | None = None) -> 
         draw = random.Random(f"{searching.__name__} {seed} {attempt}")
         # The next one in its place, where the strategy does not take it.
         wanted = kinds[(turn(seed) + attempt // 20) % len(kinds)] if feasible else draw.choice(kinds)
-        case = drawn_case(draw, wanted, turn(seed), attempt % 20 if feasible else 0, folder, searching)
+        number = turn(seed) if feasible else draw.randrange(1000)
+        case = drawn_case(draw, wanted, number, attempt % 20 if feasible else 0, folder, searching)
         if case is None or bool(case.table) == (seed % 12 == 5):  # few are without rows
             continue
         if found_classes(case) >= 2 if feasible else found_classes(case) == 0:
