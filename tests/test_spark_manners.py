@@ -69,7 +69,7 @@ def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypat
     monkeypatch.setattr(SparkEngine, "_asked", counted)
     with sqlanon.connect(own) as db:
         db.anonymize(huge)
-    whole, failed = calls[0], 0
+        whole, failed = calls[0], 0
     for at in range(2, whole, max(1, whole // 5)):
         calls[0], fails_at[0] = 0, at
         try:
