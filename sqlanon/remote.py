@@ -1,4 +1,4 @@
-"""Recoding a source where it is: in PostgreSQL, by the same statement as here.
+"""Recoding a source where it is, by the same statement as here: in PostgreSQL. (In Spark, `engines.federated` does it.)
 
 What the statement reads beside the source (values with their codes and labels, the suppressed classes) is shipped there
 as temporary tables, which nobody else sees and which go with the transaction. Rows of the source never come here: the
