@@ -28,13 +28,14 @@ from sqlanon.queries.names import (
     create_temporary_view,
     create_view,
     drop_view,
+    name_of,
     read_parquet,
     select,
     star,
     table,
+    used_columns,
 )
 from sqlanon.queries.rounds import rounds_of
-from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
 AT_ONCE = 10_000_000
@@ -107,7 +108,7 @@ class FederatedEngine(DuckDBEngine):
         """
         create = create_temporary_view if shadow.catalog == "temp" else create_view
         super().execute(create(shadow.copy(), sp.shadow(types)))
-        self.there.tables[sp.name_of(shadow)] = relation
+        self.there.tables[name_of(shadow)] = relation
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         """Run a statement: where what it reads is."""
@@ -132,7 +133,10 @@ class FederatedEngine(DuckDBEngine):
         assert isinstance(query, exp.Query)
         self._refuse_rows(query)
         query = sp.with_names(query)
-        with self.fetched(query, self._types(query)) as relation:
+        types = self._types(query)
+        if sp.is_nested(types):
+            raise SourceError("this would fetch lists of what the source has: its rows never leave Spark")
+        with self.fetched(query, types) as relation:
             return super().rows(relation)
 
     @contextmanager
@@ -176,7 +180,7 @@ class FederatedEngine(DuckDBEngine):
         try:
             query = self._in_rounds(query, shipped)
             relations = dict(self.there.tables)
-            used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
+            used = frozenset[str]() if sp.has_star(query) else used_columns(query)
             for name, own in self._ours(query).items():
                 relations[name] = self._ship(own, used, shipped)
             yield sp.put_there(query, relations)
@@ -222,7 +226,7 @@ class FederatedEngine(DuckDBEngine):
         if isinstance(statement, exp.Create):
             made = f", makes {statement.this.name}"
             if not sp.is_counted(query, self.there.tables):
-                self.there.tables[sp.name_of(statement.this)] = table(statement.this.name)
+                self.there.tables[name_of(statement.this)] = table(statement.this.name)
         return f"-- in Spark{made}\n{told}"
 
     def let_go(self) -> None:
@@ -239,7 +243,7 @@ class FederatedEngine(DuckDBEngine):
 
     def is_there(self, target: exp.Expr) -> bool:
         """Whether a table is there, and not here."""
-        return isinstance(target, exp.Table) and sp.name_of(target) in self.there.tables
+        return isinstance(target, exp.Table) and name_of(target) in self.there.tables
 
     def _refuse_rows(self, query: exp.Query) -> None:
         if not sp.is_counted(query, self.there.tables):
@@ -251,7 +255,7 @@ class FederatedEngine(DuckDBEngine):
 
     def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
         """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
-        found = {sp.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
         return {
             name: table(one.name, one.db, one.catalog) for name, one in found.items() if name not in self.there.tables
         }
@@ -261,7 +265,7 @@ class FederatedEngine(DuckDBEngine):
         types = {name: type_ for name, type_ in self.columns(own).items() if not used or name in used}
         values = select([col(name) for name in types], own.copy())
         name = self.there.next_name()
-        with self.there.server.told(), super().stream(travelling(values, types, "VARCHAR")) as reader:
+        with self.there.server.told(), super().stream(sp.leaving(values, types, "VARCHAR")) as reader:
             view = self.there.server.ingest(name, reader)
         shipped.append(name)
         return sp.landed(view, types)
@@ -269,7 +273,7 @@ class FederatedEngine(DuckDBEngine):
     def _make(self, target: exp.Table, query: exp.Query) -> None:
         """Make a table of what Spark has: here if it is counted, and not too large."""
         types, server = self._types(query), self.there.server
-        counted, most = sp.is_counted(query, self.there.tables), self.there.most
+        counted, most = sp.is_counted(query, self.there.tables) and not sp.is_nested(types), self.there.most
         # Hierarchies are made here: the values of one column come home, however many they are.
         limit = None if sp.is_of_one_column(query) else self.there.fetch_limit
         if counted and most is not None and most <= AT_ONCE and (limit is None or most <= limit):
@@ -291,11 +295,17 @@ class FederatedEngine(DuckDBEngine):
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
         """The rows of a query of Spark's, as a relation of ours that can be read once."""
-        server, query = self.there.server, travelling(query_there, types, sp.TEXT)
+        server, query = self.there.server, sp.leaving(query_there, types, sp.TEXT)
         if not large:
             with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
-                yield arrived(relation, types)
+                yield sp.arriving(relation, types)
             return
+        if self.there.scratch is None and not server.is_here:
+            # Each executor would write to a folder of its own machine, and nobody would remove that.
+            raise SourceError(
+                f"{server.place}: so much is fetched through files: give a folder that Spark and this machine share, "
+                "as [source] scratch"
+            )
         parent = self.there.scratch or Path(tempfile.gettempdir())
         with private_directory(parent, _SCRATCH) as folder:
             with server.told():
@@ -306,15 +316,15 @@ class FederatedEngine(DuckDBEngine):
                     f"{server.place}: so much is fetched through files, and what Spark wrote to {folder} is not here: "
                     "give a folder that both share as [source] scratch"
                 )
-            yield arrived(read_parquet(files), types)
+            yield sp.arriving(read_parquet(files), types)
 
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         """Know what is kept there under a name as a table of ours."""
         self.adopt(target, types, table(name))
-        self.there.kept[sp.name_of(target)] = name
+        self.there.kept[name_of(target)] = name
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
-        del self.there.tables[sp.name_of(target)]
-        if (view := self.there.kept.pop(sp.name_of(target), None)) is not None:
+        del self.there.tables[name_of(target)]
+        if (view := self.there.kept.pop(name_of(target), None)) is not None:
             self.there.server.forget(view)

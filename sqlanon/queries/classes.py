@@ -19,6 +19,7 @@ from sqlanon.queries.names import (
     cast,
     col,
     greatest,
+    ident,
     is_there,
     named,
     number,
@@ -137,10 +138,13 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), l
         return own
     # Under other names: what is asked for as extra may be a key too.
     own.set("expressions", [*own.expressions, *(named(col(key), f"key {key}") for key in keys)])
-    joined = exp.Select(expressions=[exp.Star()]).from_(subquery(own, "own"))
+    joined = select([all_columns("own")], subquery(own, "own"))
     for number_, (distribution, requirements) in enumerate(by_distribution.items()):
         alias = f"d{number_}"
         inner = _figures(space.sensitive[distribution], keys, requirements, space.moving, least)
+        # Its keys are there already; some engines find nothing by a name that is there twice.
+        rest = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
+        joined = joined.select(rest, copy=False)
         same = [exp.EQ(this=col(f"key {key}", "own"), expression=col(key, alias)) for key in keys]
         if keys:
             # A class that only the population has is in no distribution.
