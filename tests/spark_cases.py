@@ -171,7 +171,10 @@ def drawn_case(
     if "measure" in tree["search"] and tree["search"]["measure"] in ("loss", "precision") and draw.random() < 0.3:
         attributes[next(iter(quasi))]["weight"] = 2.5
         tree["search"]["aggregate"] = "sum"
-    tree["release"] = {"table": "r", "suppressed": draw.choice(["drop", "drop", "mask"])}
+    suppressed = draw.choice(["drop", "drop", "mask"])
+    if searching is below_full_domain and not {"double", "odd", "float"}.isdisjoint(quasi.values()):
+        suppressed = "drop"  # in Spark masks beside such numbers are refused
+    tree["release"] = {"table": "r", "suppressed": suppressed}
     if not {"k_map", "delta_presence"}.isdisjoint(privacy):
         tree["population"] = {"database": str(folder / "population.duckdb"), "table": "people"}
         write_population(draw, table.select(list(quasi)), columns, folder / "population.duckdb")
