@@ -206,7 +206,7 @@ def test_what_readers_find(place: Any, tmp_path: Path) -> None:
         assert shown(place) == Counter(here.execute("FROM r").fetchall())
     assert names_in(place) == {"r", "r_v1", "r_v1_manifest"}
     verification = release.verify()
-    assert verification.verified
+    assert verification.verified, verification.failures
     assert {check.name for check in verification.checks if check.passed} >= {"view", "versions", "content digest"}
     assert release.class_sizes() == file.class_sizes()
     assert release.table == "shared.r"
@@ -456,7 +456,8 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
 def _losing(fill: Any) -> Any:
     def losing(target: exp.Table, rows: exp.Query, columns: Any, secret: exp.Table) -> exp.Expr:
         few = exp.select("*").from_(rows.subquery("few")).where("number > 7")
-        return fill(target, few, columns, secret)
+        made: exp.Expr = fill(target, few, columns, secret)
+        return made
 
     return losing
 

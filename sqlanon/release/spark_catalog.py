@@ -245,7 +245,7 @@ def checks_of(
 def _tables(server: SparkEngine, spot: SparkSpot, version: int, manifest: Manifest, names: frozenset[str]) -> Check:
     """Whoever may read the view may often read what is behind it."""
     claimed = [(column.name, column.type) for column in manifest.columns]
-    of_manifest = [(name, type_here(type_) or "") for name, type_ in sr.MANIFEST.items()]
+    of_manifest = [(name, type_here(type_.lower()) or "") for name, type_ in sr.MANIFEST.items()]
     found = []
     for one, columns in ((spot.rows(version), claimed), (spot.manifest(version), of_manifest)):
         if one.name not in names:
