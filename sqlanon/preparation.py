@@ -153,8 +153,10 @@ def prepare(
     if not rows:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
+    # Text of numbers is written by each engine in its own way: it is made here.
+    texts = source.spark is not None and policy.release is not None and policy.release.suppressed == "mask"
     attributes = tuple(
-        _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"))
+        _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"), texts)
         for i, name in enumerate(policy.generalized)
     )
     coded = {
@@ -222,7 +224,9 @@ def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
 
 def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
     """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
-    if source.remote is None:  # a frequency set repeats its own as often as they are there
+    if source.out_of_reach and source.counted is not None:
+        return engine.rows(distinct_counts(source.counted.table, names, source.counted.count))[0]
+    if source.remote is None:
         return engine.rows(distinct_counts(source.relation, names))[0]
     there = source.elsewhere
     with there.engine.reading():
@@ -374,12 +378,14 @@ def _facts(
     return {name: _Values(tables[name], *row[1:]) for name, row in zip(tables, rows, strict=True)}
 
 
-def _coded(engine: Engine, column: str, hierarchy: Hierarchy, values: _Values, coded: exp.Table) -> Coded:
+def _coded(
+    engine: Engine, column: str, hierarchy: Hierarchy, values: _Values, coded: exp.Table, texts: bool = False
+) -> Coded:
     """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
     top, nullable = hierarchy.top or "", values.nullable
-    query = cd.coded_values(values.table, hierarchy.table, hierarchy.height, top, nullable, values.count)
+    query = cd.coded_values(values.table, hierarchy.table, hierarchy.height, top, nullable, values.count, texts)
     engine.execute(create_table(coded, query))
-    return Coded(column, hierarchy.height, coded, nullable, unknown=True)
+    return Coded(column, hierarchy.height, coded, nullable, unknown=True, texts=cd.TEXTS if texts else None)
 
 
 def _marginals(

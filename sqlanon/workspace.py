@@ -53,6 +53,7 @@ from sqlanon.sources import (
     copy_arrow,
     file_kind,
     identity_of,
+    refuse_floats,
     refuse_schema_of_source,
     unbind_source,
 )
@@ -291,7 +292,11 @@ class Workspace:
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
         there = There(self.spark(address, "source.spark"), section.fetch_limit, section.scratch)
         engine = FederatedEngine(self._engine, there)
-        return engine, bind_spark(engine, address, section, place, wanted)
+        source = bind_spark(engine, address, section, place, wanted)
+        if policy.search.is_local and policy.release is not None and policy.release.suppressed == "mask":
+            # Beside masks, values are text, which each engine makes of such numbers in its own way.
+            refuse_floats(source, policy.generalized)
+        return engine, source
 
     def spark(self, address: str | None, place: str) -> SparkEngine:
         """A session of Spark, which lives as long as this.

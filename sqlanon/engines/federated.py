@@ -34,7 +34,6 @@ from sqlanon.queries.names import (
     table,
 )
 from sqlanon.queries.rounds import rounds_of
-from sqlanon.queries.travel import arrived, travelling
 from sqlanon.workdir import private_directory
 
 AT_ONCE = 10_000_000
@@ -132,7 +131,10 @@ class FederatedEngine(DuckDBEngine):
         assert isinstance(query, exp.Query)
         self._refuse_rows(query)
         query = sp.with_names(query)
-        with self.fetched(query, self._types(query)) as relation:
+        types = self._types(query)
+        if sp.is_nested(types):
+            raise SourceError("this would fetch lists of what the source has: its rows never leave Spark")
+        with self.fetched(query, types) as relation:
             return super().rows(relation)
 
     @contextmanager
@@ -261,7 +263,7 @@ class FederatedEngine(DuckDBEngine):
         types = {name: type_ for name, type_ in self.columns(own).items() if not used or name in used}
         values = select([col(name) for name in types], own.copy())
         name = self.there.next_name()
-        with self.there.server.told(), super().stream(travelling(values, types, "VARCHAR")) as reader:
+        with self.there.server.told(), super().stream(sp.leaving(values, types, "VARCHAR")) as reader:
             view = self.there.server.ingest(name, reader)
         shipped.append(name)
         return sp.landed(view, types)
@@ -269,7 +271,7 @@ class FederatedEngine(DuckDBEngine):
     def _make(self, target: exp.Table, query: exp.Query) -> None:
         """Make a table of what Spark has: here if it is counted, and not too large."""
         types, server = self._types(query), self.there.server
-        counted, most = sp.is_counted(query, self.there.tables), self.there.most
+        counted, most = sp.is_counted(query, self.there.tables) and not sp.is_nested(types), self.there.most
         # Hierarchies are made here: the values of one column come home, however many they are.
         limit = None if sp.is_of_one_column(query) else self.there.fetch_limit
         if counted and most is not None and most <= AT_ONCE and (limit is None or most <= limit):
@@ -291,11 +293,17 @@ class FederatedEngine(DuckDBEngine):
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
         """The rows of a query of Spark's, as a relation of ours that can be read once."""
-        server, query = self.there.server, travelling(query_there, types, sp.TEXT)
+        server, query = self.there.server, sp.leaving(query_there, types, sp.TEXT)
         if not large:
             with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
-                yield arrived(relation, types)
+                yield sp.arriving(relation, types)
             return
+        if self.there.scratch is None and not server.is_here:
+            # Each executor would write to a folder of its own machine, and nobody would remove that.
+            raise SourceError(
+                f"{server.place}: so much is fetched through files: give a folder that Spark and this machine share, "
+                "as [source] scratch"
+            )
         parent = self.there.scratch or Path(tempfile.gettempdir())
         with private_directory(parent, _SCRATCH) as folder:
             with server.told():
@@ -306,7 +314,7 @@ class FederatedEngine(DuckDBEngine):
                     f"{server.place}: so much is fetched through files, and what Spark wrote to {folder} is not here: "
                     "give a folder that both share as [source] scratch"
                 )
-            yield arrived(read_parquet(files), types)
+            yield sp.arriving(read_parquet(files), types)
 
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         """Know what is kept there under a name as a table of ours."""

@@ -39,7 +39,11 @@ _SETTINGS = {
     "spark.sql.variable.substitute": "false",
     # Spark's own way of old keeps no time zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
+
+_MEANINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+"""A session's user may set these meanwhile, and statements would mean something else: they are set for each."""
 
 _BROADCAST = 64 * 2**20
 """A table that was shipped is sent to all executors, where it has at most so many bytes."""
@@ -133,6 +137,11 @@ class SparkEngine:
             if not is_of_spark(error):
                 raise
             raise kind(f"{self.place}: Spark says: {reason_of(error)}") from None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all of it, driver and executors, is known to be on this machine: they see its folders."""
+        return self._context() is not None and str(self._context().master).startswith("local")
 
     @property
     def catalog(self) -> str:
@@ -243,7 +252,7 @@ class SparkEngine:
         SourceError
             The rows are not all there: an executor on another machine would write into a folder of its own.
         """
-        written = self._asked(lambda: self._written(query, directory))
+        written = self._asked(lambda: self._written(query, Path(directory).as_uri()))
         if written != rows_in(Path(directory)):
             told = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
             raise SourceError(f"{self.place}: {told}: give a folder that its executors and this machine share")
@@ -301,6 +310,10 @@ class SparkEngine:
 
     def _frame(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> Any:
         """A statement, run at once where it is no query."""
+        for name in _MEANINGS:
+            if (now := self.session.conf.get(name)) != _SETTINGS[name]:
+                _HELD[self.session].before[name] = now
+                self.session.conf.set(name, _SETTINGS[name])
         return self.session.sql(self.sql(statement), args=list(parameters) or None)
 
     def _shipped(self, table: pyarrow.Table) -> Any:

@@ -118,13 +118,24 @@ def lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Sel
     return select([exp.Count(this=exp.Star())], raw.copy()).where(lost, copy=False)
 
 
+TEXTS = "text"
+"""The column of an attribute's values as text, where it has one."""
+
+
 def coded_values(
-    values: exp.Table, hierarchy: exp.Table, height: int, top: str, nullable: bool, count: int | None = None
+    values: exp.Table,
+    hierarchy: exp.Table,
+    height: int,
+    top: str,
+    nullable: bool,
+    count: int | None = None,
+    texts: bool = False,
 ) -> exp.Select:
     """The values of a column with their labels, codes and leaves, level by level.
 
     A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
-    number of values, codes are as small integers as hold them: they are what every check groups by.
+    number of values, codes are as small integers as hold them: they are what every check groups by. With ``texts``, the
+    values are there as text, too.
 
     Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
     ``leaves_1`` .. ``leaves_{h-1}``.
@@ -149,6 +160,7 @@ def coded_values(
     output: list[exp.Expr] = [
         col("value", "v"),
         col("rows", "v"),
+        *([named(cast(col("value", "v"), "VARCHAR"), TEXTS)] if texts else []),
         named(known, KNOWN),
         *(named(col(f"level_{level}", "l"), f"label_{level}") for level in range(1, height)),
         *([named(exp.Literal.string(top), f"label_{height}")] if height else []),

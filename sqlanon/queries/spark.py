@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 
 from sqlglot import exp
 
+from sqlanon.queries import travel
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import (
     OF_ROWS,
@@ -54,7 +55,9 @@ _THERE: Mapping[str, str] = {ours: theirs for theirs, ours in _TYPES.items()} | 
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)", re.IGNORECASE)
 _TEXTS = re.compile(r"(?:var)?char\(\d+\)|string(?: collate \S+)?")
-_PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
+PLAIN = travel.PLAIN | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
+"""Types that travel as they are. Dates and times do, as numbers: Spark reads ``0045-01-01 (BC)`` as a day of our era,
+and writes years above 9999 in a way of its own."""
 
 _REFUSAL = "the rows of the source are in Spark, and are not read here"
 
@@ -96,9 +99,27 @@ def plain_there(name: str, type_: str) -> exp.Expr:
     return col(name)
 
 
+def leaving(query: exp.Query, types: Mapping[str, str], as_text: str) -> exp.Select:
+    """A query whose values can travel between DuckDB and Spark; `arriving` is for DuckDB, `landed` for Spark.
+
+    Parameters
+    ----------
+    query, types:
+        What, and DuckDB's types of its columns.
+    as_text:
+        The type of text of the engine that runs it.
+    """
+    return travel.travelling(query, types, as_text, PLAIN)
+
+
+def arriving(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """What has travelled from Spark, with the types that it has here: for DuckDB."""
+    return travel.arrived(relation, types, PLAIN)
+
+
 def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
     """What has travelled to Spark, with the types that it had here."""
-    values = {name: col(name) if type_ in _PLAIN else cast(col(name), _there(type_)) for name, type_ in types.items()}
+    values = {name: col(name) if type_ in PLAIN else cast(col(name), _there(type_)) for name, type_ in types.items()}
     return subquery(select([named(value, name) for name, value in values.items()], relation), "shipped")
 
 
@@ -191,7 +212,19 @@ def is_counted(query: exp.Query, rows: Container[str]) -> bool:
     """
     if query.meta.get(OF_ROWS):
         return False
+    # What makes one text of many values, or rows of a list: they were grouped, and are all there again.
+    if any(isinstance(one, _UNGROUPING) or one.name.upper() == "UNNEST" for one in query.find_all(exp.Func)):
+        return False
     return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if name_of(found) in rows)
+
+
+def is_nested(types: Mapping[str, str]) -> bool:
+    """Whether a column has lists or the like: one value of it may be many.
+
+    >>> [is_nested({"a": one}) for one in ("DECIMAL(8,2)", "INTEGER[]", "STRUCT(b DATE)")]
+    [False, True, True]
+    """
+    return any(one.endswith("]") or one.startswith(("STRUCT", "MAP", "UNION")) for one in types.values())
 
 
 def is_of_one_column(query: exp.Query) -> bool:
@@ -205,7 +238,12 @@ def is_of_one_column(query: exp.Query) -> bool:
     selects = list(query.find_all(exp.Select))
     groups = [one.args["group"].expressions for one in selects if one.args.get("group") is not None]
     groups += [one.expressions for one in selects if one.args.get("distinct") is not None]
+    if any(isinstance(one, (exp.AnyValue, exp.Star)) and not isinstance(one.parent, exp.Count) for one in query.walk()):
+        return False
     return bool(groups) and all(len(keys) == 1 for keys in groups)
+
+
+_UNGROUPING = (exp.GroupConcat, exp.Explode, exp.Unnest)
 
 
 def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:
@@ -221,6 +259,8 @@ def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:
 
 
 def _groups(query: exp.Select) -> bool:
+    if query.args.get("distinct") is not None and any(one.is_star for one in query.expressions):
+        return False  # whole rows
     if query.args.get("group") is not None or query.args.get("distinct") is not None:
         return True
     return any(_aggregates(one) for one in query.expressions)

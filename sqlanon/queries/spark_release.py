@@ -19,8 +19,7 @@ from sqlanon.queries.names import (
     subquery,
     text,
 )
-from sqlanon.queries.spark import TEXT, type_there
-from sqlanon.queries.travel import travelling
+from sqlanon.queries.spark import TEXT, leaving, type_there
 
 MADE_BY = "sqlanon.release"
 """The property of the tables that are ours: the name of the release."""
@@ -201,7 +200,7 @@ def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> ex
     """
     counted = named(exp.Count(this=exp.Star()), count)
     query = select([*map(col, types), counted], relation.copy(), [col(name) for name in types])
-    return travelling(query, {**types, count: "BIGINT"}, TEXT)
+    return leaving(query, {**types, count: "BIGINT"}, TEXT)
 
 
 def in_part(columns: Sequence[str], number_: int, parts: int) -> exp.EQ:

@@ -6,20 +6,29 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.queries.names import col, is_there, select, where
+from sqlanon.queries.names import col, is_there, or_zero, select, total, where
 
 NEARLY = 0.9
 """A column with this many distinct values per row is nearly unique."""
 
 
-def distinct_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
-    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
+def distinct_counts(source: exp.Table, columns: Sequence[str], counted: str | None = None) -> exp.Select:
+    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat.
+
+    Parameters
+    ----------
+    source, columns:
+        What is looked at.
+    counted:
+        The column that says how many rows each row stands for; by default one.
+    """
     figures: list[exp.Expr] = []
     for name in columns:
         # NULL hashes to something: it is left out of both.
         there = is_there(col(name))
         distinct = exp.ApproxDistinct(this=exp.Anonymous(this="HASH", expressions=[col(name)]))
-        figures += [where(distinct, there), exp.Count(this=col(name))]
+        values = exp.Count(this=col(name)) if counted is None else or_zero(total(col(counted), there.copy()))
+        figures += [where(distinct, there), values]
     return select(figures, source.copy())
 
 

@@ -23,6 +23,7 @@ from sqlanon.errors import BrokenReleaseError
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.privacy import sensitive_attributes
+from sqlanon.queries import spark as sp
 from sqlanon.queries import spark_release as sr
 from sqlanon.queries.names import (
     column_definitions,
@@ -159,7 +160,7 @@ def _fetch(server: SparkEngine, found: Counted, relation: exp.Table, rows: int) 
     found.engine.execute(made)
     for part in _parts(server, sr.combinations(relation, found.wanted, found.count), list(arriving), rows):
         with server.stream(part) as reader, found.engine.registered(reader) as here:
-            found.engine.execute(exp.Insert(this=found.combinations.copy(), expression=arrived(here, arriving)))
+            found.engine.execute(exp.Insert(this=found.combinations.copy(), expression=sp.arriving(here, arriving)))
 
 
 def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:

@@ -6,7 +6,7 @@ from sqlanon.sources.frequency_set import NOT_THERE, bind_frequency_set
 from sqlanon.sources.identity import identity_of
 from sqlanon.sources.plain import fixed_column, plain_column
 from sqlanon.sources.postgres import bind_postgres, carrying, refuse_schema_of_source
-from sqlanon.sources.spark import bind_spark
+from sqlanon.sources.spark import bind_spark, refuse_floats
 
 __all__ = [
     "NOT_THERE",
@@ -27,6 +27,7 @@ __all__ = [
     "identity_of",
     "plain_column",
     "readable",
+    "refuse_floats",
     "refuse_schema_of_source",
     "unbind_source",
 ]

@@ -62,6 +62,23 @@ def bind_spark(
     return Source(view, columns, _local_files(section.files), in_place, spark=InSpark(address, engine, relation))
 
 
+def refuse_floats(source: Source, columns: Collection[str]) -> None:
+    """Refuse floating-point numbers that would become text in Spark.
+
+    Raises
+    ------
+    SourceError
+        With their names.
+    """
+    wanted = {name.lower() for name in columns}
+    found = [name for name, type_ in source.columns.items() if name.lower() in wanted and type_ in ("FLOAT", "DOUBLE")]
+    if found:
+        raise SourceError(
+            f"columns of floating-point numbers beside masked rows, with this strategy: {', '.join(map(repr, found))}; "
+            'cast them to DECIMAL with query = ... under [source], or use suppressed = "drop"'
+        )
+
+
 def _found(section: SourceSection) -> exp.Expr:
     """The table, query or files there."""
     if section.files:

@@ -1,0 +1,137 @@
+"""What reviews found of sources in Spark: days before our era, settings that change meanwhile, texts of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.engines import federated
+from sqlanon.errors import SourceError
+
+pytestmark = pytest.mark.usefixtures("spark_cluster")
+
+
+@contextmanager
+def in_both(session: Any, query: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Any]]:
+    """A table ``t`` in DuckDB and in Spark, by a query that both understand alike."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE t AS {query}")
+        session.createDataFrame(connection.sql("FROM t").to_arrow_table()).createOrReplaceTempView("t")
+        try:
+            yield connection, session
+        finally:
+            session.catalog.dropTempView("t")
+
+
+def released(source: Any, policy: sqlanon.Policy, path: Path) -> tuple[str, list[tuple[Any, ...]]]:
+    """The digest of a release, and its rows as text."""
+    with sqlanon.connect(source) as db:
+        release = db.anonymize(policy).publish(path)
+        assert isinstance(release, sqlanon.Release)
+        assert release.verify().verified and db.verify(path, policy).verified
+    with duckdb.connect(str(path), read_only=True) as connection:
+        rows = connection.execute(f"SELECT COLUMNS(*)::VARCHAR FROM {release.table} ORDER BY ALL").fetchall()
+    return release.manifest.digest, rows
+
+
+DAYS = """
+    SELECT i AS id, CASE WHEN i < 3 THEN DATE '0045-01-01 (BC)' WHEN i < 6 THEN DATE '0045-01-01'
+        WHEN i < 9 THEN DATE '0001-01-01 (BC)' WHEN i < 12 THEN DATE '9999-12-31' ELSE DATE '12000-06-01' END AS d,
+        (CASE WHEN i < 8 THEN DATE '0001-01-01 (BC)' ELSE DATE '12000-06-01' END)::TIMESTAMPTZ + INTERVAL 5 SECOND AS at
+    FROM range(15) AS r(i)
+"""
+"""Days that engines write, and read, in ways of their own."""
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_days_are_those_that_they_were(
+    spark: Any, small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As text, two of them were one day in Spark: some people were released twice, and others not."""
+    if not small:
+        monkeypatch.setattr("sqlanon.sources.spark.SMALL", 3)
+        monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 3)
+    with in_both(spark, DAYS) as (connection, session):
+        days = connection.execute("SELECT DISTINCT d::VARCHAR FROM t ORDER BY 1").fetchall()
+        labels = {day: ("early" if "BC" in day else "late") for (day,) in days}
+        file = tmp_path / "d.csv"
+        file.write_text("".join(f"{day},{label},*\n" for day, label in labels.items()))
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes={
+                "d": {"role": "quasi", "hierarchy": {"file": str(file)}},
+                "id": {"role": "insensitive"},
+                "at": {"role": "insensitive"},
+            },
+            privacy={"k": 6},
+            search={"suppression_limit": 0.0},
+        )
+        there, here = (released(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection)))
+    assert there == here
+    assert sorted(int(row[0]) for row in there[1]) == list(range(15))
+
+
+def test_a_time_zone_that_is_set_meanwhile(spark: Any, tmp_path: Path) -> None:
+    instants = "SELECT i AS id, TIMESTAMPTZ '2024-01-01 12:00:00+00' AS at, i % 2 AS half FROM range(8) AS r(i)"
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={
+            "half": {"role": "quasi", "hierarchy": "suppress"},
+            "at": {"role": "quasi", "hierarchy": {"dates": ["year"]}},
+            "id": {"role": "insensitive"},
+        },
+        privacy={"k": 2},
+    )
+    before = spark.conf.get("spark.sql.session.timeZone")
+    with in_both(spark, instants) as (connection, session), sqlanon.connect(session) as db:
+        result = db.anonymize(policy)
+        session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        session.conf.set("spark.sql.ansi.enabled", "false")
+        release = result.publish(tmp_path / "there.duckdb")
+        assert isinstance(release, sqlanon.Release)
+        digest = release.manifest.digest
+        assert digest == released(connection, policy, tmp_path / "here.duckdb")[0]
+    assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"  # its user's newest word
+    spark.conf.set("spark.sql.session.timeZone", before)
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+def test_masked_rows_beside_numbers(spark: Any, tmp_path: Path) -> None:
+    """Labels of a masked column are text, which each engine makes of a number in its own way."""
+    x = "[1.5, 1e-7, 1e23, 9.25][1 + least(i // 3, 3)]::DOUBLE + (i = 10)::INT"
+    numbers = f"SELECT i AS id, {x} AS x FROM range(11) AS r(i)"
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={"x": {"role": "quasi", "hierarchy": "suppress"}, "id": {"role": "insensitive"}},
+        privacy={"k": 2},
+        search={"suppression_limit": 0.5, "measure": "precision"},
+        release={"suppressed": "mask"},
+    )
+    with in_both(spark, numbers) as (connection, session):
+        there, here = (released(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection)))
+    assert there == here and {"*", "1.5", "1e-07", "1e+23"} == {row[1] for row in here[1]}
+
+
+def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An executor elsewhere would leave private counts on its own machine."""
+    monkeypatch.setattr(federated, "ROWS_AT_ONCE", 2)
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={"x": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 2},
+    )
+    with in_both(spark, "SELECT i % 2 AS x FROM range(8) AS r(i)") as (_, session):
+        assert len(released(session, policy, tmp_path / "r.duckdb")[1]) == 8
+        monkeypatch.setattr("sqlanon.engines.spark.SparkEngine.is_here", False)
+        with sqlanon.connect(session) as db, pytest.raises(SourceError, match="scratch"):
+            db.anonymize(policy).publish(tmp_path / "s.duckdb")
+        shared = policy.model_copy(update={"source": policy.source.model_copy(update={"scratch": tmp_path})})
+        assert len(released(session, shared, tmp_path / "t.duckdb")[1]) == 8
+    assert {one.name for one in tmp_path.iterdir()} == {"r.duckdb", "t.duckdb"}
