@@ -658,6 +658,29 @@ def test_tables_of_others_stay(place: Any) -> None:
     assert failed(release.verify()) == {"versions"}
 
 
+def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:
+    """Nothing is wrong with the first one, and the message does not say so."""
+    patients(place, 60)
+    catalog = {"database": str(tmp_path / "c.duckdb")}
+    publish(place, policy_of(catalog=catalog))
+    publish(place, policy_of(catalog=catalog))  # it takes the place of the first
+    other = policy_of(table="shared.other", catalog=catalog)
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(other)
+        with pytest.raises(sqlanon.AuditError, match="nothing can be held against releases there yet") as error:
+            result.publish()
+        assert "may be broken" not in str(error.value)
+        assert "--force" in str(error.value)
+        assert result.publish(force=True).verify().verified
+        assert any("nothing can be held against releases there yet" in told for told in result.warnings)
+
+
+def test_names_of_tables_in_backticks(place: Any) -> None:
+    patients(place, 60)
+    with pytest.raises(sqlanon.SourceError, match="without backticks"):
+        publish(place, policy_of(source={"table": "`clinic`.`t`"}))
+
+
 def test_types_that_cannot_be_verified_there(place: Any) -> None:
     place.sql("CREATE TABLE clinic.t USING PARQUET AS SELECT 'a' AS zip, CAST(id AS FLOAT) AS x FROM range(9)")
     with pytest.raises(sqlanon.ReleaseError, match=r"'x' \(FLOAT\)"):
