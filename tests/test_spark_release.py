@@ -526,7 +526,7 @@ TAMPERED = {
     "a table of somebody's": (["CREATE TABLE shared.r_v7 (x INT) USING PARQUET"], {"versions"}),
     "a manifest of another release": (
         ["INSERT OVERWRITE shared.r_v1_manifest SELECT * FROM shared.other_v1_manifest"],
-        {"manifest table"},
+        {"manifest table", "view"},
     ),
     "a manifest of another version": (
         ["INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, 2, manifest FROM kept_manifest"],
