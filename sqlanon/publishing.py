@@ -1,4 +1,4 @@
-"""Publishing what was made: to a file or to PostgreSQL, held against earlier releases, and written to the ledger."""
+"""Publishing what was made, held against earlier releases: to a file or a server, and to the ledger."""
 
 from __future__ import annotations
 

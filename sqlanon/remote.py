@@ -1,4 +1,4 @@
-"""Recoding a source where it is: in PostgreSQL, by the same statement as here.
+"""Recoding a source where it is, by the same statement as here: in PostgreSQL. (In Spark, `engines.federated` does it.)
 
 What the statement reads beside the source (values with their codes and labels, the suppressed classes) is shipped there
 as temporary tables, which nobody else sees and which go with the transaction. Rows of the source never come here: the
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import ArrowEngine
 from sqlanon.queries import postgres as pg
-from sqlanon.queries.names import col, create_temporary_table, drop_table, select, table
+from sqlanon.queries.names import col, create_temporary_table, drop_table, name_of, select, table, used_columns
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.sources import Remote, Source
 
@@ -38,9 +38,9 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
     """
     remote = source.elsewhere
     made: list[exp.Table] = []
-    tables: dict[str, exp.Expr] = {pg.name_of(source.relation): remote.relation}
+    tables: dict[str, exp.Expr] = {name_of(source.relation): remote.relation}
     for number, (found, columns) in enumerate(_beside(engine, source, query)):
-        tables[pg.name_of(found)] = _ship(engine, remote, found, columns, number)
+        tables[name_of(found)] = _ship(engine, remote, found, columns, number)
         made.append(_there(number))
     # It knows little of how many rows come out of a sort: loops in loops would seem cheap.
     remote.engine.execute(pg.without_nested_loops())
@@ -54,8 +54,8 @@ def shown_there(source: Source, query: exp.Select) -> str:
     if source.spark is not None:
         return source.spark.engine.shown(query)
     remote = source.elsewhere
-    own = pg.name_of(source.relation)
-    others = {pg.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+    own = name_of(source.relation)
+    others = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
     others.pop(own, None)
     tables: dict[str, exp.Expr] = {own: remote.relation}
     tables |= {name: table(one.name, "pg_temp") for name, one in others.items()}
@@ -89,9 +89,9 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
 
 def _beside(engine: ArrowEngine, source: Source, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
     """The tables beside us that a query reads, each once, with the columns of them that it names."""
-    used = pg.used_columns(query)
-    found = {pg.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
-    found.pop(pg.name_of(source.relation), None)
+    used = used_columns(query)
+    found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+    found.pop(name_of(source.relation), None)
     plain = [table(one.name, one.db, one.catalog) for one in found.values()]
     return [(one, {name: type_ for name, type_ in engine.columns(one).items() if name in used}) for one in plain]
 

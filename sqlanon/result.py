@@ -84,7 +84,7 @@ class Result(ResultFigures):
         ``gap``) is of the score without decoys, ``score_without_decoys``: that is what was searched for.
     held_against:
         The earlier releases of the ledger that it was held against, once it is published: their paths, or where
-        they are in PostgreSQL.
+        they are on a server.
     warnings:
         What the data holder should know before sharing.
     seconds:

@@ -28,10 +28,12 @@ from sqlanon.queries.names import (
     create_temporary_view,
     create_view,
     drop_view,
+    name_of,
     read_parquet,
     select,
     star,
     table,
+    used_columns,
 )
 from sqlanon.queries.rounds import rounds_of
 from sqlanon.workdir import private_directory
@@ -106,7 +108,7 @@ class FederatedEngine(DuckDBEngine):
         """
         create = create_temporary_view if shadow.catalog == "temp" else create_view
         super().execute(create(shadow.copy(), sp.shadow(types)))
-        self.there.tables[sp.name_of(shadow)] = relation
+        self.there.tables[name_of(shadow)] = relation
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         """Run a statement: where what it reads is."""
@@ -178,7 +180,7 @@ class FederatedEngine(DuckDBEngine):
         try:
             query = self._in_rounds(query, shipped)
             relations = dict(self.there.tables)
-            used = frozenset[str]() if sp.has_star(query) else sp.used_columns(query)
+            used = frozenset[str]() if sp.has_star(query) else used_columns(query)
             for name, own in self._ours(query).items():
                 relations[name] = self._ship(own, used, shipped)
             yield sp.put_there(query, relations)
@@ -224,7 +226,7 @@ class FederatedEngine(DuckDBEngine):
         if isinstance(statement, exp.Create):
             made = f", makes {statement.this.name}"
             if not sp.is_counted(query, self.there.tables):
-                self.there.tables[sp.name_of(statement.this)] = table(statement.this.name)
+                self.there.tables[name_of(statement.this)] = table(statement.this.name)
         return f"-- in Spark{made}\n{told}"
 
     def let_go(self) -> None:
@@ -241,7 +243,7 @@ class FederatedEngine(DuckDBEngine):
 
     def is_there(self, target: exp.Expr) -> bool:
         """Whether a table is there, and not here."""
-        return isinstance(target, exp.Table) and sp.name_of(target) in self.there.tables
+        return isinstance(target, exp.Table) and name_of(target) in self.there.tables
 
     def _refuse_rows(self, query: exp.Query) -> None:
         if not sp.is_counted(query, self.there.tables):
@@ -253,7 +255,7 @@ class FederatedEngine(DuckDBEngine):
 
     def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
         """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
-        found = {sp.name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
         return {
             name: table(one.name, one.db, one.catalog) for name, one in found.items() if name not in self.there.tables
         }
@@ -319,10 +321,10 @@ class FederatedEngine(DuckDBEngine):
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         """Know what is kept there under a name as a table of ours."""
         self.adopt(target, types, table(name))
-        self.there.kept[sp.name_of(target)] = name
+        self.there.kept[name_of(target)] = name
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
-        del self.there.tables[sp.name_of(target)]
-        if (view := self.there.kept.pop(sp.name_of(target), None)) is not None:
+        del self.there.tables[name_of(target)]
+        if (view := self.there.kept.pop(name_of(target), None)) is not None:
             self.there.server.forget(view)

@@ -281,3 +281,22 @@ def values_query(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> e
     )
     query = select([named(cast(col(name), type_), name) for name, type_ in columns.items()], values)
     return query if rows else query.where(exp.false(), copy=False)
+
+
+def qualified(*parts: str) -> str:
+    """The text that names a relation, each part quoted.
+
+    >>> qualified("clinic", 'a"b')
+    '"clinic"."a""b"'
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def name_of(found: exp.Table) -> str:
+    """A table's full name."""
+    return qualified(*(part for part in (found.catalog, found.db, found.name) if part))
+
+
+def used_columns(query: exp.Expr) -> frozenset[str]:
+    """All names of columns in a query."""
+    return frozenset(column.name for column in query.find_all(exp.Column))

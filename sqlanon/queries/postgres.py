@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp, parse_one
 
-from sqlanon.queries.names import aliased, cast, col, ident, named, native_type, number, select, text
+from sqlanon.queries.names import aliased, cast, col, ident, name_of, named, native_type, number, select, text
 from sqlanon.queries.travel import travelling
 
 _SAME_IN_BOTH: Mapping[str, str] = {
@@ -140,15 +140,6 @@ def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     return select([exp.LogicalOr(this=one) for one in found], relation.copy())
 
 
-def qualified(*parts: str) -> str:
-    """The text that names a relation, each part quoted.
-
-    >>> qualified("clinic", 'a"b')
-    '"clinic"."a""b"'
-    """
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-
-
 def is_one_query(statement: str) -> bool:
     """Whether a text is one SELECT, as far as it can be read.
 
@@ -217,16 +208,6 @@ def put_there(query: exp.Select, tables: Mapping[str, exp.Expr]) -> exp.Select:
         if isinstance(kind, str) and kind in _NAMED_DIFFERENTLY:
             one.set("to", native_type(_NAMED_DIFFERENTLY[kind]))
     return query
-
-
-def name_of(found: exp.Table) -> str:
-    """A table's full name."""
-    return qualified(*(part for part in (found.catalog, found.db, found.name) if part))
-
-
-def used_columns(query: exp.Expr) -> frozenset[str]:
-    """All names of columns in a query."""
-    return frozenset(column.name for column in query.find_all(exp.Column))
 
 
 def without_nested_loops() -> exp.Command:

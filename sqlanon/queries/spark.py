@@ -15,6 +15,7 @@ from sqlanon.queries.names import (
     anonymous,
     cast,
     col,
+    name_of,
     named,
     number,
     select,
@@ -22,9 +23,6 @@ from sqlanon.queries.names import (
     table,
     text,
 )
-from sqlanon.queries.postgres import name_of, used_columns
-
-__all__ = ["name_of", "used_columns"]
 
 TEXT = "STRING"
 """Spark's type of text."""

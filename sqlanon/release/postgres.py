@@ -18,7 +18,7 @@ from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
-from sqlanon.queries.names import drop_table, drop_view, star, table
+from sqlanon.queries.names import drop_table, drop_view, qualified, star, table
 from sqlanon.queries.presented import stable_view
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.manifest import Manifest, versioned
@@ -109,7 +109,7 @@ class _Older:
             )
         numbers = [number for name in kinds if (number := version_of(name, spot.name)) is not None]
         own = versioned(spot.name, known[0][0]) if known else ""
-        readers = server.rows(pr.readers_of(), [pg.qualified(spot.schema, spot.name)])
+        readers = server.rows(pr.readers_of(), [qualified(spot.schema, spot.name)])
         return cls(
             max(numbers, default=0) + 1,
             table(own, spot.schema) if own in kinds else None,
@@ -179,14 +179,14 @@ def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: 
 
 def _has_the_columns_of(server: PostgresEngine, spot: Spot, staged: exp.Table) -> bool:
     """Whether the view is there, with the names, types and collations of a table, in its order."""
-    there, new = (server.rows(pr.shape_of(), [pg.qualified(spot.schema, name)]) for name in (spot.name, staged.name))
+    there, new = (server.rows(pr.shape_of(), [qualified(spot.schema, name)]) for name in (spot.name, staged.name))
     return bool(there) and there == new
 
 
 def _refuse_if_needed(server: PostgresEngine, spot: Spot, name: str, why: str) -> None:
     """What others have built upon a relation is theirs: it is not dropped with it."""
-    view = pg.qualified(spot.schema, spot.name)
-    if needed := [one for (one,) in server.rows(pr.upon(), [pg.qualified(spot.schema, name), view])]:
+    view = qualified(spot.schema, spot.name)
+    if needed := [one for (one,) in server.rows(pr.upon(), [qualified(spot.schema, name), view])]:
         raise ReleaseError(
             f"{spot.schema}.{name} {why}, but this depends on it: {', '.join(needed)}; drop that first, and make it "
             f"again over {spot.schema}.{spot.name}"

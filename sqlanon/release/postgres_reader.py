@@ -23,7 +23,7 @@ from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.postgres import MANIFEST, VERSION_DIGITS
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
-from sqlanon.queries.names import col, create_view, select, star, table
+from sqlanon.queries.names import col, create_view, qualified, select, star, table
 from sqlanon.queries.presented import class_sizes
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.check import Check
@@ -77,7 +77,7 @@ class Spot:
 
 def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
     """DuckDB's types of a relation's columns, PostgreSQL's where there is no equal; none if there is no relation."""
-    rows = server.rows(pg.columns_of(), [pg.qualified(schema, name)])
+    rows = server.rows(pg.columns_of(), [qualified(schema, name)])
     return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
 
 
@@ -208,7 +208,7 @@ def _view_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list
     """Whether the view shows the columns of the table of its version and nothing more; whether other tables of its
     name are there. The right rows may come from the wrong place, and be others tomorrow."""
     own = spot.name if manifest.version is None else versioned(spot.name, manifest.version)
-    view = pg.qualified(spot.schema, spot.name)
+    view = qualified(spot.schema, spot.name)
     reads = server.rows(pr.behind(), [view])
     query = server.rows(pr.definition(), [view])[0][0] if reads else ""
     right = reads == [(spot.schema, own, "r")] and pr.is_column_list(query, [one.name for one in manifest.columns], own)

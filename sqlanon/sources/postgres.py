@@ -25,6 +25,7 @@ from sqlanon.queries.names import (
     create_temporary_view,
     ident,
     named,
+    qualified,
     select,
     subquery,
     table,
@@ -175,7 +176,7 @@ def _schema(server: PostgresEngine, section: SourceSection) -> str | None:
     if section.query is not None:
         return None
     with server.reading():
-        found = server.rows(pg.schema_of(), [pg.qualified(*table_parts(section.table or ""))])
+        found = server.rows(pg.schema_of(), [qualified(*table_parts(section.table or ""))])
     return str(found[0][0]) if found else None
 
 
@@ -190,7 +191,7 @@ def _found(server: PostgresEngine, section: SourceSection) -> tuple[exp.Expr, li
         return _of_query(server, section.query)
     parts = table_parts(section.table or "")
     with server.reading():
-        own = server.rows(pg.columns_of(), [pg.qualified(*parts)]) if parts else []
+        own = server.rows(pg.columns_of(), [qualified(*parts)]) if parts else []
     if not own:
         raise SourceError(
             f"source.table: there is no table or view {section.table!r} in PostgreSQL that this user may see: write it "
@@ -210,7 +211,7 @@ def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[
     statement = pg.query_as_it_stands(query)
     with server.undone_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
-        own = server.rows(pg.columns_of(), [pg.qualified("pg_temp", _QUERY)])
+        own = server.rows(pg.columns_of(), [qualified("pg_temp", _QUERY)])
     return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query"))), [
         (name, kind, is_enum) for name, kind, is_enum in own
     ]
