@@ -25,6 +25,10 @@ BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
 FORMAT = 3
 """Of the catalog's tables: where it is no older, nothing has to be installed."""
+
+_HELD_HERE = "Unique file handle conflict"
+"""What DuckDB says where two runs of one process have the same file."""
+
 PATIENCE = 10.0
 """So many seconds another process may hold the catalog: runs hold it for moments, their own and those beside it."""
 
@@ -92,14 +96,19 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
         while True:
             try:
                 return engine.attach(path, ATTACHED, read_write=True)
-            except duckdb.IOException as error:
-                if "lock" not in str(error) or time.monotonic() > give_up:
+            except duckdb.Error as error:
+                locked = isinstance(error, duckdb.IOException) and "lock" in str(error)
+                if not (locked or _HELD_HERE in str(error)) or time.monotonic() > give_up:
                     raise
                 time.sleep(0.02)
     except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        if _HELD_HERE in reason:
+            reason = "another run in this process holds it: let that end first"
+        else:
+            reason += "; another run may hold it"
         raise SourceError(
-            f"the catalog {path} cannot be opened: {str(error).splitlines()[0]}; "
-            "another run may hold it; [catalog] database can name another file"
+            f"the catalog {path} cannot be opened: {reason}; [catalog] database can name another file"
         ) from error
 
 

@@ -21,7 +21,8 @@ from sqlanon.release.postgres_reader import PostgresRelease, Spot
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
 from sqlanon.release.spark import publish_spark
-from sqlanon.release.spark_reader import AFTERWARDS, SparkRelease, SparkSpot
+from sqlanon.release.spark_catalog import SparkSpot
+from sqlanon.release.spark_reader import AFTERWARDS, SparkRelease
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
 from sqlanon.sources import InSpark, carrying, refuse_schema_of_source

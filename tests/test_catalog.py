@@ -19,6 +19,7 @@ import sqlanon
 from sqlanon import catalog
 from sqlanon.catalog import init_database
 from sqlanon.cli import main
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 
 TABLES = {
@@ -431,3 +432,18 @@ def test_a_catalog_that_is_no_database_is_a_clear_error(
     assert "policy.catalog.duckdb" in capsys.readouterr().err
     assert (folder / "policy.catalog.duckdb").read_text() == "a letter to somebody"
     assert not (folder / "release.duckdb").exists()
+
+
+def test_a_catalog_that_another_run_of_this_process_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "PATIENCE", 0.1)
+    path = folder / "held.catalog.duckdb"
+    one, other = (DuckDBEngine(duckdb.connect()) for _ in range(2))
+    with catalog.open_catalog(one, path):
+        with (
+            pytest.raises(sqlanon.SourceError, match="another run in this process holds it") as error,
+            catalog.open_catalog(other, path),
+        ):
+            pass
+        assert "file handle" not in str(error.value)
+    with catalog.open_catalog(other, path):
+        pass

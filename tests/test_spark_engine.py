@@ -189,6 +189,8 @@ def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
         (f"SELECT CAST('{SECRET}' AS INT)", "a value does not fit its type (CAST_INVALID_INPUT)"),
         (f"SELECT CAST(concat('{SECRET}', id) AS DATE) FROM range(9)", "a value does not fit its type"),
         (f"SELECT raise_error(concat('{SECRET}', id)) FROM range(9)", "it failed, see its log (USER_RAISED_EXCEPTION)"),
+        ("SELECT raise_error('sqlanon: a value of another type: x')", "a value of another type: x"),
+        ("SELECT * FROM a.b.c", "its catalog knows schema.name, and not `a`.`b`.`c`"),
         ("SELECT 1 / (id - 5) FROM range(9)", "something is divided by zero (DIVIDE_BY_ZERO)"),
         ("SELECT CAST(id + 9223372036854775800 AS BIGINT) FROM range(9)", "a number is too large for its type"),
         (f"SELECT * FROM parquet.`/{SECRET}`", "there is no such file or folder, as Spark sees it (PATH_NOT_FOUND)"),
@@ -200,6 +202,18 @@ def test_errors_tell_no_values(engine: SparkEngine, text: str, told: str, capfd:
     assert str(found.value).startswith(f"source.spark: Spark says: {told}")
     assert SECRET not in str(found.value) and found.value.__suppress_context__
     assert capfd.readouterr() == ("", "")
+
+
+def test_text_that_is_not_utf8(engine: SparkEngine) -> None:
+    bad = query(
+        f"SELECT 'a' AS fine, CAST(CAST(concat('{SECRET}', id) AS BINARY) || X'ff' AS STRING) AS bad FROM range(3)"
+    )
+    message = "source.spark: text that is not UTF-8 in 'bad': mend it"
+    with pytest.raises(sqlanon.SourceError, match=message) as found:
+        engine.rows(bad)
+    assert SECRET not in str(found.value)
+    with pytest.raises(sqlanon.SourceError, match=message), engine.stream(bad):
+        pass
 
 
 def test_the_kind_of_error_is_the_callers(engine: SparkEngine) -> None:

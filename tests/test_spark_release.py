@@ -42,6 +42,7 @@ from sqlanon.queries.spark_digest import digest_there, digestible
 from sqlanon.queries.spark_release import filled
 from sqlanon.release import spark_rows
 from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.spark_catalog import Described, SparkSpot, checks_of, names_there
 from sqlanon.resources import PLAIN, macros
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
@@ -212,7 +213,7 @@ def test_what_readers_find(place: Any, tmp_path: Path) -> None:
         assert shown(place) == Counter(here.execute("FROM r").fetchall())
     assert names_in(place) == {"r", "r_v1", "r_v1_manifest"}
     verification = release.verify()
-    assert verification.verified
+    assert verification.verified, verification.failures
     assert {check.name for check in verification.checks if check.passed} >= {"view", "versions", "content digest"}
     assert release.class_sizes() == file.class_sizes()
     assert release.table == "shared.r"
@@ -257,13 +258,13 @@ def test_names_and_values_that_are_hostile(place: Any) -> None:
     roles: dict[str, Any] = dict.fromkeys(HOSTILE, "insensitive")
     roles |= {HOSTILE[0]: "suppress", HOSTILE[6]: "suppress", HOSTILE[-1]: {"mask": "right"}, HOSTILE[1]: "sensitive"}
     diverse = {"k": 2, "l_diversity": [{"attribute": HOSTILE[1], "l": 2, "kind": "distinct"}]}
-    release = publish(place, policy_of(roles, "SHARED.Strange_1", privacy=diverse))
+    release = publish(place, policy_of(roles, "SHARED.Secret_1", privacy=diverse))
     verification = release.verify()
     assert verification.verified, verification.failures
-    assert place.table("shared.strange_1").columns == HOSTILE
+    assert place.table("shared.secret_1").columns == HOSTILE
     names = ", ".join(map(quoted, HOSTILE[2:6]))
-    assert shown(place, f"(SELECT {names} FROM shared.strange_1)") == shown(place, f"(SELECT {names} FROM clinic.t)")
-    told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.strange_1").collect()}
+    assert shown(place, f"(SELECT {names} FROM shared.secret_1)") == shown(place, f"(SELECT {names} FROM clinic.t)")
+    told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.secret_1").collect()}
     assert all(told[name] for name in HOSTILE)
 
 
@@ -387,15 +388,17 @@ def test_order_tells_nothing_of_the_source(place: Any) -> None:
         engine.execute(exp.Drop(tables=[table("n_v1", "shared")], kind="TABLE", exists=True))
         place.sql("CREATE TABLE shared.n_v1 (zip STRING, number BIGINT) USING PARQUET")
         source = select([col("zip"), col("number")], table("t", "clinic"))
-        insert = filled(table("n_v1", "shared"), source, ["zip", "number"], 2**62 + 1)
-        plan = place.sql(f"EXPLAIN {engine.sql(insert)}").collect()[0][0]
+        secret = engine.ingest("kept_secret", pa.table({"secret": ["5ec2e7" * 10]}))
+        insert = filled(table("n_v1", "shared"), source, ["zip", "number"], secret)
+        plan = place.sql(f"EXPLAIN EXTENDED {engine.sql(insert)}").collect()[0][0]
         place.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
         engine.execute(insert)
     finally:
         place.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
         engine.close()
     # Random numbers are drawn behind the exchange: a task that runs again sends each row to where it was sent before.
-    assert re.search(r"Sort \[_nondet.*?rand\(.*?Exchange hashpartitioning\(xxhash64", plan, re.DOTALL)
+    assert re.search(r"Sort \[sha2\(.*?uuid\(.*?Exchange hashpartitioning\(xxhash64", plan, re.DOTALL)
+    assert "5ec2e7" not in plan  # plans are logged, with the seeds of random numbers
     files = [pq.read_table(file)["number"].to_pylist() for file in _files(place, "n_v1")]
     assert len(files) > 1
     assert sorted(number for file in files for number in file) == list(range(rows))
@@ -589,9 +592,10 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
 
 
 def _losing(fill: Any) -> Any:
-    def losing(target: exp.Table, rows: exp.Query, columns: Any, seed: int) -> exp.Expr:
+    def losing(target: exp.Table, rows: exp.Query, columns: Any, secret: exp.Table) -> exp.Expr:
         few = exp.select("*").from_(rows.subquery("few")).where("number > 7")
-        return fill(target, few, columns, seed)
+        made: exp.Expr = fill(target, few, columns, secret)
+        return made
 
     return losing
 
@@ -653,12 +657,13 @@ TAMPERED = {
     "a view in place of its table": (
         ["DROP TABLE shared.r_v1", "CREATE TABLE clinic.u USING PARQUET AS SELECT * FROM kept",
          "CREATE VIEW shared.r_v1 AS SELECT * FROM clinic.u"],
-        {"view"},
+        {"tables"},
     ),
+    "a column more behind the view": (["ALTER TABLE shared.r_v1 ADD COLUMN leak STRING"], {"tables"}),
     "a table of somebody's": (["CREATE TABLE shared.r_v7 (x INT) USING PARQUET"], {"versions"}),
     "a manifest of another release": (
         ["INSERT OVERWRITE shared.r_v1_manifest SELECT * FROM shared.other_v1_manifest"],
-        {"manifest table"},
+        {"manifest table", "view"},
     ),
     "a manifest of another version": (
         ["INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, 2, manifest FROM kept_manifest"],
@@ -667,10 +672,52 @@ TAMPERED = {
 }  # fmt: skip
 
 
+LIST = "SELECT `zip`, `age`, `diagnosis`, `cost`, `number` FROM `shared`.`r_v1`"
+ALTERED = {
+    "ALTER TABLE shared.r_v1_manifest ADD COLUMN leak STRING": "tables",
+    "ALTER TABLE shared.r_v1 CHANGE COLUMN zip COMMENT 'told'": "tables",
+    "COMMENT ON TABLE shared.r_v1 IS 'told'": "tables",
+    "ALTER TABLE shared.r_v1 ALTER COLUMN zip SET DEFAULT 'told'": "tables",
+    "ALTER TABLE shared.r_v1 SET TBLPROPERTIES ('x' = 'told')": "tables",
+    "ALTER TABLE shared.r_v1 SET SERDEPROPERTIES ('x' = 'told')": "tables",
+    "ALTER TABLE shared.r_v1 UNSET TBLPROPERTIES ('sqlanon.release')": "tables",
+    "ALTER VIEW shared.r SET TBLPROPERTIES ('x' = 'told')": "view",
+    "ALTER VIEW shared.r WITH SCHEMA TYPE EVOLUTION": "view",
+    f"CREATE OR REPLACE VIEW shared.r AS {LIST}": "view",
+    f"CREATE OR REPLACE VIEW shared.r COMMENT 'told' AS {LIST}": "view",
+    f"ALTER VIEW shared.r AS {LIST.replace('`age`', '/* told */ `age`')}": "view",
+}
+"""What changes nothing that the view shows, and which check sees it."""
+
+
+def test_what_is_told_beside_the_rows_is_seen(place: Any) -> None:
+    """In the catalog, of the view and of the tables behind it: whoever may read these may often read that."""
+    patients(place, 60)
+    manifest = publish(place).manifest
+    made = _made(place)
+    spot = SparkSpot.of(place, "shared.r")
+    with spot.opened() as server:
+        for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
+            place.sql(statement)
+            view = Described.by(server, spot.table)
+            checks = checks_of(server, spot, view, 1, manifest, names_there(server, spot))
+            found = {check.name for check in checks if check.passed is False} - {"versions"}
+            assert found == ({expected} if expected else set()), statement
+            assert not [check for check in checks if "told" in check.message]
+            _put_back(place, made)
+
+
+def _made(spark: Any) -> dict[str, str]:
+    """What the release consists of, as Spark says that it is made."""
+    names = ("r_v1_manifest", "r_v1", "r")
+    return {name: spark.sql(f"SHOW CREATE TABLE shared.{name}").collect()[0][0] for name in names}
+
+
 def test_what_was_tampered_with_is_seen(place: Any) -> None:
     patients(place, 300)
     publish(place)
     publish(place, policy_of(table="shared.other", privacy={"k": 9}))
+    made = _made(place)
     for name in ("r_v1", "r_v1_manifest"):
         place.sql(f"CREATE TABLE clinic.kept_{name} USING PARQUET AS SELECT * FROM shared.{name}")
     place.sql("CREATE OR REPLACE TEMPORARY VIEW kept AS SELECT * FROM clinic.kept_r_v1")
@@ -681,22 +728,21 @@ def test_what_was_tampered_with_is_seen(place: Any) -> None:
         found = failed(verify_anywhere(place, "shared.r"))
         assert found >= expected, what
         assert found - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, what
-        _put_back(place)
+        _put_back(place, made)
+        place.sql("INSERT INTO shared.r_v1 SELECT * FROM kept")
+        place.sql("INSERT INTO shared.r_v1_manifest SELECT * FROM kept_manifest")
     assert verify_anywhere(place, "shared.r").verified
 
 
-def _put_back(spark: Any) -> None:
-    """What was published, by hand."""
-    for name in ("r_v7", "r_v1"):
-        is_view = name == "r_v1" and spark.sql("SHOW VIEWS IN shared LIKE 'r_v1'").collect()
-        spark.sql(f"DROP {'VIEW' if is_view else 'TABLE'} IF EXISTS shared.{name}")
+def _put_back(spark: Any, made: dict[str, str]) -> None:
+    """What was published, without its rows."""
+    views = {row["viewName"] for row in spark.sql("SHOW VIEWS IN shared").collect()}
+    for name in (*made, "r_v7"):
+        spark.sql(f"DROP {'VIEW' if name in views else 'TABLE'} IF EXISTS shared.{name}")
     for name in ("u", "r_v1"):
         spark.sql(f"DROP TABLE IF EXISTS clinic.{name}")
-    columns = "zip STRING, age STRING, diagnosis STRING, cost DOUBLE, number BIGINT"
-    spark.sql(f"CREATE TABLE shared.r_v1 ({columns}) USING PARQUET TBLPROPERTIES ('sqlanon.release' = 'r')")
-    spark.sql("INSERT INTO shared.r_v1 SELECT * FROM kept")
-    spark.sql("INSERT OVERWRITE shared.r_v1_manifest SELECT * FROM kept_manifest")
-    spark.sql("CREATE OR REPLACE VIEW shared.r AS SELECT zip, age, diagnosis, cost, number FROM shared.r_v1")
+    for statement in made.values():
+        spark.sql(statement)
 
 
 def test_a_manifest_that_cannot_be_read(place: Any) -> None:
@@ -769,9 +815,33 @@ def test_tables_of_others_stay(place: Any) -> None:
     patients(place, 60)
     place.sql("CREATE TABLE shared.r_v3 USING PARQUET AS SELECT 1 AS x")
     release = publish(place)
+    assert any(told.startswith("r_v3: called like a version") for told in release.warnings)
     assert release.manifest.version == 4
     assert place.table("shared.r_v3").count() == 1
     assert failed(release.verify()) == {"versions"}
+
+
+def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:
+    """Nothing is wrong with the first one, and the message does not say so."""
+    patients(place, 60)
+    catalog = {"database": str(tmp_path / "c.duckdb")}
+    publish(place, policy_of(catalog=catalog))
+    publish(place, policy_of(catalog=catalog))  # it takes the place of the first
+    other = policy_of(table="shared.other", catalog=catalog)
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(other)
+        with pytest.raises(sqlanon.AuditError, match="nothing can be held against releases there yet") as error:
+            result.publish()
+        assert "may be broken" not in str(error.value)
+        assert "--force" in str(error.value)
+        assert result.publish(force=True).verify().verified
+        assert any("nothing can be held against releases there yet" in told for told in result.warnings)
+
+
+def test_names_of_tables_in_backticks(place: Any) -> None:
+    patients(place, 60)
+    with pytest.raises(sqlanon.SourceError, match="without backticks"):
+        publish(place, policy_of(source={"table": "`clinic`.`t`"}))
 
 
 def test_types_that_cannot_be_verified_there(place: Any) -> None:

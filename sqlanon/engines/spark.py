@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
-from sqlanon.engines.spark_types import rows_in, with_sign
+from sqlanon.engines.spark_types import not_utf8, rows_in, with_sign
 from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.policy.spark import SESSION
@@ -163,7 +163,7 @@ class SparkEngine:
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python."""
-        arrow = self._asked(lambda: self._frame(query, parameters).toArrow())
+        arrow = self._arrow(query, parameters)
         return list(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
@@ -173,7 +173,7 @@ class SparkEngine:
     @contextmanager
     def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
         """The rows of a query as Arrow; all of them are in memory meanwhile."""
-        yield self._asked(lambda: self._frame(query).toArrow()).to_reader()
+        yield self._arrow(query).to_reader()
 
     def ingest(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary view of an Arrow table or stream: only this session sees it.
@@ -356,6 +356,13 @@ class SparkEngine:
     def _context(self) -> Any:
         """The driver beside us; None where it is a server."""
         return getattr(self.session, "_sc", None)
+
+    def _arrow(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> pyarrow.Table:
+        arrow = self._asked(lambda: self._frame(query, parameters).toArrow())
+        if strange := not_utf8(arrow):
+            told = f"text that is not UTF-8 in {', '.join(map(repr, strange))}: mend it with query = ... under [source]"
+            raise SourceError(f"{self.place}: {told}")
+        return arrow
 
     def _asked(self, work: Callable[[], _Answer]) -> _Answer:
         """What Spark answers.

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sqlanon.queries.spark_casts import OURS
+
 _NAMES = {
     "TABLE_OR_VIEW_NOT_FOUND": ("relationName", "there is no table or view {}"),
     "UNRESOLVED_COLUMN": ("objectName", "there is no column {}"),
     "SCHEMA_NOT_FOUND": ("schemaName", "there is no schema {}"),
+    "REQUIRES_SINGLE_PART_NAMESPACE": ("identifier", "its catalog knows schema.name, and not {}"),
     "TABLE_OR_VIEW_ALREADY_EXISTS": ("relationName", "there is a table or view {} already"),
 }
 """Errors that are about a name, which is told."""
@@ -93,6 +96,9 @@ def reason_of(error: Any) -> str:
     if main in _NAMES and _NAMES[main][0] in parameters:
         name, words = _NAMES[main]
         return words.format(parameters[name])
+    said = str(parameters.get("errorMessage", ""))
+    if main == "USER_RAISED_EXCEPTION" and said.startswith(OURS):  # what others raise may quote values
+        return said.removeprefix(OURS)
     if main in _KINDS:
         return f"{_KINDS[main]} ({condition})"
     if isinstance(error, ConnectionError) or type(error).__name__ in _OF_NO_DRIVER:

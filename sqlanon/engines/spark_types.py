@@ -30,6 +30,26 @@ def with_sign(table: pyarrow.Table) -> pyarrow.Table:
     return table.cast(pa.schema(fields))
 
 
+def not_utf8(table: pyarrow.Table) -> list[str]:
+    """The columns of an Arrow table with text that is not UTF-8: Spark takes any bytes for text.
+
+    >>> import pyarrow
+    >>> not_utf8(pyarrow.table({"a": ["ü"], "b": pyarrow.array([b"\\xff"]).view(pyarrow.string())}))
+    ['b']
+    """
+    import pyarrow as pa  # noqa: PLC0415  (it is slow to load)
+
+    def is_valid(column: pa.ChunkedArray) -> bool:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    texts = (field.name for field in table.schema if field.type in (pa.string(), pa.large_string()))
+    return [name for name in texts if not is_valid(table[name])]
+
+
 def rows_in(folder: Path) -> int:
     """How many rows the Parquet files of a folder have, by their footers; none, where there is no such folder.
 

@@ -63,7 +63,7 @@ def opened(
     """
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
     if in_spark(path):
-        raise ReleaseError(f"{shown_place(path)} is in Spark, and releases there are not held against others yet")
+        raise ReleaseError(f"{shown_place(path)} is in Spark, and nothing can be held against releases there yet")
     if in_postgres(path):
         with open_postgres(_spot(publication, addresses), engine.limits) as release:
             found = verify_release(path, release, fresh=False)

@@ -117,14 +117,7 @@ class Together:
                 raise
             found = str(error)
         if isinstance(found, str):
-            # What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken.
-            elsewhere = in_postgres(publication.path) or in_spark(publication.path)
-            there = elsewhere or publication.path.exists()
-            if there:
-                self.breaks.append(str(publication.path))
-            if self.force or not there:
-                return Check(name, None, f"not looked at: {found}")
-            return Check(name, False, f"it cannot be looked at, so that it may be broken: {found}; {_BY_FORCE}")
+            return self._not_looked_at(name, publication, found)
         if not found:
             return Check(name, True, "neither tells more with the other at hand")
         message = "; ".join(told for told, _ in found)
@@ -143,6 +136,18 @@ class Together:
                 f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
             )
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
+
+    def _not_looked_at(self, name: str, publication: Publication, why: str) -> Check:
+        """What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken."""
+        is_in_spark = in_spark(publication.path)
+        there = is_in_spark or in_postgres(publication.path) or publication.path.exists()
+        if there:
+            self.breaks.append(str(publication.path))
+        if self.force or not there:
+            return Check(name, None, f"not looked at: {why}")
+        if is_in_spark:  # nothing is wrong with it
+            return Check(name, False, f"{why}: publish to its place, which replaces it, or {_BY_FORCE}")
+        return Check(name, False, f"it cannot be looked at, so that it may be broken: {why}; {_BY_FORCE}")
 
     def _addresses(self) -> list[str]:
         """The PostgreSQL servers that the policy names."""

@@ -38,6 +38,9 @@ _TYPES: Mapping[str, str] = {
 }
 """Spark's types, by DuckDB's; unsigned ones become the signed ones that hold them."""
 
+OURS = "sqlanon: "
+"""So begins what errors say that our statements raise: no value is in it."""
+
 _Caster: TypeAlias = Callable[[exp.Expr], exp.Expr]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -134,7 +137,7 @@ def by_type(value: exp.Expr, cases: Sequence[tuple[Sequence[str], exp.Expr]], de
 
 def refused_there(message: str) -> exp.Expr:
     """An error, when it is looked at."""
-    return anonymous("RAISE_ERROR", text(message))
+    return anonymous("RAISE_ERROR", text(f"{OURS}{message}"))
 
 
 def to_decimals(value: exp.Expr, decimals: int) -> exp.Expr:

@@ -24,6 +24,9 @@ from sqlanon.queries.spark import TEXT, leaving, type_there
 MADE_BY = "sqlanon.release"
 """The property of the tables that are ours: the name of the release."""
 
+SECRET = "secret"
+"""The column of what the order of rows is made with."""
+
 MANIFEST = {"table_name": TEXT, "version": "INT", "manifest": TEXT}
 """The columns of a manifest's table: it has one row."""
 
@@ -62,24 +65,29 @@ def _parquet_table(target: exp.Table, types: Mapping[str, str], release: str) ->
     )
 
 
-def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], seed: int) -> exp.Insert:
+def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: exp.Table) -> exp.Insert:
     """Write rows to a table, in an order that tells nothing of where they come from.
 
     What a row shows decides which file it is in, and a random number where in the file. So a task that Spark runs a
     second time sends each row where it was sent before: rows that a random number sends somewhere could be written
     twice, or not at all.
 
+    The seed of Spark's random numbers stands in its plans, which it logs: who has it knows the order in which rows came
+    to a task. So each number is hashed together with a secret.
+
     Parameters
     ----------
     target, rows, columns:
         Where to, and what.
-    seed:
-        Of the random numbers: 63 bits that nobody knows.
+    secret:
+        Has one row with one column, `SECRET`: 256 bits that nobody knows.
     """
     shown: list[exp.Expr] = [col(name) for name in columns]
     query = select(shown, subquery(rows, "released"))
     query.set("distribute", exp.Distribute(expressions=[anonymous("xxhash64", *(col(name) for name in columns))]))
-    query.set("sort", exp.Sort(expressions=[exp.Ordered(this=anonymous("rand", number(seed)), nulls_first=True)]))
+    hidden = exp.Subquery(this=select([col(SECRET)], secret.copy()))
+    order = anonymous("sha2", anonymous("concat", hidden, anonymous("uuid")), number(256))
+    query.set("sort", exp.Sort(expressions=[exp.Ordered(this=order, nulls_first=True)]))
     return exp.Insert(this=target, expression=query)
 
 
@@ -123,41 +131,27 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], to
         kind="VIEW",
         replace=True,
         properties=exp.Properties(expressions=[exp.SchemaCommentProperty(this=text(told))]),
-        expression=select([col(name) for name in columns], rows),
+        expression=shown_by_view(rows, list(columns)),
     )
 
 
-def is_column_list(query: str, columns: Sequence[str], source: exp.Table) -> bool:
-    """Whether a view's query is a list of plain columns of one table, and nothing more.
+def shown_by_view(rows: exp.Table, columns: Sequence[str]) -> exp.Select:
+    """The view's query: a list of plain columns of one table, and nothing more.
 
     >>> from sqlanon.queries.names import table
-    >>> is_column_list("SELECT `zip` FROM `s`.`r_v1`", ["zip"], table("r_v1", "s"))
-    True
-    >>> is_column_list("SELECT `zip` FROM `s`.`r_v1` WHERE `zip` IS NULL", ["zip"], table("r_v1", "s"))
-    False
+    >>> shown_by_view(table("r_v1", "s"), ["zip"]).sql("spark")
+    'SELECT `zip` FROM `s`.`r_v1`'
     """
-    made = _parsed(query)
-    return made is not None and _quoted(made) == _quoted(select([col(name) for name in columns], source.copy()))
+    return select([col(name) for name in columns], rows.copy())
 
 
 def read_by(query: str) -> list[exp.Table]:
     """The tables that a view's query reads."""
-    made = _parsed(query)
-    return [] if made is None else list(made.find_all(exp.Table))
-
-
-def _parsed(query: str) -> exp.Expr | None:
     try:
-        return parse_one(query, dialect="spark")
+        made = parse_one(query, dialect="spark")
     except SqlglotError:
-        return None
-
-
-def _quoted(query: exp.Expr) -> exp.Expr:
-    def quoted(node: exp.Expr) -> exp.Expr:
-        return exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
-
-    return query.copy().transform(quoted)
+        return []
+    return list(made.find_all(exp.Table))
 
 
 def description(relation: exp.Table) -> exp.Describe:

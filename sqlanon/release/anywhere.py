@@ -12,7 +12,8 @@ from sqlanon.errors import ReleaseError
 from sqlanon.policy import is_postgres
 from sqlanon.policy.spark import names_spark
 from sqlanon.release.postgres_reader import Spot, verify_postgres
-from sqlanon.release.spark_reader import SparkSpot, verify_spark
+from sqlanon.release.spark_catalog import SparkSpot
+from sqlanon.release.spark_reader import verify_spark
 from sqlanon.release.verify import Verification, verify_file
 
 

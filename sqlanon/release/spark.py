@@ -8,26 +8,27 @@ publication removes these.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from uuid import uuid4
 
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import condition_of
-from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.queries import spark_release as sr
 from sqlanon.queries.macros import k_anonymity_of
-from sqlanon.queries.names import table
+from sqlanon.queries.names import named, table, text
 from sqlanon.queries.spark import type_here, type_there
 from sqlanon.queries.spark_digest import digestible
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.publish import against_the_run, with_checks, with_version
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.spark_reader import Described, SparkSpot, names_there, number_in, of_catalog, ours
+from sqlanon.release.spark_catalog import Described, SparkSpot, in_the_way, names_there, number_in, of_catalog, ours
 from sqlanon.release.spark_rows import counted
 from sqlanon.release.staging import Content
 from sqlanon.release.verify import Verification
@@ -68,7 +69,7 @@ def publish_spark(
         version = _make_table(server, spot, types, _next_version(server, spot))
         content = with_version(content, version)
         try:
-            server.execute(sr.filled(spot.rows(version), rows, list(types), secrets.randbits(63)))
+            _fill(engine, server, spot.rows(version), rows, list(types))
             verification = _audited(engine, server, content, spot.rows(version), types)
             manifest = verification.manifest
             server.execute(sr.manifest_table(spot.manifest(version), spot.name))
@@ -127,6 +128,20 @@ def _make_table(server: SparkEngine, spot: SparkSpot, types: Mapping[str, str], 
     )
 
 
+def _fill(
+    engine: DuckDBEngine, server: SparkEngine, target: exp.Table, rows: exp.Query, columns: Sequence[str]
+) -> None:
+    """Write the rows, in an order that a secret makes. It goes there as a table: statements are logged."""
+    name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", named(text(secrets.token_hex(32)), sr.SECRET)
+    with engine.stream(exp.Select(expressions=[secret])) as reader:
+        view = server.ingest(name, reader)
+    try:
+        server.execute(sr.filled(target, rows, columns, view))
+    finally:
+        with suppress(SourceError):  # the session may be gone
+            server.forget(name)
+
+
 def _audited(
     engine: DuckDBEngine, server: SparkEngine, content: Content, staged: exp.Table, types: Mapping[str, str]
 ) -> Verification:
@@ -164,12 +179,13 @@ def _without_older(server: SparkEngine, spot: SparkSpot, version: int) -> list[C
     What somebody else publishes meanwhile has a higher number."""
     try:
         shown = Described.by(server, spot.table).version_shown(spot)
-        for name, number in ours(server, spot, names_there(server, spot)).items():
+        names = names_there(server, spot)
+        for name, number in ours(server, spot, names).items():
             if number < version and number != shown:
                 server.execute(sr.dropped(table(name, spot.schema)))
+        return in_the_way(server, spot, names)
     except Exception as error:
         if not condition_of(error):
             raise
         told = f"an older version is still there ({condition_of(error)}): the next publication removes it"
         return [Check("versions", None, told)]
-    return []

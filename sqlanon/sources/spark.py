@@ -89,6 +89,8 @@ def _found(section: SourceSection) -> exp.Expr:
     parts = table_parts(section.table or "")
     if not parts:
         raise SourceError(f"source.table: {section.table!r} names no table: write it as schema.name")
+    if any(part.startswith("`") and part.endswith("`") for part in parts):
+        raise SourceError("source.table: write schema.name without backticks, or in double quotes")
     return table(*reversed(parts))
 
 
