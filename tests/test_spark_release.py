@@ -838,6 +838,17 @@ def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -
         assert any("nothing can be held against releases there yet" in told for told in result.warnings)
 
 
+def test_a_release_beside_one_in_a_file_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:
+    """Not all columns of it are here: nothing could be told of both."""
+    patients(place, 60)
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(policy_of(catalog={"database": str(tmp_path / "c.duckdb")}))
+        result.publish(tmp_path / "one.duckdb")
+        with pytest.raises(sqlanon.AuditError, match="the new one is in Spark, and nothing can be held"):
+            result.publish()
+        assert result.publish(force=True).verify().verified
+
+
 def test_names_of_tables_in_backticks(place: Any) -> None:
     patients(place, 60)
     with pytest.raises(sqlanon.SourceError, match="without backticks"):

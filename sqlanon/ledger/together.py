@@ -157,6 +157,8 @@ class Together:
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
         """By attack that finds somebody: what it finds, and the query that shows it. Or why it cannot be told."""
+        if in_spark(self.target):  # only what requirements look at comes here
+            return "the new one is in Spark, and nothing can be held against releases there yet"
         trees, shown_trees = self._trees(one, new)
         linked = link(one, new, trees)
         if linked.missing:
