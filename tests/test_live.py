@@ -589,7 +589,7 @@ def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("q\n1\n1\n", encoding="utf-8")
     with sqlanon.connect(tmp_path / "t.csv") as db, pytest.raises(PolicyError, match="no database"):
         db.live(make_policy({"q": "suppress"}, table=None))
-    arrow = duckdb.connect().execute("SELECT 1 AS q FROM range(4)").to_arrow_table()
+    arrow = duckdb.connect().sql("SELECT 1 AS q FROM range(4)").to_arrow_table()
     with sqlanon.connect(arrow) as db, pytest.raises(SourceError, match="no DuckDB database"):
         db.live(make_policy({"q": "suppress"}, table=None))
     attributes = {"q": {"role": "quasi", "hierarchy": "suppress"}}
