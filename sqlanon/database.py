@@ -126,7 +126,7 @@ class Database(Looking, Viewing):
         with readable():
             noise = None
             if policy.noisy:  # what needs no noise does not wait for what draws it
-                from sqlanon.noise.drawer import drawer  # noqa: PLC0415
+                from sqlanon.noise.drawer import drawer  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
                 noise = drawer(run, policy)
             prepared = based_on_earlier(run, policy)
@@ -146,7 +146,7 @@ class Database(Looking, Viewing):
             found = replace(found, chosen=noised.chosen)
         filled = None
         if policy.decoys:
-            from sqlanon.decoys import fill  # noqa: PLC0415
+            from sqlanon.decoys import fill  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
             started = time.perf_counter()
             filled = fill(Steps(engine), prepared, found, work)
@@ -192,7 +192,7 @@ class Database(Looking, Viewing):
             As of `anonymize`.
         """
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415
+        from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         tell = progress or (lambda strategy, open_, checked, best: None)
         found = list(compare(partial(self._space.run, counted=True), policies_of(policy, strategies), tell))
@@ -218,7 +218,7 @@ class Database(Looking, Viewing):
         SourceError, HierarchyError
             The source does not fit the policy; or its values would be labelled in another way than in the release.
         """
-        from sqlanon.extend import extend  # noqa: PLC0415
+        from sqlanon.extend import extend  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         run = self._space.run(policy)  # what is found publishes from it
         with readable():
@@ -244,10 +244,10 @@ class Database(Looking, Viewing):
             There is no such dialect; or the policy asks for what cannot be done in a warehouse.
         """
         if dialect is not None:
-            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
+            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
             return plan_for_warehouse(policy, dialect, self._space.engine)
-        from sqlanon.plan import plan  # noqa: PLC0415
+        from sqlanon.plan import plan  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
@@ -272,7 +272,7 @@ class Database(Looking, Viewing):
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
-        from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
+        from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         found = verify_anywhere(release, table, self._space.limits)
         if not found.is_file and (policy.noisy or policy.decoys):
@@ -331,7 +331,7 @@ class Database(Looking, Viewing):
         SourceError, HierarchyError, InfeasibleError
             As of `anonymize`.
         """
-        from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
+        from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         _refuse_report(of, private, policy, strategies)
         if not isinstance(of, Policy) and is_server(os.fspath(of)):

@@ -47,7 +47,7 @@ class Looking:
         HierarchyError
             The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
         """
-        from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415
+        from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         refuse_epsilons(policy, epsilons)
         with self._space.run(policy) as run, readable():
@@ -69,7 +69,7 @@ class Looking:
         SourceError, HierarchyError
             As of `risk`, as far as the schema and hierarchy files tell.
         """
-        from sqlanon.risk import risk_statements  # noqa: PLC0415
+        from sqlanon.risk import risk_statements  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return risk_statements(run, policy, leakage)
@@ -90,7 +90,7 @@ class Looking:
         SourceError
             As of `risk`.
         """
-        from sqlanon.risk import row_risks  # noqa: PLC0415
+        from sqlanon.risk import row_risks  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         run = self._space.run(policy, read=False)  # its views stay: the relation names them
         with readable():
@@ -106,7 +106,7 @@ class Looking:
         SourceError, HierarchyError
             As of `anonymize`, for the hierarchies of these two.
         """
-        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+        from sqlanon.risk import uniques_matrix  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         with self._space.run(policy) as run, readable():
             return uniques_matrix(run, policy, first, second)
@@ -119,7 +119,7 @@ class Looking:
         PolicyError, SourceError, HierarchyError
             As of `uniques_matrix`, as far as the schema and hierarchy files tell.
         """
-        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+        from sqlanon.risk import uniques_matrix  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         run, shown = self._space.run(policy, read=False), list[str]()
         uniques_matrix(run, policy, first, second, shown)
@@ -147,7 +147,7 @@ class Looking:
         SourceError
             The source cannot be read, does not fit the policy, or has more than the population.
         """
-        from sqlanon.suda import find_special_uniques, refuse_settings  # noqa: PLC0415
+        from sqlanon.suda import find_special_uniques, refuse_settings  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         refuse_settings(policy, size, fraction)
         run = self._space.run(policy)  # it stays: the relations read its tables
@@ -162,7 +162,7 @@ class Looking:
         PolicyError, SourceError
             As of `suda`, as far as the schema tells.
         """
-        from sqlanon.suda import refuse_settings, suda_statements  # noqa: PLC0415
+        from sqlanon.suda import refuse_settings, suda_statements  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         refuse_settings(policy, size, fraction)
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
@@ -203,7 +203,7 @@ class Looking:
         ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
         [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
         """
-        from sqlanon.finding import asks_nothing, find_distinction, refuse_size  # noqa: PLC0415
+        from sqlanon.finding import asks_nothing, find_distinction, refuse_size  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
@@ -219,7 +219,7 @@ class Looking:
         PolicyError, SourceError
             As of `distinction`, as far as the schema tells.
         """
-        from sqlanon.finding import asks_nothing, distinction_statements, refuse_size  # noqa: PLC0415
+        from sqlanon.finding import asks_nothing, distinction_statements, refuse_size  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
@@ -242,7 +242,7 @@ class Looking:
         SourceError
             The table cannot be found or read.
         """
-        from sqlanon.finding import suggest  # noqa: PLC0415
+        from sqlanon.finding import suggest  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         given = self._space.given
         with readable():

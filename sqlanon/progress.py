@@ -39,8 +39,8 @@ def shown_comparison(strategies: int) -> Iterator[Shown]:
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda strategy, open_, checked, best: None
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415  (who does not ask for it does not wait for it)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
     columns = BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

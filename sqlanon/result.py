@@ -251,7 +251,7 @@ class Result(ResultFigures):
         ReleaseError
             The page cannot be written there.
         """
-        from sqlanon.report import report_of_unpublished  # noqa: PLC0415
+        from sqlanon.report import report_of_unpublished  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         rows = (
             [] if compared is None else [dict(zip(compared.columns, row, strict=True)) for row in compared.fetchall()]
@@ -259,7 +259,7 @@ class Result(ResultFigures):
         return report_of_unpublished(self._unpublished(), path, private, rows)
 
     def _unpublished(self) -> Unpublished:
-        from sqlanon.report import Unpublished  # noqa: PLC0415
+        from sqlanon.report import Unpublished  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         return Unpublished(
             self._made,

@@ -71,7 +71,7 @@ class Viewing:
         >>> connection.sql("SELECT ward, count(*) FROM people_live GROUP BY ward ORDER BY ward").fetchall()
         [(0, 3), (1, 3)]
         """
-        from sqlanon.live import live  # noqa: PLC0415
+        from sqlanon.live import live  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         tell = progress or (lambda stage, open_, checked, best: None)
         tell("scan", 0, 0, None)
@@ -88,7 +88,7 @@ class Viewing:
         PolicyError, SourceError, HierarchyError, InfeasibleError
             As of `live`.
         """
-        from sqlanon.live import live_statements  # noqa: PLC0415
+        from sqlanon.live import live_statements  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         return live_statements(self._space, policy, name)
 
@@ -107,6 +107,6 @@ class Viewing:
         SourceError
             There is none of that name, or the database cannot be written to.
         """
-        from sqlanon.live import drop_live  # noqa: PLC0415
+        from sqlanon.live import drop_live  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         return drop_live(self._space, policy, name)

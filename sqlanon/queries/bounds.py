@@ -63,7 +63,8 @@ def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
     >>> import duckdb
     >>> from sqlanon.queries.names import select
     >>> low, high = bounds(text("[1980-01-02, 1980-01-09)"), "date")
-    >>> [str(day) for day in duckdb.sql(exp.Select(expressions=[low, high]).sql("duckdb")).fetchall()[0]]
+    >>> query = exp.Select(expressions=[low, high]).sql("duckdb")
+    >>> [str(day) for day in duckdb.connect().execute(query).fetchall()[0]]
     ['1980-01-02', '1980-01-08']
     """
     value = _VALUES[kind]

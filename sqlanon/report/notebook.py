@@ -35,7 +35,7 @@ class Charts:
 
     def risk(self, private: bool = False) -> Chart:
         """The share of the rows by the risk of being found: 1 / the size of a row's class."""
-        from sqlanon.report import charts  # noqa: PLC0415
+        from sqlanon.report import charts  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         return charts.risk(self._sizes, self._facts.few, self._inside.sizes if private else None)
 
@@ -47,7 +47,7 @@ class Charts:
         PolicyError
             No column of that name is released; or the source is in PostgreSQL, where this one was not counted.
         """
-        from sqlanon.report import charts  # noqa: PLC0415
+        from sqlanon.report import charts  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         columns = {column.name: column for column in self._facts.columns}
         if name not in columns:
@@ -61,7 +61,7 @@ class Charts:
 
     def attributes(self) -> Chart:
         """The level of each quasi-identifier, beside the levels that its hierarchy has: `Result.generalization`."""
-        from sqlanon.report import charts  # noqa: PLC0415
+        from sqlanon.report import charts  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         return charts.attributes(self._inside.heights, self._inside.generalization)
 
@@ -76,7 +76,7 @@ class Charts:
         PolicyError
             The strategy does not search the lattice.
         """
-        from sqlanon.report import charts_of_search  # noqa: PLC0415
+        from sqlanon.report import charts_of_search  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         self._refuse_without_lattice()
         inside = self._inside
@@ -90,7 +90,7 @@ class Charts:
         PolicyError
             The strategy does not search the lattice.
         """
-        from sqlanon.report import charts_of_search  # noqa: PLC0415
+        from sqlanon.report import charts_of_search  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         self._refuse_without_lattice()
         inside = self._inside

@@ -30,7 +30,7 @@ STATUSES: Mapping[str, tuple[str, str]] = {
 
 def drawn(rows: Sequence[Mapping[str, Any]], title: str | alt.TitleParams | None = None) -> alt.Chart:
     """A chart of records, with nothing in it yet."""
-    data: Any = alt.Data(values=rows)  # type: ignore[no-untyped-call]
+    data: Any = alt.Data(values=rows)  # type: ignore[no-untyped-call]  # altair has no type there
     return alt.Chart(data) if title is None else alt.Chart(data, title=title)
 
 

@@ -135,7 +135,7 @@ def journalist_by_estimate(sizes: ClassSizes, share: float | None, thresholds: S
     risks = {size: individual_risk(size, share) for size, _, _ in sizes.by_size}
     highest = max(risks.values(), default=0.0)
     at_highest = sizes.rows_where(lambda size: risks[size] == highest)
-    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: risks[size] > t) for t in thresholds}  # type: ignore[misc]
+    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: risks[size] > t) for t in thresholds}  # type: ignore[misc]  # mypy infers no lambda with a default
     return JournalistRisk(
         highest=highest,
         average=sizes.mean(risks.__getitem__),

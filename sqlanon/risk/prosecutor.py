@@ -66,7 +66,7 @@ def prosecutor_risk(sizes: ClassSizes, thresholds: Sequence[float]) -> Prosecuto
     """
     least = sizes.smallest
     at_highest = sizes.rows_where(lambda size: size == least)
-    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: 1 / size > t) for t in thresholds}  # type: ignore[misc]
+    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: 1 / size > t) for t in thresholds}  # type: ignore[misc]  # mypy infers no lambda with a default
     return ProsecutorRisk(
         highest=1 / least if least else 0.0,
         average=sizes.classes / sizes.count if sizes.count else 0.0,
