@@ -168,6 +168,7 @@ def main() -> None:
             (configuration / "spark-defaults.conf").write_text(
                 f"spark.sql.warehouse.dir {run / 'warehouse'}\nspark.local.dir {run / 'local'}\n"
                 f"spark.executor.memory {asked.executor_memory - 512}m\nspark.driver.memory 2g\n"
+                f"spark.sql.shuffle.partitions {PARTS}\n"
             )
             environment = {"SPARK_CONF_DIR": str(configuration), "TMPDIR": str(run)}
             plain = watched([sys.executable, HERE / "spark_plain.py", master, files / "*.parquet"], environment)

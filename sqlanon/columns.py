@@ -9,6 +9,7 @@ from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
 from sqlanon.privacy import looked_at_sensitive
 from sqlanon.queries.earlier import EARLIER
+from sqlanon.queries.kinds import is_nested
 from sqlanon.queries.recode import Column
 from sqlanon.sources import Source
 
@@ -81,6 +82,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         raise SourceError("; ".join(wrong))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = looked_at_sensitive(policy)
+    # Equality of nested values is not what a reader sees: [-0.0] equals [0.0].
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
@@ -114,11 +116,6 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
     if missing:
         raise SourceError(f"population: there is no column {listed(missing)}; give it that name with query = ...")
     return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
-
-
-def is_nested(type_: str) -> bool:
-    """Equality of nested values is not what a reader sees: [-0.0] equals [0.0]."""
-    return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
 
 
 def listed(names: Iterable[str]) -> str:

@@ -36,9 +36,9 @@ from sqlanon.engines.spark_workers import sent
 from sqlanon.errors import SourceError
 from sqlanon.noise.laplace import drawing
 from sqlanon.queries import noise_check as nc
-from sqlanon.queries.names import of_rows, table
+from sqlanon.queries.counted import is_counted
+from sqlanon.queries.names import name_of, of_rows, table
 from sqlanon.queries.noise import STEPS
-from sqlanon.queries.spark import is_counted, name_of
 from sqlanon.steps import Steps
 
 FALSE_ALARM = 1e-6

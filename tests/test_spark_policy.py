@@ -18,6 +18,7 @@ from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
 from sqlanon.policy import is_spark, shown_spark, spark_address_of
 from sqlanon.queries import spark as sp
+from sqlanon.queries.counted import is_counted
 from sqlanon.queries.names import create_table, table
 
 HERE = "sc://cluster.example:15002"
@@ -165,7 +166,7 @@ def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_what_is_counted_may_come_here_and_rows_may_not(query: str, counted: bool) -> None:
-    assert sp.is_counted(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
+    assert is_counted(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
+from sqlanon.queries import counted as ct
 from sqlanon.queries import spark as sp
+from sqlanon.queries.kinds import is_nested
 from sqlanon.queries.names import (
     col,
     create_table,
@@ -45,6 +47,9 @@ ROWS_AT_ONCE = 1_000_000
 """Likewise of the rows of a release, which are wider."""
 
 _SCRATCH = "sqlanon-fetch-"
+
+_COUNTED = "counted"
+"""What is shown as the name of what Spark counts, where others are joined to it here."""
 
 
 @dataclass
@@ -134,7 +139,7 @@ class FederatedEngine(DuckDBEngine):
         self._refuse_rows(query)
         query = sp.with_names(query)
         types = self._types(query)
-        if sp.is_nested(types):
+        if any(map(is_nested, types.values())):
             raise SourceError("this would fetch lists of what the source has: its rows never leave Spark")
         with self.fetched(query, types) as relation:
             return super().rows(relation)
@@ -150,7 +155,7 @@ class FederatedEngine(DuckDBEngine):
         query, types:
             What, and DuckDB's types of its columns.
         """
-        most, counted = self.there.most or 0, sp.is_counted(query, self.there.tables)
+        most, counted = self.there.most or 0, ct.is_counted(query, self.there.tables)
         large = most > ROWS_AT_ONCE and not counted
         with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
             yield relation
@@ -180,9 +185,13 @@ class FederatedEngine(DuckDBEngine):
         try:
             query = self._in_rounds(query, shipped)
             relations = dict(self.there.tables)
+            query, answers = ct.answered(query, self.there.tables, self._travels)
+            for name, own in answers.items():
+                relations[name] = self._ship(own, self._types(own), shipped)
             used = frozenset[str]() if sp.has_star(query) else used_columns(query)
-            for name, own in self._ours(query).items():
-                relations[name] = self._ship(own, used, shipped)
+            for name, own_table in self._ours(query).items():
+                types = {one: type_ for one, type_ in self.columns(own_table).items() if not used or one in used}
+                relations[name] = self._ship(select([*map(col, types)], own_table.copy()), types, shipped)
             yield sp.put_there(query, relations)
         finally:
             for view in shipped:
@@ -219,15 +228,21 @@ class FederatedEngine(DuckDBEngine):
         query = statement.expression if isinstance(statement, exp.Create) else statement
         if not isinstance(query, exp.Query) or not self._reads(query):
             return super().shown(statement)
+        if not isinstance(statement, exp.Create):
+            return f"-- in Spark\n{self._shown_there(query)}"
+        target = statement.this
+        if not ct.is_counted(query, self.there.tables):
+            self.there.tables[name_of(target)] = table(target.name)
+        counted, whole = ct.apart(query, self.there.tables)
+        if counted is query:
+            return f"-- in Spark, makes {target.name}\n{self._shown_there(query)}"
+        own = super().shown(create_table(target, whole(star(table(_COUNTED)))))
+        return f"-- in Spark, makes {_COUNTED}\n{self._shown_there(counted)};\n\n{own}"
+
+    def _shown_there(self, query: exp.Query) -> str:
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
-        told = sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
-        made = ""
-        if isinstance(statement, exp.Create):
-            made = f", makes {statement.this.name}"
-            if not sp.is_counted(query, self.there.tables):
-                self.there.tables[name_of(statement.this)] = table(statement.this.name)
-        return f"-- in Spark{made}\n{told}"
+        return sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
 
     def let_go(self) -> None:
         """Forget all tables that were made there."""
@@ -246,12 +261,16 @@ class FederatedEngine(DuckDBEngine):
         return isinstance(target, exp.Table) and name_of(target) in self.there.tables
 
     def _refuse_rows(self, query: exp.Query) -> None:
-        if not sp.is_counted(query, self.there.tables):
+        if not ct.is_counted(query, self.there.tables):
             raise SourceError("this would fetch rows of the source, and the rows of a source in Spark never leave it")
 
     def _types(self, query: exp.Query) -> dict[str, str]:
         """DuckDB's types of a query's columns."""
         return self.columns(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q"))))
+
+    def _travels(self, query: exp.Query) -> bool:
+        """Whether the columns of a query mean the same there: sums are wider here."""
+        return all(sp.type_there(type_) and type_ != "HUGEINT" for type_ in self._types(query).values())
 
     def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
         """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
@@ -260,12 +279,10 @@ class FederatedEngine(DuckDBEngine):
             name: table(one.name, one.db, one.catalog) for name, one in found.items() if name not in self.there.tables
         }
 
-    def _ship(self, own: exp.Table, used: frozenset[str], shipped: list[str]) -> exp.Expr:
-        """Copy the columns of a table that are used; what it is there."""
-        types = {name: type_ for name, type_ in self.columns(own).items() if not used or name in used}
-        values = select([col(name) for name in types], own.copy())
+    def _ship(self, own: exp.Query, types: Mapping[str, str], shipped: list[str]) -> exp.Expr:
+        """Copy the rows of a query of ours; what they are there."""
         name = self.there.next_name()
-        with self.there.server.told(), super().stream(sp.leaving(values, types, "VARCHAR")) as reader:
+        with self.there.server.told(), super().stream(sp.leaving(own, types, "VARCHAR")) as reader:
             view = self.there.server.ingest(name, reader)
         shipped.append(name)
         return sp.landed(view, types)
@@ -273,24 +290,43 @@ class FederatedEngine(DuckDBEngine):
     def _make(self, target: exp.Table, query: exp.Query) -> None:
         """Make a table of what Spark has: here if it is counted, and not too large."""
         types, server = self._types(query), self.there.server
-        counted, most = sp.is_counted(query, self.there.tables) and not sp.is_nested(types), self.there.most
+        if not ct.is_counted(query, self.there.tables) or any(map(is_nested, types.values())):
+            self._keep(target, types, query)
+            return
+        counted, whole = ct.apart(query, self.there.tables)
+        columns = self._types(counted)
         # Hierarchies are made here: the values of one column come home, however many they are.
-        limit = None if sp.is_of_one_column(query) else self.there.fetch_limit
-        if counted and most is not None and most <= AT_ONCE and (limit is None or most <= limit):
-            with self.fetched(query, types) as relation:
-                super().execute(create_table(target, relation))
+        limit = None if ct.is_of_one_column(query) else self.there.fetch_limit
+        most = self.there.most
+        if most is not None and most <= AT_ONCE and (limit is None or most <= limit):
+            with self.fetched(counted, columns) as relation:
+                super().execute(create_table(target, whole(relation)))
             return
         name = self.there.next_name()
-        with self.put_there(query) as query_there, server.told():
+        with self.put_there(counted) as query_there, server.told():
             rows = server.keep(name, query_there)
-        if not counted or (limit is not None and rows > limit):
+        is_large = limit is not None and rows > limit
+        if is_large and counted is query:
             self._stays(target, types, name)
             return
         try:
-            with self._brought(star(table(name)), types, rows > AT_ONCE) as relation:
-                super().execute(create_table(target, relation))
+            if is_large:
+                shadow = table(name)  # it is there under this name
+                self.there.tables[name_of(shadow)] = shadow
+                self._keep(target, types, whole(star(shadow)))
+                return
+            with self._brought(star(table(name)), columns, rows > AT_ONCE) as relation:
+                super().execute(create_table(target, whole(relation)))
         finally:
+            self.there.tables.pop(name_of(table(name)), None)
             server.forget(name)
+
+    def _keep(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
+        """Make a table that stays there."""
+        name = self.there.next_name()
+        with self.put_there(query) as query_there, self.there.server.told():
+            self.there.server.keep(name, query_there)
+        self._stays(target, types, name)
 
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:

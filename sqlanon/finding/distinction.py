@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.columns import is_nested, match_columns
+from sqlanon.columns import match_columns
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.packing import pack, refuse_too_many, subsets_of_size
 from sqlanon.policy import Policy
 from sqlanon.queries import distinction as dq
+from sqlanon.queries.kinds import is_nested
 from sqlanon.queries.names import Namer
 from sqlanon.queries.suda import uniques_and_pairs
 from sqlanon.steps import Steps

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlanon.columns import is_nested
 from sqlanon.errors import SourceError
 from sqlanon.finding.kinds import KINDS
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.queries import looks
+from sqlanon.queries.kinds import is_nested
 from sqlanon.queries.unique import NEARLY, distinct_counts
 from sqlanon.steps import Steps
 from sqlanon.workspace import Run

@@ -35,6 +35,15 @@ _ALWAYS: dict[type[exp.Expr], Kind] = {
 _DOUBLE_FUNCTIONS = frozenset({"LOG2", "RANDOM", "LIST_SUM"})
 
 
+def is_nested(type_: str) -> bool:
+    """Whether a type of DuckDB's has values within values: lists and the like.
+
+    >>> [is_nested(one) for one in ("DECIMAL(8,2)", "INTEGER[]", "STRUCT(b DATE)")]
+    [False, True, True]
+    """
+    return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
+
+
 class Kinds:
     """The kinds of the nodes of one query."""
 

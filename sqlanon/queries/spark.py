@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from sqlglot import exp
 
 from sqlanon.queries import travel
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import (
-    OF_ROWS,
     aliased,
     anonymous,
     cast,
@@ -191,84 +190,3 @@ def put_there(query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
             found.replace(other)
     assert isinstance(put, exp.Query)
     return put
-
-
-def is_counted(query: exp.Query, rows: Container[str]) -> bool:
-    """Whether a query tells of some tables only what is grouped or counted: none of their rows as such.
-
-    Parameters
-    ----------
-    query:
-        What is asked.
-    rows:
-        The names of the tables.
-
-    >>> from sqlglot import parse_one
-    >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "MAX(a) FROM t", "a, RANK() OVER (ORDER BY a) FROM t")
-    >>> [is_counted(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
-    [True, True, False]
-    """
-    if query.meta.get(OF_ROWS):
-        return False
-    # What makes one text of many values, or rows of a list: they were grouped, and are all there again.
-    if any(isinstance(one, _UNGROUPING) or one.name.upper() == "UNNEST" for one in query.find_all(exp.Func)):
-        return False
-    return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if name_of(found) in rows)
-
-
-def is_nested(types: Mapping[str, str]) -> bool:
-    """Whether a column has lists or the like: one value of it may be many.
-
-    >>> [is_nested({"a": one}) for one in ("DECIMAL(8,2)", "INTEGER[]", "STRUCT(b DATE)")]
-    [False, True, True]
-    """
-    return any(one.endswith("]") or one.startswith(("STRUCT", "MAP", "UNION")) for one in types.values())
-
-
-def is_of_one_column(query: exp.Query) -> bool:
-    """Whether a query that groups tells of the values of one column, and not of combinations.
-
-    >>> from sqlglot import parse_one
-    >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "DISTINCT a, b FROM t", "b, 1 FROM t GROUP BY a, b")
-    >>> [is_of_one_column(parse_one(f"SELECT {one}")) for one in asked]
-    [True, False, False]
-    """
-    selects = list(query.find_all(exp.Select))
-    groups = [one.args["group"].expressions for one in selects if one.args.get("group") is not None]
-    groups += [one.expressions for one in selects if one.args.get("distinct") is not None]
-    if any(isinstance(one, (exp.AnyValue, exp.Star)) and not isinstance(one.parent, exp.Count) for one in query.walk()):
-        return False
-    return bool(groups) and all(len(keys) == 1 for keys in groups)
-
-
-_UNGROUPING = (exp.GroupConcat, exp.Explode, exp.Unnest)
-
-
-def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:
-    """Whether a SELECT between a table and the whole query groups."""
-    node: exp.Expr | None = found
-    while node is not None:
-        if isinstance(node, exp.Select) and _groups(node):
-            return True
-        if node is query:
-            return False
-        node = node.parent
-    return False
-
-
-def _groups(query: exp.Select) -> bool:
-    if query.args.get("distinct") is not None and any(one.is_star for one in query.expressions):
-        return False  # whole rows
-    if query.args.get("group") is not None or query.args.get("distinct") is not None:
-        return True
-    return any(_aggregates(one) for one in query.expressions)
-
-
-def _aggregates(expression: exp.Expr) -> bool:
-    """Whether an output column is an aggregate, of its own SELECT, and no window."""
-    for one in expression.find_all(exp.AggFunc):
-        inside = one.find_ancestor(exp.Window, exp.Select)
-        outer = expression.parent
-        if inside is outer:
-            return True
-    return False
