@@ -40,6 +40,8 @@ _SETTINGS = {
     # Spark's own way of old keeps no time zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # Java compiles no method that is larger: the digest of ten columns would be interpreted, and take a third longer.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
 }
 
 _MEANINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
