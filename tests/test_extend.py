@@ -263,7 +263,7 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
 @pytest.mark.slow
 def test_what_is_added_is_what_it_should_be(tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
-        max_examples=examples(15),
+        max_examples=examples(10),
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

@@ -185,7 +185,7 @@ def test_requirements_together(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(80))
+@settings(thorough, max_examples=examples(50))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)

@@ -18,7 +18,7 @@ from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
 from sqlanon.policy import is_spark, shown_spark, spark_address_of
 from sqlanon.queries import spark as sp
-from sqlanon.queries.counted import is_counted
+from sqlanon.queries.counted import apart, is_counted
 from sqlanon.queries.names import create_table, table
 
 HERE = "sc://cluster.example:15002"
@@ -268,6 +268,79 @@ def test_what_is_too_much_stays_there_too(federated: tuple[FederatedEngine, Fake
     engine.execute(create_table(target, parsed(query)))
     assert [one.split()[0] for one in server.asked] == ["keep"] and len(server.views) == 1
     engine.let_go()
+    assert not server.views
+
+
+LABELLED = (
+    f'SELECT g.*, u."label" FROM (SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g '
+    'JOIN (SELECT DISTINCT "zip", "label" FROM "memory"."main"."labels") AS u ON g."zip" = u."zip"'
+)
+
+
+def with_labels(engine: FederatedEngine) -> None:
+    engine.connection.execute(
+        "CREATE TABLE labels AS FROM (VALUES ('a', 'A'), ('b', 'B'), ('b', 'B')) AS t(zip, label)"
+    )
+
+
+def test_what_is_only_joined_to_counts_is_joined_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    with_labels(engine)
+    for most in (100, None):  # as it is known to be small; or after it was looked at
+        engine.there.most = most
+        engine.execute(create_table(table("counts", "main", "memory"), parsed(LABELLED)))
+        asked = engine.rows(parsed('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
+        assert asked == [("a", 3, "A"), ("b", 4, "B")]
+        engine.execute(exp.Drop(tables=[table("counts", "main", "memory")], kind="TABLE"))
+    assert [one.split()[0] for one in server.asked] == ["SELECT", "keep", "SELECT"]
+    assert not any("labels" in one or "label" in one for one in server.asked)
+    assert not server.views
+
+
+def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    with_labels(engine)
+    engine.there.fetch_limit, engine.there.most = 999, None
+    target = table("counts", "main", "memory")
+    engine.execute(create_table(target, parsed(LABELLED)))
+    counted, answer, joined = server.asked
+    assert counted.startswith("keep SELECT") and "GROUP BY" in counted and "label" not in counted
+    assert sorted(answer.removeprefix("ingest ")) == sorted("{'zip': ['a', 'b'], 'label': ['A', 'B']}")
+    assert "DISTINCT" not in joined and "GROUP BY" not in joined and "label" in joined
+    assert len(server.views) == 1 and engine.columns(target) == {"zip": "VARCHAR", "n": "BIGINT", "label": "VARCHAR"}
+    engine.let_go()
+    assert not server.views and not engine.there.tables
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g JOIN {PEOPLE} AS p ON true',
+        f'SELECT MAX(g."n") FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g JOIN "a"."b"."c" ON true',
+        f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g JOIN "a"."b"."c" ON 1 LIMIT 1',
+        f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g',
+        f'SELECT DISTINCT g."n" FROM (SELECT "zip" AS "n" FROM {PEOPLE}) AS g JOIN "a"."b"."c" ON true',
+    ],
+)
+def test_what_does_more_than_join_is_one_query(query: str) -> None:
+    asked = parsed(query)
+    counted, whole = apart(asked, {PEOPLE})
+    assert counted is asked and whole(asked) is asked
+
+
+def test_what_reads_nothing_there_is_answered_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    """But not what has a name in the query, nor what means something else there."""
+    engine, server = federated
+    with_labels(engine)
+    labels = '"memory"."main"."labels"'
+    server.answer = pyarrow.table({"n": pyarrow.array([3], pyarrow.int64())})
+    one = f'(SELECT DISTINCT "zip" AS "z" FROM {labels})'
+    wide = f'(SELECT "zip" AS "z", SUM(1) AS "s" FROM {labels} GROUP BY "zip")'
+    for other, shipped in ((one, "{'z': ['a', 'b']}"), (wide, "{'zip': ['a', 'b', 'b']}")):
+        query = f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {other} AS l ON p."zip" = l."z"'
+        assert engine.rows(parsed(query)) == [(3,)]
+        assert server.asked[-2] in (f"ingest {shipped}", "ingest {'z': ['b', 'a']}")
+        assert ("SUM" in server.asked[-1]) == (other is wide)
     assert not server.views
 
 

@@ -8,7 +8,6 @@ with its columns and types, so that a query can be bound, which raises an error 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_files import through_files
 from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
 from sqlanon.queries import counted as ct
@@ -38,15 +38,12 @@ from sqlanon.queries.names import (
     used_columns,
 )
 from sqlanon.queries.rounds import rounds_of
-from sqlanon.workdir import private_directory
 
 AT_ONCE = 10_000_000
 """So many rows that count others are fetched through the driver's memory; more through files."""
 
 ROWS_AT_ONCE = 1_000_000
 """Likewise of the rows of a release, which are wider."""
-
-_SCRATCH = "sqlanon-fetch-"
 
 _COUNTED = "counted"
 """What is shown as the name of what Spark counts, where others are joined to it here."""
@@ -336,22 +333,7 @@ class FederatedEngine(DuckDBEngine):
             with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
                 yield sp.arriving(relation, types)
             return
-        if self.there.scratch is None and not server.is_here:
-            # Each executor would write to a folder of its own machine, and nobody would remove that.
-            raise SourceError(
-                f"{server.place}: so much is fetched through files: give a folder that Spark and this machine share, "
-                "as [source] scratch"
-            )
-        parent = self.there.scratch or Path(tempfile.gettempdir())
-        with private_directory(parent, _SCRATCH) as folder:
-            with server.told():
-                server.write_parquet(query, str(folder / "rows"))
-            files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
-            if not files:
-                raise SourceError(
-                    f"{server.place}: so much is fetched through files, and what Spark wrote to {folder} is not here: "
-                    "give a folder that both share as [source] scratch"
-                )
+        with through_files(server, query, self.there.scratch) as files:
             yield sp.arriving(read_parquet(files), types)
 
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
