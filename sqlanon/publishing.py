@@ -17,7 +17,7 @@ from sqlanon.made import Made, ranges_of
 from sqlanon.policy import Policy, same_file, table_parts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres import publish_postgres
-from sqlanon.release.postgres_reader import PostgresRelease, Spot
+from sqlanon.release.postgres_reader import PostgresRelease, PostgresSpot
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
 from sqlanon.release.spark import publish_spark
@@ -67,7 +67,7 @@ class Publishing:
         """
         section, limits = self.policy.release, self.made.run.engine.limits
         if path is None and section is not None and section.postgres is not None:
-            spot = Spot.of(section.postgres, table or section.table)
+            spot = PostgresSpot.of(section.postgres, table or section.table)
             verification, together = self._put(spot.path, spot.name, force, partial(self._to_postgres, spot))
             return PostgresRelease(spot, verification.manifest, limits), together
         if path is None and section is not None and section.spark:
@@ -112,7 +112,7 @@ class Publishing:
         with self.made.rows() as query:
             return publish(self.made.run.engine, replace(content, query=query), target, name)
 
-    def _to_postgres(self, spot: Spot, content: Content) -> Verification:
+    def _to_postgres(self, spot: PostgresSpot, content: Content) -> Verification:
         if (remote := self.made.prepared.source.remote) is not None:  # the table may be another than the policy's
             refuse_schema_of_source(remote, spot.address, spot.schema)
         with self._server(spot.address) as server:

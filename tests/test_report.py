@@ -34,7 +34,7 @@ from sqlanon.markup import harmless
 from sqlanon.queries import charts
 from sqlanon.queries.names import table
 from sqlanon.queries.presented import class_sizes
-from sqlanon.release.postgres_reader import PostgresRelease, Spot
+from sqlanon.release.postgres_reader import PostgresRelease, PostgresSpot
 from sqlanon.report import facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
@@ -716,7 +716,7 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
 
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
     """No server is asked: there is none."""
-    spot = Spot("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
+    spot = PostgresSpot("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
     shown = PostgresRelease(spot, facts_of_release(plain).claims)._repr_html_()
     assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
     assert f"Release shared.{HOSTILE[1]}" in Parsed(shown).text

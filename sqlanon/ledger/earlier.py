@@ -17,7 +17,7 @@ from sqlanon.queries.names import create_temporary_table, drop_table, star, tabl
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres_reader import Spot, open_postgres
+from sqlanon.release.postgres_reader import PostgresSpot, open_postgres
 from sqlanon.release.reader import SUBJECT, OpenRelease
 from sqlanon.release.side_by_side import Subject
 from sqlanon.release.verify import verify_file, verify_release
@@ -93,11 +93,11 @@ def _refuse_others(publication: Publication, manifest: Manifest, digest: str, fa
         raise BrokenReleaseError(f"{place} is not as it was published: {'; '.join(failures)}")
 
 
-def _spot(publication: Publication, addresses: Sequence[str]) -> Spot:
+def _spot(publication: Publication, addresses: Sequence[str]) -> PostgresSpot:
     """Where a release in PostgreSQL is, by the addresses that are known."""
     path, name = publication.path, publication.table_name
     for address in addresses:
-        spot = Spot(address, path.name.removesuffix(f".{name}"), name)
+        spot = PostgresSpot(address, path.name.removesuffix(f".{name}"), name)
         if spot.path == path:
             return spot
     raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, and the policy names no server that is this one")

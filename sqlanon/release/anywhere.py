@@ -11,7 +11,7 @@ from sqlanon.engines.spark import is_session
 from sqlanon.errors import ReleaseError
 from sqlanon.policy import is_postgres
 from sqlanon.policy.spark import names_spark
-from sqlanon.release.postgres_reader import Spot, verify_postgres
+from sqlanon.release.postgres_reader import PostgresSpot, verify_postgres
 from sqlanon.release.spark_catalog import SparkSpot
 from sqlanon.release.spark_reader import verify_spark
 from sqlanon.release.verify import Verification, verify_file
@@ -55,4 +55,4 @@ def verify_anywhere(release: Any, table_name: str | None, limits: Limits = NO_LI
         raise ReleaseError(f"say which release in {place}: --table schema.name")
     if place == "Spark":
         return verify_spark(SparkSpot.of(release, table_name), limits)
-    return verify_postgres(Spot.of(release, table_name), limits)
+    return verify_postgres(PostgresSpot.of(release, table_name), limits)

@@ -22,7 +22,8 @@ from sqlanon.queries.names import drop_table, drop_view, qualified, star, table
 from sqlanon.queries.presented import stable_view
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.postgres_reader import Spot, types_of, version_of
+from sqlanon.release.on_server import version_of
+from sqlanon.release.postgres_reader import PostgresSpot, types_of
 from sqlanon.release.presented import comments_on
 from sqlanon.release.publish import Kept, audited, with_version
 from sqlanon.release.staging import Content
@@ -37,7 +38,7 @@ def publish_postgres(
     engine: DuckDBEngine,
     server: PostgresEngine,
     content: Content,
-    spot: Spot,
+    spot: PostgresSpot,
     fill: Callable[[exp.Table], None],
 ) -> Verification:
     """Write a release to PostgreSQL, audit it there, and let readers see it: all of it, or nothing.
@@ -89,7 +90,7 @@ class _Older:
     readers: tuple[str, ...]
 
     @classmethod
-    def found(cls, server: PostgresEngine, spot: Spot) -> _Older:
+    def found(cls, server: PostgresEngine, spot: PostgresSpot) -> _Older:
         """Look, and let nobody else publish under this name meanwhile.
 
         Raises
@@ -121,7 +122,7 @@ def _audited(
     engine: DuckDBEngine,
     server: PostgresEngine,
     content: Content,
-    spot: Spot,
+    spot: PostgresSpot,
     staged: exp.Table,
     types: Mapping[str, str],
 ) -> Verification:
@@ -155,7 +156,9 @@ def _named(content: Content, name: str) -> Content:
     return replace(content, manifest=manifest)
 
 
-def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: _Older, manifest: Manifest) -> None:
+def _put_in_place(
+    server: PostgresEngine, spot: PostgresSpot, staged: exp.Table, older: _Older, manifest: Manifest
+) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
     view = stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns])
     # A view that is replaced keeps who may read what of it, and what others have built upon it.
@@ -177,13 +180,13 @@ def _put_in_place(server: PostgresEngine, spot: Spot, staged: exp.Table, older: 
         server.execute(drop_table(older.table.copy()))
 
 
-def _has_the_columns_of(server: PostgresEngine, spot: Spot, staged: exp.Table) -> bool:
+def _has_the_columns_of(server: PostgresEngine, spot: PostgresSpot, staged: exp.Table) -> bool:
     """Whether the view is there, with the names, types and collations of a table, in its order."""
     there, new = (server.rows(pr.shape_of(), [qualified(spot.schema, name)]) for name in (spot.name, staged.name))
     return bool(there) and there == new
 
 
-def _refuse_if_needed(server: PostgresEngine, spot: Spot, name: str, why: str) -> None:
+def _refuse_if_needed(server: PostgresEngine, spot: PostgresSpot, name: str, why: str) -> None:
     """What others have built upon a relation is theirs: it is not dropped with it."""
     view = qualified(spot.schema, spot.name)
     if needed := [one for (one,) in server.rows(pr.upon(), [qualified(spot.schema, name), view])]:

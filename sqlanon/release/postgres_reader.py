@@ -5,12 +5,11 @@ The rows of a release are public: they are read into an engine of their own, and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 from sqlglot import exp
@@ -20,18 +19,17 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
-from sqlanon.policy.postgres import MANIFEST, VERSION_DIGITS
+from sqlanon.policy.postgres import MANIFEST
 from sqlanon.queries import postgres as pg
 from sqlanon.queries import postgres_release as pr
 from sqlanon.queries.names import col, create_view, qualified, select, star, table
-from sqlanon.queries.presented import class_sizes
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, versioned
+from sqlanon.release.on_server import ServerRelease, version_of
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
 from sqlanon.release.verify import Verification, verification_sql, verify_release
-from sqlanon.release.words import claims_table
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
 
@@ -40,15 +38,18 @@ _TABLES = "rpfm"
 
 
 @dataclass(frozen=True)
-class Spot:
+class PostgresSpot:
     """Where in PostgreSQL a release is: the address of the server, the schema, and the name of the view."""
 
     address: str = field(repr=False)
     schema: str
     name: str
 
+    where: ClassVar[str] = "in PostgreSQL"
+    dialect: ClassVar[str] = PostgresEngine.dialect
+
     @classmethod
-    def of(cls, place: str, table_name: str) -> Spot:
+    def of(cls, place: str, table_name: str) -> PostgresSpot:
         """Of an address, or ``env:NAME``, and ``schema.name``.
 
         Raises
@@ -65,14 +66,29 @@ class Spot:
 
     @property
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths: no user and no password is in it. People are told its
-        `shown_place`."""
+        """The same place for the ledger, which knows paths: no user and no password is in it."""
         return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
 
     @property
     def table(self) -> exp.Table:
         """The stable view."""
         return table(self.name, self.schema)
+
+    @contextmanager
+    def opened(self) -> Iterator[PostgresEngine]:
+        """A connection there, for a while.
+
+        Raises
+        ------
+        ReleaseError
+            It cannot be reached.
+        """
+        try:
+            server = PostgresEngine.open(self.address, "the release")
+        except SourceError as error:
+            raise ReleaseError(str(error)) from None
+        with closing(server):
+            yield server
 
 
 def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
@@ -81,33 +97,8 @@ def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
     return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
 
 
-@dataclass(frozen=True)
-class PostgresRelease:
-    """A release that was published in PostgreSQL.
-
-    Attributes
-    ----------
-    spot:
-        Where it is.
-    manifest:
-        What it claims.
-    limits:
-        What `verify` may take of the machine.
-    """
-
-    spot: Spot
-    manifest: Manifest
-    limits: Limits = NO_LIMITS
-
-    @property
-    def path(self) -> str:
-        """Server, database, schema and view, in one text; no user and no password is in it."""
-        return shown_place(self.spot.path)
-
-    @property
-    def table(self) -> str:
-        """The view that readers know, with its schema."""
-        return f"{self.spot.schema}.{self.spot.name}"
+class PostgresRelease(ServerRelease[PostgresSpot]):
+    """A release that was published in PostgreSQL."""
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
@@ -123,33 +114,9 @@ class PostgresRelease:
         """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
         return verification_sql(self.manifest)
 
-    def class_sizes(self) -> list[tuple[int, int]]:
-        """How many classes there are of each size, as PostgreSQL counts them: size in rows, and classes; ascending.
-
-        Raises
-        ------
-        ReleaseError
-            It is gone.
-        SourceError
-            The server cannot be reached.
-        """
-        with closing(PostgresEngine.open(self.spot.address, "the release")) as server, server.told(ReleaseError):
-            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
-
-    def class_sizes_sql(self) -> str:
-        """The statement behind `class_sizes`, to be run in PostgreSQL."""
-        return self._class_sizes().sql(PostgresEngine.dialect, pretty=True)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: what it claims as a small table; nothing is asked of the server."""
-        return claims_table(self.manifest, f"Release {self.table}", "in PostgreSQL", self.path)
-
-    def _class_sizes(self) -> exp.Query:
-        return class_sizes(self.spot.table, self.manifest.quasi)
-
 
 @contextmanager
-def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
+def open_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
     """Open a release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own.
 
     Raises
@@ -162,13 +129,9 @@ def open_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Iterator[OpenReleas
 
 
 @contextmanager
-def _opened(spot: Spot, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
+def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
     """The same, with what only the server can tell of it."""
-    try:
-        server = PostgresEngine.open(spot.address, "the release")
-    except SourceError as error:
-        raise ReleaseError(str(error)) from None
-    with closing(server), spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+    with spot.opened() as server, spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
         try:
             with server.told(ReleaseError), server.reading():
@@ -187,7 +150,7 @@ def _opened(spot: Spot, limits: Limits) -> Iterator[tuple[OpenRelease, list[Chec
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,)), checks
 
 
-def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
+def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> Manifest:
     """Copy the rows that the view shows; the manifest."""
     types = types_of(server, spot.schema, spot.name)
     manifests: list[tuple[Any, ...]] = []
@@ -204,7 +167,7 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: Spot) -> Manifest:
     return manifest
 
 
-def _view_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list[Check]:
+def _view_checks(server: PostgresEngine, spot: PostgresSpot, manifest: Manifest) -> list[Check]:
     """Whether the view shows the columns of the table of its version and nothing more; whether other tables of its
     name are there. The right rows may come from the wrong place, and be others tomorrow."""
     own = spot.name if manifest.version is None else versioned(spot.name, manifest.version)
@@ -224,17 +187,7 @@ def _view_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list
     ]
 
 
-def version_of(name: str, release: str) -> int | None:
-    """Which version of a release a table is, by its name; None if it is none.
-
-    >>> version_of("patients_v3", "patients"), version_of("patients_view", "patients")
-    (3, None)
-    """
-    match = re.fullmatch(re.escape(release) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})", name)
-    return None if match is None else int(match[1])
-
-
-def verify_postgres(spot: Spot, limits: Limits = NO_LIMITS) -> Verification:
+def verify_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Verification:
     """Verify a release in PostgreSQL by itself: columns, counts, requirements, content digest.
 
     Parameters

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -20,7 +20,7 @@ from sqlanon.queries.names import table
 from sqlanon.queries.spark import type_here
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.postgres_reader import version_of
+from sqlanon.release.on_server import version_of
 from sqlanon.release.spark_rows import types_of
 from sqlanon.release.words import comment_on_column, comment_on_release
 
@@ -49,6 +49,9 @@ class SparkSpot:
     name: str
     session: Any = field(default=None, repr=False, compare=False)
 
+    where: ClassVar[str] = "in Spark"
+    dialect: ClassVar[str] = SparkEngine.dialect
+
     @classmethod
     def of(cls, place: Any, table_name: str) -> SparkSpot:
         """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them.
@@ -69,7 +72,7 @@ class SparkSpot:
 
     @property
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths. People are told its `shown_place`."""
+        """The same place for the ledger, which knows paths."""
         return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
 
     @property

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import is_of_spark
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.policy import shown_place
 from sqlanon.queries import spark_release as sr
-from sqlanon.queries.presented import class_sizes
 from sqlanon.queries.spark_digest import digest_there
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.on_server import ServerRelease
 from sqlanon.release.spark_catalog import OF_MANIFEST, Described, SparkSpot, checks_of, names_there, number_in
 from sqlanon.release.spark_rows import counted, looked_at
 from sqlanon.release.verify import Verification, verification_sql
-from sqlanon.release.words import claims_table
 
 _COUNT = "rows"
 
@@ -28,35 +25,16 @@ AFTERWARDS = ("versions", "catalog")
 
 
 @dataclass(frozen=True)
-class SparkRelease:
+class SparkRelease(ServerRelease[SparkSpot]):
     """A release that was published in Spark.
 
     Attributes
     ----------
-    spot:
-        Where it is.
-    manifest:
-        What it claims.
-    limits:
-        What `verify` may take of this machine.
     warnings:
         What the holder should know of it.
     """
 
-    spot: SparkSpot
-    manifest: Manifest
-    limits: Limits = NO_LIMITS
     warnings: tuple[str, ...] = ()
-
-    @property
-    def path(self) -> str:
-        """Where Spark is, schema and view, in one text; no token is in it."""
-        return shown_place(self.spot.path)
-
-    @property
-    def table(self) -> str:
-        """The view that readers know, with its schema."""
-        return f"{self.spot.schema}.{self.spot.name}"
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
@@ -78,28 +56,6 @@ class SparkRelease:
         )
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]
         return [*(one.sql(SparkEngine.dialect) for one in there), *here]
-
-    def class_sizes(self) -> list[tuple[int, int]]:
-        """How many classes there are of each size, as Spark counts them: size in rows, and classes; ascending.
-
-        Raises
-        ------
-        ReleaseError
-            It is gone, or Spark cannot be reached.
-        """
-        with self.spot.opened() as server, server.told(ReleaseError):
-            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
-
-    def class_sizes_sql(self) -> str:
-        """The statement behind `class_sizes`, to be run in Spark."""
-        return self._class_sizes().sql(SparkEngine.dialect, pretty=True)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: what it claims as a small table; nothing is asked of Spark."""
-        return claims_table(self.manifest, f"Release {self.table}", "in Spark", self.path)
-
-    def _class_sizes(self) -> exp.Query:
-        return class_sizes(self.spot.table, self.manifest.quasi)
 
 
 def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
