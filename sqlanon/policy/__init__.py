@@ -4,7 +4,8 @@ from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
-from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of, shown_place
+from sqlanon.policy.places import is_server, shown_place
+from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of
 from sqlanon.policy.privacy import (
     AlphaK,
     BetaLikeness,
@@ -42,7 +43,7 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.policy.spark import is_server, is_spark, shown_spark, spark_address_of
+from sqlanon.policy.spark import is_spark, shown_spark, spark_address_of
 from sqlanon.policy.values import Leaf
 
 __all__ = [

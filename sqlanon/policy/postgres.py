@@ -6,7 +6,6 @@ itself (``PGPASSWORD``, ``~/.pgpass``, ``PGSERVICE``), or the whole address stan
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +14,11 @@ from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from sqlanon.errors import SourceError
+from sqlanon.policy.addresses import address_in, is_variable, written
 from sqlanon.policy.names import table_parts
-from sqlanon.policy.spark import in_spark, shown_spark_place
-from sqlanon.policy.values import Flaw, shown
+from sqlanon.policy.values import Flaw
 
 _SCHEMES = ("postgresql://", "postgres://")
-_VARIABLE = "env:"
 _SECRETS = (
     *("password", "passwd", "sslpassword", "oauth_client_secret"),
     *("scram_client_key", "scram_server_key"),
@@ -54,7 +51,7 @@ def is_postgres(place: str) -> bool:
     >>> is_postgres("postgresql://analyst@db/hospital"), is_postgres("env:HOSPITAL"), is_postgres("release.duckdb")
     (True, True, False)
     """
-    return place.startswith((*_SCHEMES, _VARIABLE))
+    return _is_postgres_itself(place) or is_variable(place)
 
 
 def address_of(place: str) -> str:
@@ -65,14 +62,11 @@ def address_of(place: str) -> str:
     SourceError
         The variable is not set, or holds no address. What it holds is not told.
     """
-    if not place.startswith(_VARIABLE):
-        return place
-    name = place[len(_VARIABLE) :]
-    address = os.environ.get(name, "")
-    if not address.startswith(_SCHEMES):
-        wrong = "is not set" if not address else "holds no address that begins with postgresql://"
-        raise SourceError(f"the environment variable {name} {wrong}")
-    return address
+    return address_in(place, _is_postgres_itself, "that begins with postgresql://")
+
+
+def _is_postgres_itself(address: str) -> bool:
+    return address.startswith(_SCHEMES)
 
 
 def server_of(address: str) -> str:
@@ -95,14 +89,12 @@ def in_postgres(path: Path) -> bool:
     return path.parts[:1] == ("postgresql:",)
 
 
-def shown_place(path: Path) -> str:
-    """The place of a release as people are told of it: of one that is no file an address, which a path shortens.
+def shown_postgres_place(path: Path) -> str:
+    """The place of a release in PostgreSQL, or in a file, as people are told of it: a path shortens an address.
 
-    >>> shown_place(Path(server_of("postgresql://db/hospital"), "public.patients")), shown_place(Path("r.duckdb"))
-    ('postgresql://db/hospital/public.patients', 'r.duckdb')
+    >>> shown_postgres_place(Path(server_of("postgresql://db/hospital"), "public.patients"))
+    'postgresql://db/hospital/public.patients'
     """
-    if in_spark(path):
-        return shown_spark_place(path)
     if not in_postgres(path):
         return str(path)
     names_a_host = len(path.parts) > len(("postgresql:", "database", "schema.name"))
@@ -126,11 +118,8 @@ def _parts(address: str) -> tuple[str, str, dict[str, str], str]:
 
 
 def _address(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"must be an address in quotes, such as postgresql://user@host/database, not {shown(value)}")
-    if value.startswith(_VARIABLE):
-        if not value[len(_VARIABLE) :].strip():
-            raise ValueError('names no environment variable: write "env:NAME"')
+    value = written(value, "postgresql://user@host/database")
+    if is_variable(value):
         return value
     # What was written is not quoted: it may hold a password.
     if not value.startswith(_SCHEMES):

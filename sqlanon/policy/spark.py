@@ -6,7 +6,6 @@ environment variable, and the policy says in which.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -14,9 +13,8 @@ from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from sqlanon.errors import SourceError
+from sqlanon.policy.addresses import address_in, is_variable, value_of, written
 from sqlanon.policy.names import table_parts
-from sqlanon.policy.values import shown
 
 CONNECT = "sc://"
 SESSION = "session"
@@ -24,7 +22,6 @@ SESSION = "session"
 
 _IN_SPARK = "spark:"
 _NAME = re.compile("[A-Za-z0-9_]+")
-_VARIABLE = "env:"
 _MASTER = re.compile(
     r"local(\[(\*|[0-9]+)(,\s*[0-9]+)?\])?"
     r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
@@ -54,14 +51,7 @@ def spark_address_of(place: str) -> str:
     SourceError
         The variable is not set, or holds no address. What it holds is not told.
     """
-    if not place.startswith(_VARIABLE):
-        return place
-    name = place[len(_VARIABLE) :]
-    address = os.environ.get(name, "")
-    if not is_spark(address):
-        wrong = "is not set" if not address else "holds no address of Spark, such as sc://host:port or local[2]"
-        raise SourceError(f"the environment variable {name} {wrong}")
-    return address
+    return address_in(place, is_spark, "of Spark, such as sc://host:port or local[2]")
 
 
 def shown_spark(address: str) -> str:
@@ -74,11 +64,8 @@ def shown_spark(address: str) -> str:
 
 
 def _address(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f'must be an address in quotes, such as "sc://host:port" or "local[2]", not {shown(value)}')
-    if value.startswith(_VARIABLE):
-        if not value[len(_VARIABLE) :].strip():
-            raise ValueError('names no environment variable: write "env:NAME"')
+    value = written(value, '"sc://host:port" or "local[2]"')
+    if is_variable(value):
         return value
     # What was written is not quoted: it may hold a token.
     if not is_spark(value):
@@ -107,18 +94,7 @@ SparkAddress: TypeAlias = Annotated[
 
 def names_spark(place: str) -> bool:
     """Whether a text is the address of Spark, or names an environment variable that holds one."""
-    if place.startswith(_VARIABLE):
-        return is_spark(os.environ.get(place[len(_VARIABLE) :], ""))
-    return is_spark(place)
-
-
-def is_server(place: str) -> bool:
-    """Whether a text is where a server is, of PostgreSQL or of Spark; else it is a file.
-
-    >>> is_server("postgresql://db/hospital"), is_server("sc://host:15002"), is_server("release.duckdb")
-    (True, True, False)
-    """
-    return is_spark(place) or place.startswith(("postgresql://", "postgres://", _VARIABLE))
+    return is_spark(value_of(place))
 
 
 def spark_path(address: str, schema: str, name: str) -> Path:
