@@ -110,7 +110,7 @@ class Made:
             The table.
         """
         source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
-        if source.remote is not None and source.remote.address == address:
+        if source.postgres is not None and source.postgres.address == address:
             with shipped(self.run.engine, source, self.recoding.select()) as query:
                 server.execute(exp.Insert(this=target, expression=query))
             return

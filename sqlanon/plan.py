@@ -75,7 +75,7 @@ class _Stages:
     def all(self) -> Iterator[Stage]:
         """Each with its statements."""
         columns, work, population = self.columns, self.work, self.run.population
-        if (remote := self.source.remote) is not None:
+        if (remote := self.source.postgres) is not None:
             note = "the combinations of values with their counts; of the rows, nothing else leaves it"
             yield Stage("count in PostgreSQL", note, (remote.statement.sql(remote.engine.dialect, pretty=True),))
         steps = self._steps()

@@ -226,9 +226,9 @@ def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Se
     """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
     if source.out_of_reach and source.counted is not None:
         return engine.rows(distinct_counts(source.counted.table, names, source.counted.count))[0]
-    if source.remote is None:
+    if source.postgres is None:
         return engine.rows(distinct_counts(source.relation, names))[0]
-    there = source.elsewhere
+    there = source.in_postgres
     with there.engine.reading():
         return there.engine.rows(distinct_counts_there(there.relation, names))[0]
 

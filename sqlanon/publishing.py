@@ -102,7 +102,7 @@ class Publishing:
             suppressed=made.suppressed_by,
             keep=self._keep,
         )
-        remote = made.prepared.source.remote
+        remote = made.prepared.source.postgres
         if remote is None:
             return put(content), together
         with carrying(remote.engine, remote.relation, {one.name: one.type for one in content.columns}):
@@ -113,7 +113,7 @@ class Publishing:
             return publish(self.made.run.engine, replace(content, query=query), target, name)
 
     def _to_postgres(self, spot: PostgresSpot, content: Content) -> Verification:
-        if (remote := self.made.prepared.source.remote) is not None:  # the table may be another than the policy's
+        if (remote := self.made.prepared.source.postgres) is not None:  # the table may be another than the policy's
             refuse_schema_of_source(remote, spot.address, spot.schema)
         with self._server(spot.address) as server:
             fill = partial(self.made.fill, server, spot.address)
@@ -131,7 +131,7 @@ class Publishing:
     @contextmanager
     def _server(self, address: str) -> Iterator[PostgresEngine]:
         """The source's connection, if that is the place, by the very text of its address; else a new one."""
-        remote = self.made.prepared.source.remote
+        remote = self.made.prepared.source.postgres
         if remote is not None and remote.address == address:
             yield remote.engine
             return

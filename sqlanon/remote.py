@@ -16,7 +16,7 @@ from sqlanon.engines.base import ArrowEngine
 from sqlanon.queries import postgres as pg
 from sqlanon.queries.names import col, create_temporary_table, drop_table, name_of, select, table, used_columns
 from sqlanon.queries.travel import arrived, travelling
-from sqlanon.sources import Remote, Source
+from sqlanon.sources import InPostgres, Source
 
 _SHIPPED = "sqlanon_shipped"
 
@@ -36,7 +36,7 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
     query:
         Built for ``engine``.
     """
-    remote = source.elsewhere
+    remote = source.in_postgres
     made: list[exp.Table] = []
     tables: dict[str, exp.Expr] = {name_of(source.relation): remote.relation}
     for number, (found, columns) in enumerate(_beside(engine, source, query)):
@@ -53,7 +53,7 @@ def shown_there(source: Source, query: exp.Select) -> str:
     """A query over a source, as it would run where that is; nothing is shipped."""
     if source.spark is not None:
         return source.spark.engine.shown(query)
-    remote = source.elsewhere
+    remote = source.in_postgres
     own = name_of(source.relation)
     others = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
     others.pop(own, None)
@@ -77,7 +77,7 @@ def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mappi
         with source.spark.engine.fetched(query, types) as relation:
             yield relation
         return
-    remote = source.elsewhere
+    remote = source.in_postgres
     with (
         remote.engine.undone_unless_committed(),
         shipped(engine, source, query) as there,
@@ -100,7 +100,9 @@ def _there(number: int) -> exp.Table:
     return table(f"{_SHIPPED}_{number}", "pg_temp")
 
 
-def _ship(engine: ArrowEngine, remote: Remote, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
+def _ship(
+    engine: ArrowEngine, remote: InPostgres, found: exp.Table, columns: Mapping[str, str], number: int
+) -> exp.Table:
     """Copy a table to PostgreSQL: first as it travels, then with the types that it has."""
     values = select([col(name) for name in columns], found.copy())
     with engine.stream(travelling(values, columns, "VARCHAR")) as reader:

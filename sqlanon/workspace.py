@@ -281,8 +281,8 @@ class Workspace:
         server = self.server(address, "source.postgres")
         source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
         release = policy.release
-        if source.remote is not None and release is not None and release.postgres is not None:
-            refuse_schema_of_source(source.remote, release.postgres, table_parts(release.table)[0])
+        if source.postgres is not None and release is not None and release.postgres is not None:
+            refuse_schema_of_source(source.postgres, release.postgres, table_parts(release.table)[0])
         return source
 
     def _bind_spark(self, policy: Policy, section: SourceSection, place: Place) -> tuple[FederatedEngine, Source]:

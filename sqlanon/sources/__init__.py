@@ -1,7 +1,7 @@
 """Where the private table comes from: a database, files, a live connection, Arrow."""
 
 from sqlanon.sources.bind import bind_source, copy_arrow, file_kind, find_table, readable, unbind_source
-from sqlanon.sources.bound import SMALL, InSpark, Place, Remote, Source
+from sqlanon.sources.bound import SMALL, InPostgres, InSpark, Place, Source
 from sqlanon.sources.frequency_set import NOT_THERE, bind_frequency_set
 from sqlanon.sources.identity import identity_of
 from sqlanon.sources.plain import fixed_column, plain_column
@@ -11,9 +11,9 @@ from sqlanon.sources.spark import bind_spark, refuse_floats
 __all__ = [
     "NOT_THERE",
     "SMALL",
+    "InPostgres",
     "InSpark",
     "Place",
-    "Remote",
     "Source",
     "bind_frequency_set",
     "bind_postgres",

@@ -38,13 +38,13 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Remote:
-    """A source that another engine has.
+class InPostgres:
+    """A source in PostgreSQL.
 
     Attributes
     ----------
     engine:
-        Which one.
+        A connection to it.
     address:
         Where it is; it may hold a password.
     relation:
@@ -106,7 +106,7 @@ class Source:
     counted:
         Of a source whose rows are not at hand: the combinations that were counted. Then the relation has nothing but
         their columns.
-    remote:
+    postgres:
         Where PostgreSQL has its rows. Counted and without it: in a warehouse, out of reach.
     spark:
         Where Spark has its rows. Then the relation is known to its engine, which runs there what reads it.
@@ -117,7 +117,7 @@ class Source:
     files: tuple[Path, ...] = ()
     in_place: bool = True
     counted: Counted | None = None
-    remote: Remote | None = None
+    postgres: InPostgres | None = None
     spark: InSpark | None = None
 
     @property
@@ -128,10 +128,10 @@ class Source:
     @property
     def out_of_reach(self) -> bool:
         """Whether its rows are where no engine of ours is: a frequency set is all there is of it."""
-        return self.counted is not None and self.remote is None and self.spark is None
+        return self.counted is not None and self.postgres is None and self.spark is None
 
     @property
-    def elsewhere(self) -> Remote:
+    def in_postgres(self) -> InPostgres:
         """Where its rows are, if they are not at hand.
 
         Raises
@@ -139,9 +139,9 @@ class Source:
         SourceError
             They are in a warehouse, of which no more is known than a frequency set.
         """
-        if self.remote is None:
+        if self.postgres is None:
             raise SourceError(
                 "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "
                 "release there: sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
             )
-        return self.remote
+        return self.postgres

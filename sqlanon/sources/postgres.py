@@ -32,7 +32,7 @@ from sqlanon.queries.names import (
 )
 from sqlanon.queries.travel import arrived, count_column, repeated
 from sqlanon.sources.bind import readable
-from sqlanon.sources.bound import Counted, Place, Remote, Source
+from sqlanon.sources.bound import Counted, InPostgres, Place, Source
 from sqlanon.sources.plain import refuse_ambiguous
 
 _QUERY = "sqlanon_source_query"
@@ -101,8 +101,8 @@ def bind_postgres(
         engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
-    remote = Remote(server, address, relation, statement, _schema(server, section))
-    return Source(view, columns, in_place=False, counted=Counted(combinations, count), remote=remote)
+    remote = InPostgres(server, address, relation, statement, _schema(server, section))
+    return Source(view, columns, in_place=False, counted=Counted(combinations, count), postgres=remote)
 
 
 @contextmanager
@@ -137,14 +137,14 @@ def carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str
         raise
 
 
-def refuse_schema_of_source(remote: Remote, place: str, schema: str) -> None:
+def refuse_schema_of_source(remote: InPostgres, place: str, schema: str) -> None:
     """A release does not go into the schema of its source: who may read it would be let into that one.
 
     One server may have many addresses: it is asked, if need be.
 
     Parameters
     ----------
-    remote:
+    postgres:
         Where the source is.
     place, schema:
         Where the release goes: an address, or ``env:NAME``.
