@@ -6,7 +6,7 @@ The way of the data, and where each arrow lives::
     policy/   sources/  preparation,           search/, local/     frequency_sets    noise/    release/
                         hierarchies/           anonymization                         (if asked)
 
-`database` has the verbs, `workspace` the engine and the tables that a run makes, `preparation` and `anonymization`
+`database` has the verbs, `workspace` the engines, `run` the tables that one run makes, `preparation` and `anonymization`
 the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out; `queries/` builds all
 SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/` look at a source as it
 stands (`looking` has their verbs). After it, `attacks/` try what outsiders would; `against_source` and `source_audit`

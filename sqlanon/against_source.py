@@ -31,9 +31,9 @@ from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.reader import VERIFIED, load_older
 from sqlanon.release.verify import Verification
 from sqlanon.remote import recoded
+from sqlanon.run import Run
 from sqlanon.source_audit import SourceAudit
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 def check_against_source(run: Run, prepared: Prepared, found: Verification) -> list[Check]:

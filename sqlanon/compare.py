@@ -20,8 +20,8 @@ from sqlanon.policy.strategies import TRAITS, Traits
 from sqlanon.preparation import Prepared
 from sqlanon.quality import MEASURES
 from sqlanon.queries.names import cast, col, ident, named, select
+from sqlanon.run import Run
 from sqlanon.sources import readable
-from sqlanon.workspace import Run
 
 STRATEGIES: tuple[str, ...] = tuple(TRAITS)
 """The names of all strategies."""

@@ -29,8 +29,8 @@ from sqlanon.release.presented import may_be_told
 from sqlanon.release.requirements import needs_source
 from sqlanon.release.side_by_side import promised_k
 from sqlanon.remote import recoded, shipped
+from sqlanon.run import Run
 from sqlanon.source_audit import SourceAudit
-from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     from sqlanon.decoys import Filled

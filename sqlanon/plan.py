@@ -36,9 +36,9 @@ from sqlanon.queries.population import generalized_population
 from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.requirements import Audited, Private, requirement_queries
 from sqlanon.remote import shown_there
+from sqlanon.run import Run
 from sqlanon.stages import Plan, Stage
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 def plan(run: Run, policy: Policy) -> Plan:

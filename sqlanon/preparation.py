@@ -35,10 +35,10 @@ from sqlanon.queries.names import Namer, create_table, table
 from sqlanon.queries.postgres import distinct_counts as distinct_counts_there
 from sqlanon.queries.recode import Column
 from sqlanon.queries.unique import distinct_counts, nearly_unique
+from sqlanon.run import Population
 from sqlanon.search import Lattice
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.steps import Steps
-from sqlanon.workspace import Population
 
 
 @dataclass(frozen=True)

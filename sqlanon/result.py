@@ -30,8 +30,8 @@ from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.spark_reader import SparkRelease
 from sqlanon.remote import shown_there
+from sqlanon.run import Run
 from sqlanon.version import __version__
-from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     import duckdb

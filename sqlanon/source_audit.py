@@ -36,7 +36,7 @@ from sqlanon.queries.travel import count_column, repeated
 from sqlanon.release.check import Check
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import Audited, Private, requirement_checks
-from sqlanon.workspace import Population
+from sqlanon.run import Population
 
 
 @dataclass(frozen=True)

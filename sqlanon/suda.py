@@ -23,8 +23,8 @@ from sqlanon.policy import Policy
 from sqlanon.population import people, sampling_fraction
 from sqlanon.queries import suda as sq
 from sqlanon.queries.packed import BITS
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,8 +21,7 @@ from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.spark import SparkEngine, is_session
+from sqlanon.engines.spark import is_session
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy import (
     FileRule,
@@ -39,10 +37,11 @@ from sqlanon.policy import (
 from sqlanon.policy.spark import SESSION, shown_spark
 from sqlanon.policy.spark_checks import spark_check
 from sqlanon.privacy import looked_at_sensitive
-from sqlanon.queries.names import Namer, create_schema, drop_schema, table
+from sqlanon.queries.names import Namer, create_schema, table
 from sqlanon.release.reader import VERIFIED
 from sqlanon.release.staging import STAGED
-from sqlanon.resources import CHECKS, macros
+from sqlanon.run import Population, Run
+from sqlanon.servers import Servers
 from sqlanon.sources import (
     Place,
     Source,
@@ -55,57 +54,8 @@ from sqlanon.sources import (
     identity_of,
     refuse_floats,
     refuse_schema_of_source,
-    unbind_source,
 )
 from sqlanon.workdir import spill_directory
-
-
-@dataclass(frozen=True)
-class Population:
-    """The population table: the engine that reads it, what it is, and where its views are."""
-
-    engine: DuckDBEngine
-    source: Source
-    place: Place
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run: its engine, its names, its source. Leaving its context drops all that it made.
-
-    ``identity`` says for the ledger of what table it is: JSON, the same for the same table.
-    """
-
-    engine: DuckDBEngine
-    work: Namer
-    place: Place
-    source: Source
-    population: Population | None = None
-    identity: str = ""
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.drop()
-
-    def install_macros(self) -> str:
-        """Install the macros that requirements are checked by in the work database; its name."""
-        name = self.work("any").catalog
-        with self.engine.using(name):
-            self.engine.script(macros(CHECKS))
-        return name
-
-    def drop(self) -> None:
-        """Drop what the run made."""
-        any_name = self.work("any")
-        if self.source.spark is not None:
-            self.source.spark.engine.let_go()
-        with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
-            unbind_source(self.engine, self.place)
-            if self.population is not None:
-                unbind_source(self.population.engine, self.population.place)
-            self.engine.execute(drop_schema(any_name.db, any_name.catalog))
 
 
 class Workspace:
@@ -124,9 +74,7 @@ class Workspace:
         self._given: dict[str, Any] = {}
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
-        self._servers: dict[str, PostgresEngine] = {}
-        self._session = source if is_session(source) else None
-        self._sparks: dict[str, SparkEngine] = {}
+        self.servers = Servers(self._stack, source if is_session(source) else None)
         self._runs = 0
         # In a live connection there may be others of us.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
@@ -142,7 +90,7 @@ class Workspace:
                 self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
                 if "database" in self._given:
                     self._reader(path)
-            elif self._session is not None:
+            elif self.servers.session is not None:
                 self.described = "a Spark session"
             elif source is not None and not self._is_live:
                 self.described = type(source).__name__
@@ -257,7 +205,7 @@ class Workspace:
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
-        if self._session is not None or "spark" in self._given:
+        if self.servers.session is not None or "spark" in self._given:
             given = {"spark": SESSION, **self._given}
             section = policy.source.model_copy(
                 update={"postgres": None, "database": None, "frequency_set": (), **given}
@@ -278,7 +226,7 @@ class Workspace:
         address = address_of(section.postgres)
         looked_at = (*policy.generalized, *looked_at_sensitive(policy))
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
-        server = self.server(address, "source.postgres")
+        server = self.servers.postgres(address, "source.postgres")
         source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
         release = policy.release
         if source.postgres is not None and release is not None and release.postgres is not None:
@@ -290,7 +238,7 @@ class Workspace:
         assert section.spark is not None
         address = _address_in(section)
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
-        there = There(self.spark(address, "source.spark"), section.fetch_limit, section.scratch)
+        there = There(self.servers.spark(address, "source.spark"), section.fetch_limit, section.scratch)
         engine = FederatedEngine(self._engine, there)
         source = bind_spark(engine, address, section, place, wanted)
         if policy.search.is_local and policy.release is not None and policy.release.suppressed == "mask":
@@ -298,49 +246,11 @@ class Workspace:
             refuse_floats(source, policy.generalized)
         return engine, source
 
-    def spark(self, address: str | None, place: str) -> SparkEngine:
-        """A session of Spark, which lives as long as this.
-
-        Parameters
-        ----------
-        address, place:
-            Where it is (None: the session that was given), and what the policy calls it.
-
-        Raises
-        ------
-        SourceError
-            It cannot be reached.
-        """
-        name = address or SESSION
-        if name not in self._sparks:
-            opened = SparkEngine(self._session, place) if address is None else SparkEngine.open(address, place)
-            self._sparks[name] = opened
-            self._stack.callback(opened.close)
-        return self._sparks[name]
-
-    def server(self, address: str, place: str) -> PostgresEngine:
-        """A connection to PostgreSQL, which lives as long as this.
-
-        Parameters
-        ----------
-        address, place:
-            Where it is, and what the policy calls it.
-
-        Raises
-        ------
-        SourceError
-            It cannot be reached.
-        """
-        if address not in self._servers:
-            self._servers[address] = PostgresEngine.open(address, place)
-            self._stack.callback(self._servers[address].close)
-        return self._servers[address]
-
     def _identity(self, section: SourceSection) -> str:
         """What the source is, for the ledger."""
         place = "arrow" if self._arrow is not None else None
         if section.spark is not None and not section.files:  # files are the same, whoever reads them
-            place = self.spark(_address_in(section), "source.spark").catalog
+            place = self.servers.spark(_address_in(section), "source.spark").catalog
         if self._is_live:
             files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
             path = self._engine.rows(files)[0][0]

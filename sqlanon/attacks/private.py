@@ -34,9 +34,9 @@ from sqlanon.queries.names import (
     union_all,
 )
 from sqlanon.release.side_by_side import Trees
+from sqlanon.run import Run
 from sqlanon.sources import Place, Source, bind_source, file_kind
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
 """What the source and the outside table are called in the SQL that is shown."""

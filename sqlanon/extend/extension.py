@@ -35,9 +35,9 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.staging import Content
+from sqlanon.run import Run
 from sqlanon.source_audit import SourceAudit
 from sqlanon.version import __version__
-from sqlanon.workspace import Run
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from sqlanon.queries.classes import ClassSpace
 from sqlanon.queries.coding import Levels
 from sqlanon.queries.names import create_table, select, subquery
 from sqlanon.queries.recode import Column, Recoding, suppressed_classes
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 def extend(run: Run, policy: Policy) -> Extension:

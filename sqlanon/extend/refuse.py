@@ -15,7 +15,7 @@ from sqlanon.preparation import Prepared
 from sqlanon.queries import extension as ex
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.manifest import Manifest
-from sqlanon.workspace import Run
+from sqlanon.run import Run
 
 
 def refuse_policy(policy: Policy) -> None:

@@ -14,8 +14,8 @@ from sqlanon.queries import distinction as dq
 from sqlanon.queries.kinds import is_nested
 from sqlanon.queries.names import Namer
 from sqlanon.queries.suda import uniques_and_pairs
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 _LISTED = 1000
 """So many sets are listed in one statement."""

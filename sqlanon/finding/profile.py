@@ -13,8 +13,8 @@ from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.queries import looks
 from sqlanon.queries.kinds import is_nested
 from sqlanon.queries.unique import NEARLY, distinct_counts
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 ENOUGH = 50_000
 """Of larger tables, about every n-th row is looked at, so that about so many are."""

@@ -16,8 +16,8 @@ from sqlanon.finding.propose import SUPPRESS, Proposal, propose
 from sqlanon.finding.written import written_policy
 from sqlanon.policy import Policy, table_parts
 from sqlanon.preparation import prepare
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 SIZE = 3
 """Sets of so many quasi-identifiers are looked at."""

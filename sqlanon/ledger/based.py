@@ -32,9 +32,9 @@ from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_
 from sqlanon.queries.names import Namer, col, create_table, drop_table, select, subquery, table, text
 from sqlanon.queries.recode import Column
 from sqlanon.release.side_by_side import promised_k
+from sqlanon.run import Run
 from sqlanon.sources import Source
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 MOST = 60
 """So many bits a mark has."""

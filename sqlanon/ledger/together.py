@@ -29,7 +29,7 @@ from sqlanon.queries.names import col, named, read_parquet, select, subquery, ta
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.side_by_side import Link, Subject, Tree, Trees, link, promised_k, strange_columns
-from sqlanon.workspace import Run
+from sqlanon.run import Run
 
 _BY_FORCE = "publish by force (--force), which the ledger records"
 

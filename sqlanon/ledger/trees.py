@@ -13,7 +13,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy
 from sqlanon.queries.extension import changed_labels
 from sqlanon.queries.names import col, create_table, drop_table, is_null, select, star, table, text
-from sqlanon.workspace import Run
+from sqlanon.run import Run
 
 
 def stored_name(run_id: str, attribute: str) -> str:

@@ -24,9 +24,10 @@ from sqlanon.queries.coding import Levels
 from sqlanon.queries.live import LiveColumn, type_text
 from sqlanon.queries.names import col, select, subquery, table
 from sqlanon.release.publish import utc_now
+from sqlanon.run import Run
 from sqlanon.search.lattice import Progress
 from sqlanon.sources import find_table, fixed_column, readable
-from sqlanon.workspace import Run, Workspace
+from sqlanon.workspace import Workspace
 
 
 @dataclass(frozen=True)

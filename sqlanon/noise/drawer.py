@@ -12,7 +12,7 @@ from sqlanon.noise.stage import Noised, add_noise
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
 from sqlanon.queries.noisy_column import NoisyColumn
-from sqlanon.workspace import Run
+from sqlanon.run import Run
 
 Drawer = Callable[[Prepared, Chosen, Told], Noised]
 

@@ -41,8 +41,8 @@ from sqlanon.risk.population import population_risk
 from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.risk.sets import AttributeSets, SetFigures, direct_bits
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:

@@ -23,8 +23,8 @@ from sqlanon.queries import levels_matrix as lm
 from sqlanon.queries.coding import Coded
 from sqlanon.risk.found import Table
 from sqlanon.risk.sets import SMALL
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 @dataclass(frozen=True)

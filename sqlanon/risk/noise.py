@@ -13,8 +13,8 @@ from sqlanon.noise.stage import expected_with, noise_classes
 from sqlanon.policy import Policy
 from sqlanon.preparation import prepare
 from sqlanon.queries.noise import expected_errors
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 

@@ -14,8 +14,8 @@ from sqlanon.queries import individual as iv
 from sqlanon.queries.names import subquery
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.prosecutor import threshold_text
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 def risk_of_rows(

@@ -8,8 +8,8 @@ from sqlanon.columns import match_columns
 from sqlanon.policy import Policy
 from sqlanon.population import people, sampling_fraction
 from sqlanon.queries import individual as iv
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run
 
 
 def row_risks(run: Run, policy: Policy) -> exp.Select:
