@@ -6,9 +6,9 @@ The way of the data, and where each arrow lives::
     policy/   sources/  preparation,           search/, local/     frequency_sets    noise/    release/
                         hierarchies/           anonymization                         (if asked)
 
-`database` has the verbs, `workspace` the engines, `run` the tables that one run makes, `preparation` and `anonymization`
-the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out; `queries/` builds all
-SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/` look at a source as it
+`database` has the verbs, `workspace` the engines, `run` the tables that one run makes, `preparation` and
+`anonymization` the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out;
+`queries/` builds all SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/` look at a source as it
 stands (`looking` has their verbs). After it, `attacks/` try what outsiders would; `against_source` and `source_audit`
 hold it against its source. Between releases, `ledger/` knows what was published, what a new one may be based on, and
 what it would break; `extend/` lets one grow. In place of a release, `live/` leaves a view in the source's own database
