@@ -8,17 +8,17 @@ The way of the data, and where each arrow lives::
 
 `database` has the verbs, `workspace` the engines, `run` the tables that one run makes, `preparation` and
 `anonymization` the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out;
-`queries/` builds all SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/` look at a source as it
-stands (`looking` has their verbs). After it, `attacks/` try what outsiders would; `against_source` and `source_audit`
-hold it against its source. Between releases, `ledger/` knows what was published, what a new one may be based on, and
-what it would break; `extend/` lets one grow. In place of a release, `live/` leaves a view in the source's own database
-(`viewing` has its verbs). `made` says how a release is made of what was found; `report/` tells and draws it for people.
-A source in PostgreSQL is counted by `sources.postgres`, recoded there by `remote`, and published there by
-`release.postgres`. A source in Spark stays behind `engines.federated`: DuckDB, and beside it tables that Spark has;
-each statement runs where what it reads is, in the words that `queries.dialects` knows to mean the same. `warehouse/`
-writes what others run by themselves. What people see on a terminal is said by `printing` and painted by `terminal`;
-`markup` makes HTML of strangers' texts, and `histogram` puts class sizes into few ranges, for a terminal and a page
-alike.
+`queries/` builds all SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/`
+look at a source as it stands (`looking` has their verbs). After it, `attacks/` try what outsiders would;
+`against_source` and `source_audit` hold it against its source. Between releases, `ledger/` knows what was published,
+what a new one may be based on, and what it would break; `extend/` lets one grow. In place of a release, `live/` leaves
+a view in the source's own database (`viewing` has its verbs). `made` says how a release is made of what was found;
+`report/` tells and draws it for people. A source in PostgreSQL is counted by `sources.postgres`, recoded there by
+`remote`, and published there by `release.postgres`. A source in Spark stays behind `engines.federated`: DuckDB, and
+beside it tables that Spark has; each statement runs where what it reads is, in the words that `queries.dialects` knows
+to mean the same. `warehouse/` writes what others run by themselves. What people see on a terminal is said by
+`printing` and painted by `terminal`; `markup` makes HTML of strangers' texts, and `histogram` puts class sizes into
+few ranges, for a terminal and a page alike.
 Beyond the house of the design there are these: sources were a part of their own (each kind leaks in its own way), the
 steps were too much for one file, and what a run leaves in the engine needed an owner.
 
