@@ -30,6 +30,7 @@ spark.connect.grpc.binding.port     {port}
 spark.sql.warehouse.dir             {home}/warehouse
 spark.sql.shuffle.partitions        4
 spark.default.parallelism           4
+spark.locality.wait                 0s
 spark.cores.max                     2
 spark.executor.cores                1
 spark.executor.memory               1024m
