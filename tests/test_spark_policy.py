@@ -18,7 +18,7 @@ from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
 from sqlanon.policy import is_spark, shown_spark, spark_address_of
 from sqlanon.queries import spark as sp
-from sqlanon.queries.counted import apart, is_counted
+from sqlanon.queries.counted import answered, apart, is_counted
 from sqlanon.queries.names import create_table, table
 
 HERE = "sc://cluster.example:15002"
@@ -320,12 +320,62 @@ def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[Fe
         f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g JOIN "a"."b"."c" ON 1 LIMIT 1',
         f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g',
         f'SELECT DISTINCT g."n" FROM (SELECT "zip" AS "n" FROM {PEOPLE}) AS g JOIN "a"."b"."c" ON true',
+        f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g CROSS JOIN "a"."b"."c"',
+        f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g SEMI JOIN "a"."b"."c" ON 1',
     ],
 )
 def test_what_does_more_than_join_is_one_query(query: str) -> None:
     asked = parsed(query)
     counted, whole = apart(asked, {PEOPLE})
     assert counted is asked and whole(asked) is asked
+
+
+def test_lists_of_what_is_joined_stay_there(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated
+    with_labels(engine)
+    target = table("counts", "main", "memory")
+    listed = LABELLED.replace('COUNT(*) AS "n"', 'COUNT(*) AS "n", ARRAY_AGG("id") AS "l"').replace("g.*", 'g."n"')
+    server.answer = pyarrow.table({"n": pyarrow.array([3], pyarrow.int64()), "label": ["A"]})
+    engine.execute(create_table(target, parsed(listed)))
+    asked = parse_one(server.asked[-1], dialect="spark")
+    assert asked.named_selects == ["n", "label"] and len(list(asked.find_all(exp.Join))) == 1
+
+
+def test_names_in_a_query_are_its_own(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    """A table that is shipped is not taken for what WITH calls by a name; and of one that is only counted one column
+    is shipped."""
+    engine, server = federated
+    with_labels(engine)
+    server.answer = pyarrow.table({"n": pyarrow.array([8], pyarrow.int64())})
+    labels = '"memory"."main"."labels"'
+    query = (
+        f'WITH "answer_0" AS (SELECT "zip" FROM {PEOPLE}) SELECT COUNT(*) AS "n" FROM "answer_0" '
+        f'JOIN (SELECT DISTINCT "zip" FROM {labels}) AS x ON "answer_0"."zip" = x."zip"'
+    )
+    assert engine.rows(parsed(query)) == [(8,)]
+    assert server.asked[-1].count("`answer_0`") == query.count('"answer_0"')
+    query = f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p WHERE p."id" < (SELECT COUNT(*) FROM {labels})'
+    assert engine.rows(parsed(query)) == [(8,)]
+    assert server.asked[-2].startswith("ingest {'zip': ")
+
+
+def test_a_derived_table_that_names_others_is_left_alone() -> None:
+    inner = '(SELECT p."zip" AS "z" FROM "a"."b"."c" AS c) AS l'
+    query = parsed(f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {inner} ON p."zip" = l."z"')
+    assert answered(query, {PEOPLE}, "answer") == (query, {})
+
+
+def test_what_is_shown_says_what_runs_where(federated: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, _ = federated
+    target = table("labelled", "main", "memory")
+    counted, here = engine.shown(create_table(target, parsed(LABELLED))).split(";\n\n")
+    assert counted.startswith("-- in Spark, makes counted\nSELECT") and "label" not in counted
+    assert "CREATE TABLE" in here and "counted" in here and "labels" in here
+    labels = '(SELECT DISTINCT "zip", "label" FROM "memory"."main"."labels")'
+    joined = f'SELECT p."id", l."label" FROM {PEOPLE} AS p JOIN {labels} AS l ON p."zip" = l."zip"'
+    answer, there = engine.shown(create_table(target, parsed(joined))).split(";\n\n")
+    assert "CREATE TABLE" in answer and "answer_0" in answer and "DISTINCT" in answer
+    assert there.startswith("-- in Spark, makes labelled\nSELECT") and "`answer_0`" in there and "DISTINCT" not in there
 
 
 def test_what_reads_nothing_there_is_answered_here(federated: tuple[FederatedEngine, FakeServer]) -> None:

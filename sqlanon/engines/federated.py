@@ -8,7 +8,7 @@ with its columns and types, so that a query can be bound, which raises an error 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,8 +45,8 @@ AT_ONCE = 10_000_000
 ROWS_AT_ONCE = 1_000_000
 """Likewise of the rows of a release, which are wider."""
 
-_COUNTED = "counted"
-"""What is shown as the name of what Spark counts, where others are joined to it here."""
+_COUNTED, _ANSWER = "counted", "answer"
+"""What is shown as the name of what Spark counts, where others are joined to it here; and of what is shipped to it."""
 
 
 @dataclass
@@ -182,12 +182,14 @@ class FederatedEngine(DuckDBEngine):
         try:
             query = self._in_rounds(query, shipped)
             relations = dict(self.there.tables)
-            query, answers = ct.answered(query, self.there.tables, self._travels)
+            query, answers = ct.answered(query, self.there.tables, self.there.next_name(), self._travels)
             for name, own in answers.items():
                 relations[name] = self._ship(own, self._types(own), shipped)
             used = frozenset[str]() if sp.has_star(query) else used_columns(query)
             for name, own_table in self._ours(query).items():
-                types = {one: type_ for one, type_ in self.columns(own_table).items() if not used or one in used}
+                every = self.columns(own_table)
+                types = {one: type_ for one, type_ in every.items() if not used or one in used}
+                types = types or dict([next(iter(every.items()))])  # its rows are counted
                 relations[name] = self._ship(select([*map(col, types)], own_table.copy()), types, shipped)
             yield sp.put_there(query, relations)
         finally:
@@ -226,20 +228,28 @@ class FederatedEngine(DuckDBEngine):
         if not isinstance(query, exp.Query) or not self._reads(query):
             return super().shown(statement)
         if not isinstance(statement, exp.Create):
-            return f"-- in Spark\n{self._shown_there(query)}"
+            return self._shown_there(query)
         target = statement.this
+        # Of what is only shown there are no types.
         if not ct.is_counted(query, self.there.tables):
             self.there.tables[name_of(target)] = table(target.name)
+            return self._shown_there(query, target.name)
         counted, whole = ct.apart(query, self.there.tables)
         if counted is query:
-            return f"-- in Spark, makes {target.name}\n{self._shown_there(query)}"
+            return self._shown_there(query, target.name)
         own = super().shown(create_table(target, whole(star(table(_COUNTED)))))
-        return f"-- in Spark, makes {_COUNTED}\n{self._shown_there(counted)};\n\n{own}"
+        return f"{self._shown_there(counted, _COUNTED)};\n\n{own}"
 
-    def _shown_there(self, query: exp.Query) -> str:
+    def _shown_there(self, query: exp.Query, makes: str = "") -> str:
+        """What Spark is asked, behind what is answered here first."""
+        query, answers = ct.answered(query, self.there.tables, _ANSWER)
+        here = [
+            super(FederatedEngine, self).shown(create_table(exp.to_table(name), one)) for name, one in answers.items()
+        ]
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
-        return sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
+        told = sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
+        return ";\n\n".join([*here, f"-- in Spark{f', makes {makes}' if makes else ''}\n{told}"])
 
     def let_go(self) -> None:
         """Forget all tables that were made there."""
@@ -286,12 +296,12 @@ class FederatedEngine(DuckDBEngine):
 
     def _make(self, target: exp.Table, query: exp.Query) -> None:
         """Make a table of what Spark has: here if it is counted, and not too large."""
-        types, server = self._types(query), self.there.server
-        if not ct.is_counted(query, self.there.tables) or any(map(is_nested, types.values())):
+        types = self._types(query)
+        if not self._may_come(query, types):
             self._keep(target, types, query)
             return
-        counted, whole = ct.apart(query, self.there.tables)
-        columns = self._types(counted)
+        counted, whole = self._apart(query)
+        columns = types if counted is query else self._types(counted)
         # Hierarchies are made here: the values of one column come home, however many they are.
         limit = None if ct.is_of_one_column(query) else self.there.fetch_limit
         most = self.there.most
@@ -299,31 +309,44 @@ class FederatedEngine(DuckDBEngine):
             with self.fetched(counted, columns) as relation:
                 super().execute(create_table(target, whole(relation)))
             return
-        name = self.there.next_name()
-        with self.put_there(counted) as query_there, server.told():
+        with self._kept_meanwhile(counted) as (name, rows):
+            if limit is None or rows <= limit:
+                with self._brought(star(table(name)), columns, rows > AT_ONCE) as relation:
+                    super().execute(create_table(target, whole(relation)))
+            elif counted is query:
+                self._stays(target, types, name)
+            else:
+                self._keep(target, types, whole(select([*map(col, columns)], table(name))))
+
+    def _may_come(self, query: exp.Query, types: Mapping[str, str]) -> bool:
+        """Whether the rows of a query may come here: they are counted, and have no lists."""
+        return ct.is_counted(query, self.there.tables) and not any(map(is_nested, types.values()))
+
+    def _apart(self, query: exp.Query) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
+        """What is counted there, and what makes the whole of that; all that may come here."""
+        counted, whole = ct.apart(query, self.there.tables)
+        if counted is not query and self._may_come(counted, self._types(counted)):
+            return counted, whole
+        return query, lambda rows: rows
+
+    @contextmanager
+    def _kept_meanwhile(self, query: exp.Query) -> Iterator[tuple[str, int]]:
+        """What keeps the rows of a query there, and how many they are; unless it stays for good, as long as needed."""
+        name, server = self.there.next_name(), self.there.server
+        with self.put_there(query) as query_there, server.told():
             rows = server.keep(name, query_there)
-        is_large = limit is not None and rows > limit
-        if is_large and counted is query:
-            self._stays(target, types, name)
-            return
+        self.there.tables[name_of(table(name))] = table(name)
         try:
-            if is_large:
-                shadow = table(name)  # it is there under this name
-                self.there.tables[name_of(shadow)] = shadow
-                self._keep(target, types, whole(star(shadow)))
-                return
-            with self._brought(star(table(name)), columns, rows > AT_ONCE) as relation:
-                super().execute(create_table(target, whole(relation)))
+            yield name, rows
         finally:
             self.there.tables.pop(name_of(table(name)), None)
-            server.forget(name)
+            if name not in self.there.kept.values():
+                server.forget(name)
 
     def _keep(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
         """Make a table that stays there."""
-        name = self.there.next_name()
-        with self.put_there(query) as query_there, self.there.server.told():
-            self.there.server.keep(name, query_there)
-        self._stays(target, types, name)
+        with self._kept_meanwhile(query) as (name, _):
+            self._stays(target, types, name)
 
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:

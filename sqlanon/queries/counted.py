@@ -88,7 +88,7 @@ def apart(query: exp.Query, rows: Container[str]) -> tuple[exp.Query, Callable[[
 
 
 def answered(
-    query: exp.Query, rows: Container[str], travels: Callable[[exp.Query], bool]
+    query: exp.Query, rows: Container[str], prefix: str, travels: Callable[[exp.Query], bool] = lambda inner: True
 ) -> tuple[exp.Query, dict[str, exp.Query]]:
     """A query with a table in the place of each query in its FROM that reads other tables only, and what they are.
 
@@ -98,12 +98,14 @@ def answered(
         What is asked.
     rows:
         The names of the tables that are where it is asked.
+    prefix:
+        Of the names of these tables: the query has none that begins so.
     travels:
         Whether the rows of a query mean the same there.
 
     >>> from sqlglot import parse_one
     >>> asked = "SELECT t.a, l.b FROM t JOIN (SELECT DISTINCT a, b FROM c.s.labels) AS l ON t.a = l.a"
-    >>> query, answers = answered(parse_one(asked), {'"t"'}, lambda inner: True)
+    >>> query, answers = answered(parse_one(asked), {'"t"'}, "answer")
     >>> query.sql()
     'SELECT t.a, l.b FROM t JOIN "answer_0" AS "l" ON t.a = l.a'
     >>> {name: one.sql() for name, one in answers.items()}
@@ -116,7 +118,7 @@ def answered(
         # Those of its own WITH have no catalog.
         is_of_others = read and all(found.catalog and name_of(found) not in rows for found in read)
         if is_of_others and _is_relation(one) and one.root() is query and travels(one.this):
-            answer = table(f"answer_{len(answers)}", alias=one.alias)
+            answer = table(f"{prefix}_{len(answers)}", alias=one.alias)
             answers[name_of(answer)] = one.this
             one.replace(answer)
     return query, answers
@@ -125,14 +127,18 @@ def answered(
 def _is_relation(query: exp.Subquery) -> bool:
     """Whether it stands in a FROM, under a name, and that is all."""
     parts = {name for name, value in query.args.items() if value}
-    named = parts == {"this", "alias"} and not query.args["alias"].columns
-    return named and isinstance(query.parent, (exp.From, exp.Join))
+    is_named = parts == {"this", "alias"} and not query.args["alias"].columns and isinstance(query.this, exp.Query)
+    own = {one.alias_or_name for one in query.this.find_all(exp.Table, exp.Subquery)}
+    is_closed = {one.table for one in query.this.find_all(exp.Column) if one.table} <= own
+    return is_named and is_closed and isinstance(query.parent, (exp.From, exp.Join))
 
 
 def _joined(query: exp.Query) -> exp.Query | None:
     """The query to whose rows another joins others; None where it does more with them."""
     used = {name for name, value in query.args.items() if value}
     if not isinstance(query, exp.Select) or not used <= {"expressions", "from_", "joins"} or "joins" not in used:
+        return None
+    if any(one.args.get("on") is None or one.args.get("kind") or one.args.get("side") for one in query.args["joins"]):
         return None
     rows = query.args["from_"].this
     if not isinstance(rows, exp.Subquery) or any(one.find(exp.AggFunc, exp.Window) for one in query.expressions):
