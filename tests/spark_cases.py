@@ -363,6 +363,9 @@ def full_domain(draw: random.Random, number: int) -> dict[str, Any]:
 BELOW = ["mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"]
 """The strategies that place rows one by one; ``cells`` is no name of a strategy."""
 
+FULL_DOMAIN, BELOW_IT = 29, 14
+"""In so many cases each requirement, measure and strategy comes in turn."""
+
 
 def below_full_domain(draw: random.Random, number: int) -> dict[str, Any]:
     """A strategy that places rows one by one."""

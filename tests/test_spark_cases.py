@@ -6,9 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import examples
 from spark_cases import (
     BELOW,
+    BELOW_IT,
+    FULL_DOMAIN,
     LISTED,
     WANTED,
     SparkCase,
@@ -33,16 +34,15 @@ def kinds_of(cases: list[SparkCase]) -> set[str]:
 
 
 def test_all_of_the_full_domain_has_a_result(tmp_path: Path) -> None:
-    seeds = range(examples(29))
-    cases = [random_case(seed, tmp_path) for seed in seeds if has_result(seed)]
+    cases = [random_case(seed, tmp_path) for seed in range(FULL_DOMAIN) if has_result(seed)]
     assert kinds_of(cases) == set(WANTED)
     assert {strategy_of(case) for case in cases} == set(STRATEGIES)
     assert {case.tree["search"]["measure"] for case in cases} == set(MEASURES)
-    assert len(cases) > len(seeds) * 0.8
+    assert len(cases) > FULL_DOMAIN * 0.8
 
 
 def test_each_strategy_below_the_full_domain_has_results(tmp_path: Path) -> None:
-    cases = [random_case(seed, tmp_path, below_full_domain) for seed in range(examples(14)) if has_result(seed)]
+    cases = [random_case(seed, tmp_path, below_full_domain) for seed in range(BELOW_IT) if has_result(seed)]
     assert min(Counter(map(strategy_of, cases))[name] for name in BELOW) >= 2
     assert {kind.partition(" ")[0] for kind in kinds_of(cases)} >= {"k", *LISTED}
 

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from conftest import examples
-from spark_cases import BELOW, SparkCase, below_full_domain, in_duckdb, random_case, turn
+from spark_cases import BELOW, BELOW_IT, FULL_DOMAIN, SparkCase, below_full_domain, in_duckdb, random_case, turn
 
 import sqlanon
 from sqlanon.engines.federated import FederatedEngine
@@ -82,14 +82,14 @@ TURNS = ["small", "large", "small", "large", "huge"]
 """The ways of the examples: as many as have nothing in common with what else comes in turn."""
 
 
-@pytest.mark.parametrize("seed", range(examples(29)))
+@pytest.mark.parametrize("seed", range(examples(FULL_DOMAIN)))
 def test_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every requirement, measure and strategy comes in turn."""
     source = take(TURNS[seed % len(TURNS)], monkeypatch)
     check_same(session, random_case(seed, tmp_path), source, tmp_path, seed)
 
 
-@pytest.mark.parametrize("seed", range(examples(14)))
+@pytest.mark.parametrize("seed", range(examples(BELOW_IT)))
 def test_below_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strategies that place rows one by one, on combinations that are fetched."""
     source = take(["small", "large"][turn(seed) // len(BELOW) % 2], monkeypatch)
