@@ -39,8 +39,9 @@ from sqlanon.quality import MEASURES
 from sqlanon.queries import linking
 from sqlanon.queries.names import create_schema, drop_schema, table
 from sqlanon.queries.noisy_column import NoisyColumn
+from sqlanon.run import Run
 from sqlanon.steps import Steps
-from sqlanon.workspace import Run, Workspace
+from sqlanon.workspace import Workspace
 
 LIMIT = 0.05
 CONFIDENCE = 0.99

@@ -337,8 +337,8 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
         # Labels of thousands of values are looked up behind the sort, of which the planner knows little.
         result = db.anonymize(sqlanon.Policy(**small_tree(attributes=attributes, privacy={"k": 1})))
         source = result._prepared.source
-        assert source.remote is not None
-        engine = source.remote.engine
+        assert source.postgres is not None
+        engine = source.postgres.engine
         with (
             engine.undone_unless_committed(),
             shipped(db._space.engine, source, _query(result)) as query,
