@@ -68,7 +68,7 @@ def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path)
         ("SELECT CAST(x AS TIME) FROM t", "TIME"),
         ("SELECT SUM(DISTINCT x) FROM t", "DISTINCT"),
         ("SELECT ROUND(x, -2) FROM t", "ROUND"),
-        ("SELECT LIST_REDUCE(x, LAMBDA a, b : a + b) FROM t", "LIST_REDUCE"),
+        ("SELECT LIST_REDUCE(x, (a, b) -> a + b) FROM t", "LIST_REDUCE"),
         ("SELECT ARRAY_AGG(x ORDER BY y NULLS FIRST) FROM t", "order"),
         ("WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r", RECURSIVE),
         ("WITH r AS MATERIALIZED (SELECT RANDOM() AS x) SELECT a.x FROM r AS a, r AS b", "RANDOM"),
