@@ -205,7 +205,7 @@ class Result(ResultFigures):
         """
         query: exp.Expr = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
         if self._prepared.source.out_of_reach:
-            from sqlanon.warehouse import sql_of  # noqa: PLC0415
+            from sqlanon.warehouse import sql_of  # noqa: PLC0415  (few need it)
 
             return sql_of(self._made, dialect)
         if not self._prepared.source.rows_at_hand:

@@ -116,7 +116,7 @@ def _made(name: str, key: str, make: Callable[[Path], None]) -> Path:
 def _alone(lock: Path) -> Iterator[None]:
     """Among the processes of this and other runs."""
     try:
-        import fcntl  # noqa: PLC0415
+        import fcntl  # noqa: PLC0415  (not on every system)
     except ImportError:  # not on Windows
         missing("environments of their own are made on POSIX systems only")
     with lock.open("w") as file:

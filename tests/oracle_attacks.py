@@ -129,10 +129,10 @@ def temporal(
             key = _key(row, shared, both, second=True)
             here = sum(_key(other, shared, both, second=True) == key for other in now)
             there = sum(_key(other, shared, both, second=False) == key for other in then)
-            new[labels] += min(n, max(here - there, 0))  # type: ignore[index]
+            new[labels] += min(n, max(here - there, 0))
         else:
             there = sum(meet(other, row, shared, both) is not None for other in then)
-            new[labels] += max(n - there, 0)  # type: ignore[index]
+            new[labels] += max(n - there, 0)
     return {labels: n for labels, n in new.items() if 0 < n < k}
 
 
@@ -172,7 +172,7 @@ def background_knowledge(rows: Sequence[Row], quasi: int, known: int) -> dict[Ro
 
 def homogeneity(rows: Sequence[Row], quasi: int) -> dict[Row, tuple[Any, int]]:
     """Classes with one value: it, rows."""
-    return {key: (*n, n.total()) for key, n in _classes(rows, quasi).items() if len(n) == 1}  # type: ignore[misc]
+    return {key: (*n, n.total()) for key, n in _classes(rows, quasi).items() if len(n) == 1}
 
 
 def ratios(rows: Sequence[Row], quasi: int) -> dict[tuple[Row, Any], tuple[float, float, int]]:
@@ -253,7 +253,7 @@ def by_position(
     k: int,
 ) -> tuple[dict[Row, int], tuple[int, int, float | None]]:
     """Combinations of fewer than k rows; places, those that agree, and the share of all pairs that do."""
-    met = [meet(a, b, shared, attributes) for a, b in zip(first, second)]  # noqa: B905
+    met = [meet(a, b, shared, attributes) for a, b in zip(first, second)]  # noqa: B905  (beyond the shorter table nothing is matched)
     rows = Counter(values for values in met if values is not None)
     every = [meet(a, b, shared, attributes) is not None for a in first for b in second]
     chance = sum(every) / len(every) if every else None

@@ -78,7 +78,7 @@ def in_order(values: Mapping[Value, object]) -> list[Value]:
     [None, 'B', 'b']
     """
     null: list[Value] = [None] if None in values else []
-    return null + sorted(v for v in values if v is not None)  # type: ignore[type-var]  # of one type
+    return null + sorted(v for v in values if v is not None)
 
 
 def ordered_distance(p: Shares, q: Shares) -> Fraction:

@@ -245,7 +245,7 @@ def survivors(
 
     shields = [
         Shield(
-            {place: tuple(shown[name] for name in spec["quasi"]) for place, shown in labels.items()},  # type: ignore[misc]
+            {place: tuple(shown[name] for name in spec["quasi"]) for place, shown in labels.items()},
             lambda members: source.count([rows[i] for i in members]),
             spec["k"],
         )

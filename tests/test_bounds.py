@@ -142,7 +142,7 @@ def check_numbers(bench: Bench, rule: IntervalsRule, column_type: str, step: int
         if value is None:
             continue
         for width, label in zip(rule.widths, labels[:-1], strict=True):
-            low, high = reference_interval(Decimal(value), width, rule.origin, rule.below, rule.above)  # type: ignore[arg-type]
+            low, high = reference_interval(Decimal(value), width, rule.origin, rule.below, rule.above)
             expected = (None if low is None else as_shown(low), None if high is None else as_shown(high - step))
             assert found[label] == expected, label
 
@@ -172,7 +172,7 @@ def days_of(granularity: str, day: date) -> tuple[date, date]:
 def test_calendar_levels(values: list[date]) -> None:
     bench = Bench()
     for levels in (("day", "month", "quarter", "year", "decade"), ("day", "week")):
-        bench.build(DatesRule(dates=levels), values, "DATE")  # type: ignore[arg-type]
+        bench.build(DatesRule(dates=levels), values, "DATE")
         for day, labels in bench.labels().items():
             found = told(labels, "date")
             assert [found[label] for label in labels] == [*(days_of(level, day) for level in levels), (None, None)]
@@ -193,7 +193,7 @@ def test_intervals_of_dates(width: int, values: list[date]) -> None:
 def test_a_level_0_that_became_text(bench: Bench) -> None:
     moment = datetime(1999, 12, 31, 23, 59, 59, 5)
     made = [(7, "TINYINT", (7, 7)), (Decimal("-2.50"), "DECIMAL(5,2)", (-2.5, -2.5)), (1e300, "DOUBLE", (1e300, 1e300))]
-    made += [(moment, "TIMESTAMP", (date(1999, 12, 31),) * 2)]  # type: ignore[list-item]
+    made += [(moment, "TIMESTAMP", (date(1999, 12, 31),) * 2)]
     for value, column_type, expected in made:
         text = duckdb.connect().execute(f"SELECT CAST(CAST(? AS {column_type}) AS VARCHAR)", [value]).fetchall()[0][0]
         kind = bounds_kind(column_type)

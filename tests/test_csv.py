@@ -44,7 +44,7 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).in_utc()
         real = engine.rows
-        engine.rows = lambda query, *more: (asked.append(query.sql("duckdb")), real(query, *more))[1]  # type: ignore  # a method, spied on
+        engine.rows = lambda query, *more: (asked.append(query.sql("duckdb")), real(query, *more))[1]
         with pytest.MonkeyPatch.context() as patch:
             if as_a_whole:
                 patch.setattr(csv, "_copy_by_sample", lambda *_: None)

@@ -144,7 +144,7 @@ def linked(script: str, levels: dict[str, int]) -> Linkage:
     with duckdb.connect() as connection:
         connection.execute(PEOPLE + script)
         query = link(exp.to_table("people"), exp.to_table("voters"), levels)
-        return Linkage(*fetch(connection, query.sql("duckdb")))  # type: ignore[arg-type]
+        return Linkage(*fetch(connection, query.sql("duckdb")))
 
 
 def test_identified_are_unique_patients_with_exactly_one_voter() -> None:
@@ -242,7 +242,7 @@ def test_the_attacker_reads_every_label_of_the_release(tmp_path: Path) -> None:
         connection.execute(f"ATTACH '{demo.release}' AS release (READ_ONLY)")
         # With the patients themselves for a list, each row of the release has somebody who fits.
         query = link(exp.to_table("release.patients"), exp.to_table("hospital.patients"), demo.generalization)
-        found = Linkage(*fetch(connection, query.sql("duckdb")))  # type: ignore[arg-type]
+        found = Linkage(*fetch(connection, query.sql("duckdb")))
     assert found.matched == found.rows == demo.after.linkage.rows
 
 

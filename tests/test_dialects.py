@@ -398,7 +398,7 @@ QUERIES = _queries()
 @pytest.fixture(scope="module")
 def engine(spark: Any) -> Iterator[Any]:
     """An engine of Spark, for many queries over few rows: what takes time is to get going."""
-    from sqlanon.engines.spark import SparkEngine  # noqa: PLC0415
+    from sqlanon.engines.spark import SparkEngine  # noqa: PLC0415  (pyspark is an extra)
 
     one = SparkEngine(spark)
     settings = {"shuffle.partitions": "1", "adaptive.enabled": "false", "codegen.wholeStage": "false"}

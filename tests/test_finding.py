@@ -90,7 +90,7 @@ PAPER = [
 
 @pytest.mark.slow
 def test_it_is_what_all_pairs_of_many_tables_say() -> None:
-    again = test_it_is_what_all_pairs_of_rows_say.hypothesis.inner_test  # type: ignore[attr-defined]
+    again = test_it_is_what_all_pairs_of_rows_say.hypothesis.inner_test
     settings(max_examples=examples(100), deadline=None)(given(st.data())(again))()
 
 

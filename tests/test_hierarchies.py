@@ -202,7 +202,7 @@ def test_mask_equals_plain_python_many(bench: Bench, values: list[str], side: st
 
 
 def check_mask(bench: Bench, values: list[str], side: str) -> None:
-    bench.build(MaskRule(mask=side), values, "VARCHAR")  # type: ignore[arg-type]
+    bench.build(MaskRule(mask=side), values, "VARCHAR")
     longest = max(1, *map(len, values), 1)
     assert bench.labels() == {value: reference_mask(value, side, longest) for value in values}
 
@@ -380,7 +380,7 @@ def check_intervals(bench: Bench, rule: IntervalsRule, exact: Callable[[Any], De
     for value, labels in bench.labels().items():
         if value is not None:
             for width, label in zip(rule.widths, labels[:-1], strict=True):
-                bounds = reference_interval(exact(value), width, rule.origin, rule.below, rule.above)  # type: ignore[arg-type]
+                bounds = reference_interval(exact(value), width, rule.origin, rule.below, rule.above)
                 assert parsed_label(label) == bounds, (value, label)
     for level in range(len(rule.widths)):
         shown = [row[level + 1] for row in bench.rows() if row[0] is not None]
@@ -831,7 +831,7 @@ def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, ke
     rule: Rule = FileRule(file=file) if keys else SuppressRule()
     asked: list[str] = []
     real = bench.engine.sql
-    bench.engine.sql = lambda query: asked.append(real(query)) or asked[-1]  # type: ignore  # a method, spied on
+    bench.engine.sql = lambda query: asked.append(real(query)) or asked[-1]
     hierarchy, problems = build_hierarchy(bench.engine, "x", (rule,), VALUES, "VARCHAR", TARGET)
     assert (hierarchy is not None, problems) == (True, [])
     assert len(asked) == 2, asked

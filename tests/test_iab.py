@@ -343,7 +343,7 @@ def check_release(question: Question) -> None:
     rows = published(question)
     assert (rows is None) == (expected is None)
     for attributes, k in question.asked if rows is not None else ():
-        groups = Counter(tuple(row[i] for i in attributes) for row in rows.elements())  # type: ignore[union-attr]
+        groups = Counter(tuple(row[i] for i in attributes) for row in rows.elements())
         assert min(groups.values()) >= k
 
 

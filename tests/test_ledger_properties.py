@@ -59,7 +59,7 @@ class World:
             if level is not None:
                 attributes[column] |= {"min_level": level, "max_level": level}
             if column in (asked.weights or {}):
-                attributes[column]["weight"] = asked.weights[column]  # type: ignore[index]
+                attributes[column]["weight"] = asked.weights[column]
         for column in asked.shown:
             attributes[column] = {"role": "insensitive"}
         for column in asked.sensitive:

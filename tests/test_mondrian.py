@@ -245,7 +245,7 @@ def check(case: Case, limits: Sequence[int], summary: str, cuts: str, publish: b
         return outcome
 
     with pytest.MonkeyPatch().context() as patch, tempfile.TemporaryDirectory() as name:
-        patch.setitem(LOCAL, "mondrian", beside_a_plain_one)  # type: ignore[arg-type]
+        patch.setitem(LOCAL, "mondrian", beside_a_plain_one)
         ask = asked(case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts)
         with sqlanon.connect(arrow_table(case)) as db:
             try:

@@ -150,8 +150,8 @@ def test_unknown_rows_are_always_suppressed_and_count_towards_the_limit() -> Non
 
 def test_null_joins_the_others_at_the_top_only() -> None:
     rows = [("02138",), ("02139",), (None,)]
-    assert oracle.solve(rows, {"zip": ZIP}, 2, "0.3", "loss").levels == (2,)  # type: ignore[union-attr]  # feasible
-    assert oracle.solve(rows, {"zip": ZIP}, 2, "0.34", "loss").levels == (1,)  # type: ignore[union-attr]  # feasible
+    assert oracle.solve(rows, {"zip": ZIP}, 2, "0.3", "loss").levels == (2,)
+    assert oracle.solve(rows, {"zip": ZIP}, 2, "0.34", "loss").levels == (1,)
 
 
 def test_no_rows_is_no_solution() -> None:

@@ -294,7 +294,7 @@ def test_figures_of_known_optima(entry: dict[str, Any]) -> None:
         release = Release(table, tuple(optimum["levels"]), privacy_of(entry))
         assert oracle_privacy.satisfies(release, str(entry["suppression_limit"]))
         assert (release.suppressed, len(release.kept)) == (optimum["suppressed"], optimum["classes"])
-        figure = oracle.score(release, entry["measure"], entry["aggregate"])  # type: ignore[arg-type]  # looks the same
+        figure = oracle.score(release, entry["measure"], entry["aggregate"])
         assert math.isclose(figure, entry["score"], rel_tol=oracle.TIE)
         figures.append(oracle.Figures(release.levels, figure, release.suppressed, len(release.kept)))
     if entry["ties"] == len(figures):

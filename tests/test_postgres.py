@@ -123,7 +123,7 @@ def check_same(server: Server, tree: Mapping[str, Any], connection: duckdb.DuckD
             copied = found.publish(folder / "from_there.duckdb", "r")
             assert copied.manifest.digest == file.manifest.digest
             assert multiset_here(copied) == rows
-        out = sqlanon.Policy(**{**here.model_dump(), "release": {**there.release.model_dump(exclude_none=True)}})  # type: ignore[union-attr]
+        out = sqlanon.Policy(**{**here.model_dump(), "release": {**there.release.model_dump(exclude_none=True)}})
         sent = db.anonymize(out).publish()
         assert sent.manifest.digest == file.manifest.digest
         assert multiset_there(server, file) == rows

@@ -208,7 +208,7 @@ def test_k_minimal_many(case: PrivacyCase) -> None:
 
 S: dict[str, Any] = {"attribute": "s"}
 HARD: dict[str, list[dict[str, Any]]] = {
-    "entropy": [{"l_diversity": [{**S, "kind": "entropy", "l": l}]} for l in (1.5, 2, 2.5)],  # noqa: E741
+    "entropy": [{"l_diversity": [{**S, "kind": "entropy", "l": l}]} for l in (1.5, 2, 2.5)],  # noqa: E741  (its name in the paper)
     "recursive": [{"l_diversity": [{**S, "kind": "recursive", "l": 2, "c": c}]} for c in (1.5, 2.0)],
     "equal": [{"t_closeness": [{**S, "distance": "equal", "t": t}]} for t in (0.1, 0.2, 0.3)],
     "ordered": [{"t_closeness": [{**S, "distance": "ordered", "t": t}]} for t in (0.1, 0.2, 0.3)],

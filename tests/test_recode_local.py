@@ -156,7 +156,7 @@ def check(case: Case, suppressed: str, publish: bool = True) -> None:
 
 @pytest.fixture(autouse=True)
 def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOCAL, "local", at_random)  # type: ignore[arg-type]
+    monkeypatch.setitem(LOCAL, "local", at_random)
 
 
 @settings(quick, max_examples=examples(5))

@@ -446,7 +446,7 @@ print([column.to_pylist().count(None) for batch in draw(iter(ids)) for column in
 @needs_spark
 @pytest.mark.parametrize(("missing", "nulls"), [(["sqlanon"], [0, 0, 0]), (["sqlanon", "opendp"], [0, 3, 3])])
 def test_workers_need_opendp_and_nothing_of_ours(missing: list[str], nulls: list[int], tmp_path: Path) -> None:
-    from pyspark import cloudpickle  # noqa: PLC0415
+    from pyspark import cloudpickle  # noqa: PLC0415  (it is an extra)
 
     function = drawing([1.0, 2.0])
     with sent(function):

@@ -146,7 +146,7 @@ def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, fold
         assert figures(result) == figures(expected)
         rows = released(expected)
         audit = follow(connection, result.export(folder / "export", "duckdb"))
-        assert made(connection, there.release.table) == rows  # type: ignore[union-attr]
+        assert made(connection, there.release.table) == rows
         assert violations(audit) == {}
         return result._made.chosen.masked_rows
 

@@ -243,9 +243,8 @@ class FederatedEngine(DuckDBEngine):
     def _shown_there(self, query: exp.Query, makes: str = "") -> str:
         """What Spark is asked, behind what is answered here first."""
         query, answers = ct.answered(query, self.there.tables, _ANSWER)
-        here = [
-            super(FederatedEngine, self).shown(create_table(exp.to_table(name), one)) for name, one in answers.items()
-        ]
+        own = super().shown
+        here = [f"-- here, shipped to Spark as {name}\n{own(one)}" for name, one in answers.items()]
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
         told = sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)

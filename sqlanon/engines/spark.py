@@ -345,10 +345,10 @@ class SparkEngine:
     def _written(self, query: exp.Expr, directory: str) -> int:
         if self._context():
             from pyspark.sql import Observation  # noqa: PLC0415  (it is an extra)
-            from pyspark.sql.functions import count, lit  # noqa: PLC0415
+            from pyspark.sql.functions import count, lit  # noqa: PLC0415  (it is an extra)
         else:
-            from pyspark.sql.connect.functions import count, lit  # noqa: PLC0415
-            from pyspark.sql.connect.observation import Observation  # noqa: PLC0415
+            from pyspark.sql.connect.functions import count, lit  # noqa: PLC0415  (it is an extra)
+            from pyspark.sql.connect.observation import Observation  # noqa: PLC0415  (it is an extra)
         seen = Observation()
         self._frame(query).observe(seen, count(lit(1)).alias("rows")).write.parquet(directory)
         return int(seen.get["rows"])

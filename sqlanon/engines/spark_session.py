@@ -74,8 +74,8 @@ def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
 
 def _connected(address: str) -> tuple[Any, Callable[[], None]]:
     """A session of its own on a server of Spark Connect."""
-    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
-    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  (it is an extra)
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
 
     session = SparkSession.builder.remote(address).create()
     session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES)])
@@ -91,8 +91,8 @@ def _connected(address: str) -> tuple[Any, Callable[[], None]]:
 
 def _started(master: str, place: str) -> tuple[Any, Callable[[], None]]:
     """A session with its driver beside us; a new one in the same driver, where there is one in this process already."""
-    from pyspark import SparkContext  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (it is an extra)
 
     running = SparkContext._active_spark_context
     if running is not None:
@@ -116,8 +116,8 @@ def _stop(session: Any) -> None:
 
 def _launch(master: str, folder: Path, place: str) -> None:
     """Start the Java of a driver. It is quiet from its first line on."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (it is an extra)
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (it is an extra)
 
     conf = SparkConf(loadDefaults=False)
     for name, value in _settings(master, folder).items():
@@ -134,7 +134,7 @@ def _launch(master: str, folder: Path, place: str) -> None:
 
 def _shut_down() -> None:
     """End the Java of a driver, which pyspark would keep for the next one: its folder goes, too."""
-    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
 
     gateway = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
@@ -149,7 +149,7 @@ def _shut_down() -> None:
 
 def _context(master: str, folder: Path) -> Any:
     """A driver with all its files in a folder."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (it is an extra)
 
     conf = SparkConf().setMaster(master)
     for name, value in _settings(master, folder).items():
@@ -205,7 +205,7 @@ def _surroundings(master: str, folder: Path, place: str) -> dict[str, str]:
 
 def _home(folder: Path) -> Path:
     """Spark's own folder, by links: the workers of such a cluster write their logs into it."""
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415  (it is an extra)
 
     home = folder / "spark"
     home.mkdir()
