@@ -3,8 +3,9 @@
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 3 AS format;
-UPDATE sqlanon.catalog_format SET format = 3 WHERE format < 3;
+-- 4: hashes of files, intents, noise by attribute, sources known by their content.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 4 AS format;
+UPDATE sqlanon.catalog_format SET format = 4 WHERE format < 4;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -68,6 +69,12 @@ ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       --
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the one whose rows it has, too
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another took its place
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS version INTEGER;        -- of those in one file
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS sha256 VARCHAR;         -- of the file, as it was published then
+-- When a run was about to publish it. NULL as soon as it is known to be out; the row goes if it is known not to be.
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS intended_at TIMESTAMP;
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS noise VARCHAR;          -- JSON: epsilon by attribute
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS same_source VARCHAR;    -- the description of an earlier release's
+                                                                              -- source whose rows its own has
 
 -- Which rows of the source are in a release: hashes of their keys, with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
@@ -81,6 +88,15 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_hierarchies (
     attribute VARCHAR NOT NULL,
     height INTEGER NOT NULL,
     table_name VARCHAR NOT NULL           -- in schema sqlanon
+);
+
+-- Rows of the sources of releases, taken at random, each value as a hash with the secret: they show whether a later
+-- source has these rows, whatever it is called. Who has this file has the secret, too, and can guess values.
+CREATE TABLE IF NOT EXISTS sqlanon.source_samples (
+    run_id VARCHAR NOT NULL,
+    source_rows BIGINT NOT NULL,
+    column_names VARCHAR[] NOT NULL,
+    hashes UBIGINT[] NOT NULL             -- one a column
 );
 
 -- What keys are hashed with: one row, made when the first keys are kept. Who has a release and guesses keys learns
@@ -97,11 +113,17 @@ CREATE TABLE IF NOT EXISTS sqlanon.decoys (
 );
 
 -- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise
--- adds up: epsilon_so_far.
+-- adds up, those that others have replaced among them: epsilon_so_far. A result that is published twice shows the same
+-- noise, and counts once.
 CREATE OR REPLACE VIEW sqlanon.ledger AS
 SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
     n.strategy, n.generalization, n.rows, r.released_rows, n.suppressed_rows, n.classes, n.measure, n.score, n.optimal,
-    r.epsilon, sum(r.epsilon) OVER (PARTITION BY r.source ORDER BY r.published_at) AS epsilon_so_far,
-    r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version
-FROM sqlanon.releases AS r LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;
+    r.epsilon,
+    system.main.sum(CASE WHEN r.times = 1 THEN r.epsilon END)
+        OVER (PARTITION BY coalesce(r.same_source, r.source) ORDER BY r.published_at) AS epsilon_so_far,
+    r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version, r.sha256, r.intended_at, r.noise, r.same_source
+FROM (
+    SELECT *, system.main.row_number() OVER (PARTITION BY run_id ORDER BY published_at) AS times FROM sqlanon.releases
+) AS r
+LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;

@@ -45,17 +45,28 @@ CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE (
     ) AS c("sqlanon class size")
 );
 
--- The content digest: order-free, and the same in every engine. A cell's number is the upper 62 bits of the MD5 of its
--- text behind an equals sign (NULL: of no text), times those of the MD5 of its column's name; a row's is the XOR of its
--- cells' numbers; the digest is the sum, over the rows, of bits 93 and up of the row's number times its lowest 31 bits.
--- The product binds the cells of a row together: where two rows exchange a cell, the sum is another. (In these words
--- DuckDB works out a text that repeats only once: MD5 is what costs.)
+-- The content digest: it finds rows that were lost, doubled or changed by accident. It is order-free, and the same in every
+-- engine. Somebody who chooses what to change can keep it as it is: the SHA-256 of the file, recorded elsewhere, finds that.
+-- N is the upper 31 bits of the MD5 of the column's name, M its lowest 31 (as a number whose first byte is the lowest).
+-- A cell's number is h * N, where h is the upper 31 bits of the MD5 of '=' and its text; of an integer or BOOLEAN x it is
+-- ((x mod 2^31) + 1431655765) * N XOR floor(x / 2^31) * M; of NULL it is 0. A row's number is the XOR of its cells' numbers. The
+-- digest is the sum, over the rows, of floor(number / 2^32) * (number mod 2^31): the product binds the cells of a row
+-- together. (In these words DuckDB works out a text that repeats only once, and no text of a number: MD5 is what costs.)
 CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE (
-    SELECT count(*) AS rows, coalesce(sum((line >> 93)::BIGINT * (line & 2147483647)::BIGINT), 0)::VARCHAR AS digest
+    SELECT count(*) AS rows, coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest
     FROM (
         SELECT list_bit_xor([*COLUMNS(*)]) AS line
         FROM (
-            SELECT (md5_number(concat('=' || COLUMNS(*)::VARCHAR)) >> 66) * (md5_number(alias(COLUMNS(*))) >> 66)
+            SELECT CASE
+                WHEN typeof(COLUMNS(*)) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'BOOLEAN')
+                THEN xor(
+                    ((TRY_CAST(COLUMNS(*) AS BIGINT) & 2147483647) + 1431655765)
+                    * (md5_number(alias(COLUMNS(*))) >> 97)::BIGINT,
+                    (TRY_CAST(COLUMNS(*) AS BIGINT) >> 31) * (md5_number(alias(COLUMNS(*))) & 2147483647)::BIGINT
+                )
+                ELSE (md5_number('=' || COLUMNS(*)::VARCHAR) >> 97)::BIGINT
+                    * (md5_number(alias(COLUMNS(*))) >> 97)::BIGINT
+            END
             FROM query_table(rel)
         )
     )

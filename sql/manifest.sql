@@ -17,17 +17,17 @@ CREATE TABLE sqlanon.manifest (
     classes BIGINT NOT NULL,
     smallest_class BIGINT NOT NULL,
     measure VARCHAR NOT NULL,
-    score DOUBLE NOT NULL,
+    score DOUBLE,                         -- NULL where it does not follow from what is released
     optimal BOOLEAN NOT NULL,
     guarantee VARCHAR NOT NULL,           -- quasi-identifiers: all together; combinations: some at a time
     epsilon DOUBLE,                       -- with noise: of a record, for all its attributes with noise together
     noise VARCHAR,                        -- JSON: {attribute: {"epsilon": ...}}, with bounds and round if asked for
-    linking_risk DOUBLE,                  -- the share of records whose own original is the nearest, to a hundredth
-    confidence VARCHAR,                   -- JSON: {"beta": ..., "suppressed_rows": ...}
+    linking_risk DOUBLE,                  -- NULL; of older releases, the share of records whose own original is nearest
+    confidence VARCHAR,                   -- JSON: {"beta": ...}
     decoys BIGINT,                        -- where asked for: so many of the released rows are of nobody
-    decoy_classes BIGINT,                 -- so many classes have k rows because of them
-    smallest_class_without_decoys BIGINT, -- what k is without them
-    heights VARCHAR,                      -- JSON: height of the hierarchy by quasi-identifier
+    decoy_classes BIGINT,                 -- NULL; of older releases, how many classes they fill
+    smallest_class_without_decoys BIGINT, -- NULL; of older releases, what k is without them
+    heights VARCHAR,                      -- JSON: height of the hierarchy by quasi-identifier, where readers can know it
     version INTEGER,                      -- the rows are in <table_name>_v<version>; the view <table_name> is of the newest
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL

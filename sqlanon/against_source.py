@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.anonymization import Chosen, anonymize, choose
 from sqlanon.catalog import recorded_decoys
 from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
-from sqlanon.errors import InfeasibleError
+from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.ledger import Publication, beside_earlier
 from sqlanon.made import Made
@@ -21,14 +21,15 @@ from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures
 from sqlanon.queries.extension import released
-from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import create_table, create_temporary_view, star
 from sqlanon.queries.recode import Recoding
+from sqlanon.queries.same_rows import different_rows
+from sqlanon.release.anywhere import Spot, rows_beside
 from sqlanon.release.attached import attached
-from sqlanon.release.check import AGAINST, Check
+from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.decoy_claims import k_counts_decoys
-from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
-from sqlanon.release.reader import VERIFIED, load_older
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import VERIFIED
 from sqlanon.release.verify import Verification
 from sqlanon.remote import recoded
 from sqlanon.run import Run
@@ -36,7 +37,7 @@ from sqlanon.source_audit import SourceAudit
 from sqlanon.steps import Steps
 
 
-def check_against_source(run: Run, prepared: Prepared, found: Verification) -> list[Check]:
+def check_against_source(run: Run, prepared: Prepared, found: Verification, spot: Spot) -> list[Check]:
     """Recode the source by the manifest's generalization, and compare; then check every requirement on the result.
 
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
@@ -46,7 +47,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     policy, manifest = prepared.policy, found.manifest
     checks = _same_policy(policy, manifest)
     count = prepared.marginals.rows
-    checks.append(_check("source rows", manifest.rows == count, f"the source has {count}"))
+    checks.append(source_check("source rows", manifest.rows == count, f"the source has {count}"))
     again, found_again = _again(run, prepared, manifest)
     checks += found_again
     if again is None:
@@ -56,11 +57,13 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification) -> l
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
-        checks.append(_same_rows(run, macros, manifest, view, found.digest))
+        checks.append(_same_rows(run, found, spot, view))
         if checks[-1].passed and found.suppressed is not None:
             told = sorted(Made(run, prepared, again).suppressed_by(view), key=str)
             right = told == sorted(found.suppressed, key=str)
-            checks.append(_check("suppression by value", right, "the source tells the same of its suppressed rows"))
+            checks.append(
+                source_check("suppression by value", right, "the source tells the same of its suppressed rows")
+            )
         return checks + _audited(audit, run, view)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
@@ -91,7 +94,7 @@ def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> exp
     return view
 
 
-def check_extended(run: Run, policy: Policy, found: Verification, publication: Publication) -> list[Check]:
+def check_extended(run: Run, policy: Policy, found: Verification, publication: Publication, spot: Spot) -> list[Check]:
     """Recode the rows of the source that the ledger says are in an extended release, and compare; then check every
     requirement on the result.
 
@@ -110,15 +113,17 @@ def check_extended(run: Run, policy: Policy, found: Verification, publication: P
     recoding = Recoding(rows, prepared.released, prepared.attributes, tops, (*levels.values(), 0))
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
-    checks.append(_same_rows(run, macros, manifest, recoded, found.digest))
+    checks.append(_same_rows(run, found, spot, recoded))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
     return checks + _audited(audit, run, recoded)
 
 
 def _same_policy(policy: Policy, manifest: Manifest) -> list[Check]:
     return [
-        _check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
-        _check("manifest", _as_json(manifest.policy) == _as_json(policy.redacted()), "the manifest shows this policy"),
+        source_check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
+        source_check(
+            "manifest", _as_json(manifest.policy) == _as_json(policy.redacted()), "the manifest shows this policy"
+        ),
     ]
 
 
@@ -135,7 +140,7 @@ def _with_decoys(
         return []
     steps, manifest, catalog = Steps(run.engine), found.manifest, prepared.policy.catalog
     with attached(run.engine, found.path, manifest, VERIFIED) as released:
-        check = DecoyCheck(steps, run.work, run.place, audit.macros, manifest, recoded, released)
+        check = DecoyCheck(steps, run.work, manifest, recoded, released)
         checks = check.checks()
         if catalog is not None and manifest.decoys:
             with recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
@@ -143,14 +148,23 @@ def _with_decoys(
         return checks + k_counts_decoys(_audited(audit, run, released), manifest)
 
 
-def _same_rows(run: Run, macros: str, manifest: Manifest, recoded: exp.Table, claimed: str) -> Check:
-    """Whether the source, recoded, has the rows of the release."""
-    engine = run.engine
-    with engine.using(macros):
-        load_older(engine, manifest)
-    macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
-    _, digest = engine.rows(digest_of(recoded.sql(engine.dialect), macros, macro))[0]
-    return _check("recoded source", digest == claimed, "it has the rows of the release")
+def _same_rows(run: Run, found: Verification, spot: Spot, recoded: exp.Table) -> Check:
+    """Whether the source, recoded, has the rows of the release: each row as often, not a digest of them."""
+    engine, claimed = run.engine, {column.name: column.type for column in found.manifest.columns}
+    name = "recoded source"
+    if any(check.name == "columns" and not check.passed for check in found.checks):
+        return source_check(name, False, "the release has its columns")
+    try:
+        with rows_beside(engine, spot, found.manifest) as released:
+            if engine.columns(recoded) != claimed or engine.columns(released) != claimed:
+                return source_check(name, False, "the release has its columns")
+            added, missing = engine.rows(different_rows(released, recoded, claimed))[0]
+    except BrokenReleaseError as error:
+        return source_check(name, False, str(error))
+    if added or missing:
+        message = f"{added:,} rows of the release are not its rows, {missing:,} of its rows are missing there"
+        return source_check(name, False, message)
+    return source_check(name, True, "it has the rows of the release")
 
 
 def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
@@ -163,7 +177,7 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
         return _found_again(run, prepared, manifest)
     levels = tuple(manifest.generalization.get(name) or 0 for name in prepared.asked.generalized)
     fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
-    checks = [_check("generalization", fits, "it is one of the policy's lattice")]
+    checks = [source_check("generalization", fits, "it is one of the policy's lattice")]
     if not fits:
         return None, checks
     measure, allowed = measure_of(prepared), allowed_rows(prepared)
@@ -175,7 +189,7 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
         checks.append(claims_check(manifest, told))
     released = chosen.figures
     checks += _of_figures(prepared, manifest, released, measure.score(levels, released), figures.suppressed_rows)
-    checks.append(_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
+    checks.append(source_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
     return chosen, checks
 
 
@@ -184,14 +198,14 @@ def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chos
     try:
         found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
     except InfeasibleError as error:
-        return None, [_check("requirements", False, f"the strategy finds a recoding ({error})")]
+        return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
     same = dict(found.chosen.generalization) == dict(manifest.generalization)
-    checks = [_check("generalization", same, "it is what the strategy finds")]
+    checks = [source_check("generalization", same, "it is what the strategy finds")]
     checks += _of_figures(prepared, manifest, found.chosen.figures, found.score)
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):
-        message = "not so: the strategy finds the same again; it has a time limit, so that it may have ended elsewhere "
+        message = "the strategy finds the same again; it has a time limit, so that it may have ended elsewhere "
         message += "on a slower machine: verify where it is as fast, or publish without a time limit"
-        checks.append(Check(f"{AGAINST}the same search", False, message))
+        checks.append(source_check("the same search", False, message))
     return found.chosen, checks
 
 
@@ -200,14 +214,16 @@ def _of_figures(
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
     allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
-    right = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
+    shown = manifest.score
+    right = shown is None or math.isclose(score, shown, rel_tol=1e-9, abs_tol=1e-12)
+    hidden = "" if shown is not None else ", which the release does not show"
     suppressed = figures.suppressed_rows
     searched = suppressed if before is None else before
     late = " before decoys" if searched != suppressed else ""
     return [
         _suppressed(prepared, manifest, suppressed),
-        _check("score", right, f"the {prepared.policy.search.measure} is {score:.6g}"),
-        _check("suppression limit", searched <= allowed, f"{searched} rows are left out{late}, {allowed} may be"),
+        source_check("score", right, f"the {prepared.policy.search.measure} is {score:.6g}{hidden}"),
+        source_check("suppression limit", searched <= allowed, f"{searched} rows are left out{late}, {allowed} may be"),
     ]
 
 
@@ -216,13 +232,9 @@ def _suppressed(prepared: Prepared, manifest: Manifest, suppressed: int) -> Chec
     found, policy = manifest.suppressed_rows, prepared.policy
     if policy.suppresses_last and found > suppressed:
         late = f"{suppressed} rows are suppressed, and {found - suppressed} after noise was drawn"
-        return _check("suppressed rows", found <= allowed_rows(prepared), late)
-    return _check("suppressed rows", suppressed == found, f"{suppressed} rows are suppressed")
+        return source_check("suppressed rows", found <= allowed_rows(prepared), late)
+    return source_check("suppressed rows", suppressed == found, f"{suppressed} rows are suppressed")
 
 
 def _as_json(tree: Any) -> Any:
     return json.loads(json.dumps(tree))
-
-
-def _check(name: str, passed: bool, claim: str) -> Check:
-    return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {claim}")

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.policy import why_not_written
 from sqlanon.queries.lattice import LATTICE_COLUMNS
 from sqlanon.queries.names import aliased, col, create_table, ident, insert_row, is_null, select, star, table, text
 from sqlanon.resources import macros, sql_text
@@ -23,7 +24,7 @@ from sqlanon.workdir import private_files
 ATTACHED = "sqlanon_catalog"
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 3
+FORMAT = 4
 """Of the catalog's tables: where it is no older, nothing has to be installed."""
 
 _HELD_HERE = "Unique file handle conflict"
@@ -57,11 +58,18 @@ def init_database(path: Path) -> None:
 
 def _refuse_others(path: Path) -> None:
     """A file must begin as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
-    if not path.exists():
-        return
+    if reason := why_not_written(path):
+        raise SourceError(f"{path} {reason}")
+    if path.exists() and not is_database(path):
+        raise SourceError(f"{path} is no DuckDB file: choose another name")
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file begins as DuckDB's do."""
+    if not path.is_file():  # a pipe would not end
+        return False
     with path.open("rb") as file:
-        if file.read(12)[8:] != b"DUCK":
-            raise SourceError(f"{path} is no DuckDB file: choose another name")
+        return file.read(12)[8:] == b"DUCK"
 
 
 @contextmanager
@@ -127,6 +135,8 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
     except duckdb.Error:
         return False
     try:
+        if not engine.rows(_is_table("releases", BESIDE))[0][0]:  # a view would be a query of somebody else's
+            return False
         releases = table("releases", SCHEMA, BESIDE)
         of_source = exp.EQ(this=col("source"), expression=text(source))
         elsewhere = exp.NEQ(this=col("path"), expression=text(str(but)))
@@ -137,6 +147,13 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
         return False
     finally:
         engine.detach(BESIDE)
+
+
+def _is_table(name: str, database: str) -> exp.Select:
+    """Whether a database has a table of the catalog."""
+    query = select([exp.Count(this=exp.Star())], exp.Table(this=exp.Anonymous(this="duckdb_tables")))
+    wanted = {"database_name": database, "schema_name": SCHEMA, "table_name": name}
+    return query.where(*(exp.EQ(this=col(key), expression=text(value)) for key, value in wanted.items()), copy=False)
 
 
 def _format_of(engine: DuckDBEngine) -> int:
@@ -204,6 +221,25 @@ def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[e
         yield _decoys_of(engine, digest)
     finally:
         engine.detach(ATTACHED)
+
+
+def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
+    """The hash of the file that was published last in a place; None if the catalog has none or cannot be read now, and
+    where a run was stopped that may have published there."""
+    try:
+        engine.attach(path, ATTACHED, read_only=True)
+    except duckdb.Error:
+        return None
+    try:
+        in_place = exp.EQ(this=col("path"), expression=exp.Placeholder())
+        query = select([col("sha256"), is_null(col("intended_at"))], table("releases", SCHEMA, ATTACHED))
+        query = query.where(in_place, is_null(col("replaced_at")), copy=False)
+        rows = engine.rows(query.order_by(exp.Ordered(this=col("version"), desc=True, nulls_first=False)), [place])
+    except (duckdb.CatalogException, duckdb.BinderException):  # of a version that had none
+        return None
+    finally:
+        engine.detach(ATTACHED)
+    return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
 def _decoys_of(engine: DuckDBEngine, digest: str) -> exp.Table | None:

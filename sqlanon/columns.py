@@ -82,7 +82,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         raise SourceError("; ".join(wrong))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = looked_at_sensitive(policy)
-    # Equality of nested values is not what a reader sees: [-0.0] equals [0.0].
+    # Nested values have no hierarchy: their parts do.
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(

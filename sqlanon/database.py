@@ -18,12 +18,14 @@ from sqlanon import anonymization, catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
-from sqlanon.ledger import based_on_earlier, publication_of
+from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.looking import Looking
+from sqlanon.narrowing import narrowing_columns
 from sqlanon.policy import Policy, is_server
 from sqlanon.preparation import Prepared, unique_warnings
+from sqlanon.publishing import refuse_types_of
 from sqlanon.queries.lattice import create_lattice, insert_lattice
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.anywhere import spot_of, verify_anywhere
 from sqlanon.release.publish import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
@@ -56,8 +58,9 @@ def connect(
     Parameters
     ----------
     source:
-        A DuckDB file, opened read-only; a Parquet or CSV file or a pattern of them; a live duckdb connection, used as
-        it is; an Arrow table or stream; a Spark session, classic or Connect, or where Spark is, ``"sc://host:port"`` or
+        A DuckDB file, opened read-only; a Parquet or CSV file or a pattern of them; a live duckdb connection, beside
+        which another is opened to the same databases: temporary macros and settings count for the user's own queries
+        alone; an Arrow table or stream; a Spark session, classic or Connect, or where Spark is, ``"sc://host:port"`` or
         a master such as ``"local[2]"``. Without one, each policy's ``[source]`` says where.
         With one, it takes the place of the ``database`` and ``files`` of the policies; Spark, of ``database``.
     memory_limit:
@@ -122,6 +125,7 @@ class Database(Looking, Viewing):
         started, seconds = time.perf_counter(), {}
         tell("scan", 0, 0, None)
         run = self._space.run(policy, counted=True)
+        refuse_types_of(policy, run.source)
         engine, work = run.engine, run.work
         with readable():
             noise = None
@@ -137,6 +141,7 @@ class Database(Looking, Viewing):
         engine.execute(create_lattice(work("lattice")))
         if (rows := found.lattice_rows()) is not None:
             engine.execute(insert_lattice(work("lattice")), rows)
+        dependencies = narrowing_columns(Steps(engine), work, prepared, found.chosen)
         seconds["search"] = time.perf_counter() - started
         noised = None
         if noise is not None:
@@ -152,7 +157,8 @@ class Database(Looking, Viewing):
             filled = fill(Steps(engine), prepared, found, work)
             seconds["decoys"] = time.perf_counter() - started
             found = filled.found
-        result = Result(run, prepared, found, noised, warnings + found.chosen.warnings, seconds, filled)
+        warnings += (*found.chosen.warnings, *(one.message for one in dependencies))
+        result = Result(run, prepared, found, noised, warnings, seconds, filled, dependencies)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result
@@ -252,8 +258,10 @@ class Database(Looking, Viewing):
         run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
         return plan(run, policy)
 
-    def verify(self, release: Any, policy: Policy, table: str | None = None) -> Verification:
+    def verify(self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
+
+        The catalog has the SHA-256 of the files that were published: a file that it knows must be as it was.
 
         Parameters
         ----------
@@ -264,26 +272,31 @@ class Database(Looking, Viewing):
             The one that it was made by.
         table:
             Where it is no file its name, ``schema.name``.
+        sha256:
+            What the SHA-256 of its file should be, such as `Release.sha256`.
 
         Raises
         ------
         ReleaseError
-            There is no release at that place; or it has noise or decoys, and is no file.
+            There is no release at that place; or it has noise or decoys, and is no file; or ``sha256`` is no SHA-256.
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
-        found = verify_anywhere(release, table, self._space.limits)
+        spot = spot_of(release, table)
+        found = verify_anywhere(release, table, self._space.limits, sha256)
         if not found.is_file and (policy.noisy or policy.decoys):
             raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
         with self._space.run(policy, counted=True) as run, readable():
+            recorded = check_against_ledger(run.engine, policy, found)
             known = publication_of(run.engine, policy, found)
             if known is not None and known.extends is not None:
-                checks = check_extended(run, policy, found, known)
+                checks = check_extended(run, policy, found, known, spot)
             else:
                 prepared = based_on_earlier(run, policy, None if known is None else known.after)
-                checks = check_against_source(run, prepared, found)
+                checks = check_against_source(run, prepared, found, spot)
+            checks += recorded
         return replace(found, checks=(*found.checks, *checks))
 
     def report(

@@ -64,6 +64,14 @@ class ReleaseError(SqlanonError):
     """The release, or the file of one, cannot be written or read."""
 
 
+class DiskError(SqlanonError):
+    """A disk is full, or cannot be written: the source's, that of temporary files, the catalog's or the release's."""
+
+
+class OvertakenError(ReleaseError):
+    """Another run has published meanwhile: what a release was held against, or its place, has changed."""
+
+
 class BrokenReleaseError(ReleaseError):
     """A file is a release of sqlanon that was tampered with: what it claims cannot even be read."""
 

@@ -14,6 +14,7 @@ from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     from sqlanon.decoys import Decoys
+    from sqlanon.narrowing import Narrowing
     from sqlanon.noise.stage import Linking
 
 
@@ -48,6 +49,7 @@ class ResultFigures:
     confidence: Mapping[str, Any] | None
     decoys: Decoys | None
     held_against: tuple[str, ...]
+    dependencies: tuple[Narrowing, ...]
     warnings: tuple[str, ...]
     seconds: dict[str, float]
 
@@ -105,6 +107,7 @@ class ResultFigures:
             "bound": self.bound,
             "gap": self.gap,
             "held_against": list(self.held_against),
+            "dependencies": [one.to_dict() for one in self.dependencies],
             "warnings": list(self.warnings),
             **{
                 name: value

@@ -92,7 +92,7 @@ class Looking:
         """
         from sqlanon.risk import row_risks  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
-        run = self._space.run(policy, read=False)  # its views stay: the relation names them
+        run = self._space.run(policy)  # it stays: the relation reads its views and tables
         with readable():
             return run.engine.relation(row_risks(run, policy))
 

@@ -145,7 +145,7 @@ class Made:
         if needs_source(self.prepared.policy.privacy, self.prepared.policy.source.person is not None):
             plain, macros = self.chosen.recoding, run.install_macros()
             source = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
-        if source is None and (together is None or not together.earlier):
+        if source is None and (together is None or not together.has_checks):
             return None
 
         def audit(relation: exp.Table) -> Sequence[Check]:

@@ -153,8 +153,8 @@ def prepare(
     if not rows:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
-    # Text of numbers is written by each engine in its own way: it is made here.
-    texts = source.spark is not None and policy.release is not None and policy.release.suppressed == "mask"
+    # Each engine writes the text of a number in its own way: it is made here.
+    texts = not source.rows_at_hand and policy.release is not None and policy.release.suppressed == "mask"
     attributes = tuple(
         _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"), texts)
         for i, name in enumerate(policy.generalized)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sqlanon.attacks import Attacks
+    from sqlanon.attacks import Attacks, Finding
     from sqlanon.decoys import Decoys
     from sqlanon.live import LiveView
     from sqlanon.policy import Policy
@@ -54,6 +54,8 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
         say(f"the sizes of its classes cannot be told: {error}")
     say("")
     say(f"release: {release.path}, table {release.table}")
+    if release.sha256 is not None:
+        say(f"sha256: {release.sha256}")
 
 
 def print_export(result: Result, folder: Path, seconds: float) -> None:
@@ -221,16 +223,36 @@ def print_attacks(attacks: Attacks, with_sql: bool) -> None:
         if one.worst is None:
             rows.append([name, "", "", f"skipped: {one.skipped}"])
             continue
+        if one.worst.kept is not None:
+            continue
         figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
         rows.append([name, f"{one.worst.victims:,}", f"{100 * one.worst.share:.2f} %", figures])
     show_table(["attack", "victims", "share", "figures"], rows)
     for path, decoys in attacks.decoys.items():
         say(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
+    for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
+        _print_kept(finding)
     if not with_sql and any(one.victims for one in attacks.values()):
         say("who they are: --sql prints the statements that show them")
     for one in attacks.values():
         if with_sql and one.victims:
             hand_out(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
+        if with_sql and one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
+            hand_out(f"\n-- {one.name}: this shows the classes that could be finer\n{one.sql}")
+
+
+def _print_kept(finding: Finding) -> None:
+    """Detail that a release could keep: no breach, and no row of the table of attacks."""
+    kept, place = finding.kept, finding.releases[0]
+    assert kept is not None
+    if not kept.rows:
+        say(f"detail: no class of {place} could be finer (downcoding)")
+        return
+    share = f"{100 * kept.rows / finding.rows:.1f} %"
+    say(
+        f"detail that could be kept: {kept.rows:,} rows ({share}) of {place} could show some attribute one level finer "
+        f'and still meet the policy (downcoding; no breach): strategy = "{kept.strategy}" keeps more'
+    )
 
 
 def _plain(value: Any) -> str:

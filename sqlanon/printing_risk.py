@@ -10,6 +10,7 @@ from sqlanon.terminal import percent, say, show_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlanon.narrowing import Narrowing
     from sqlanon.risk import Leakage, Risk, UniquesMatrix
 
 MOST_LEAKING = 10
@@ -56,6 +57,19 @@ def print_leakage(leakage: Sequence[Leakage]) -> None:
         cells = [f"{one.gain:.4f}", f"{100 * one.normalized:.2f} %", f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
     show_table(["attributes", "bits of leakage", "of all", "classes", "unique rows"], rows)
+
+
+def print_dependencies(found: Sequence[Narrowing]) -> None:
+    """The columns that narrow quasi-identifiers, in a table."""
+    if not found:
+        return
+    say("")
+    rows = [
+        [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %"]
+        for one in found
+    ]
+    show_table(["released as it is", "narrows", "values", "values left", "rows given away"], rows)
+    say(f"to see the values left: {found[0].query}")
 
 
 def print_matrix(found: UniquesMatrix) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.errors import ReleaseError
-from sqlanon.ledger import Together, held_against, recording, recording_replaced, released_row
+from sqlanon.errors import OvertakenError, ReleaseError
+from sqlanon.ledger import Places, Together, held_against, recording, recording_replaced, released_row, sample_of
 from sqlanon.made import Made, ranges_of
 from sqlanon.policy import Policy, same_file, table_parts
 from sqlanon.release.manifest import Manifest
@@ -23,9 +23,31 @@ from sqlanon.release.published import Release
 from sqlanon.release.spark import publish_spark
 from sqlanon.release.spark_catalog import SparkSpot
 from sqlanon.release.spark_reader import AFTERWARDS, SparkRelease
-from sqlanon.release.staging import Content
+from sqlanon.release.staging import Content, refuse_types
 from sqlanon.release.verify import Verification
-from sqlanon.sources import InSpark, carrying, refuse_schema_of_source
+from sqlanon.sources import NOT_THERE, InSpark, Source, carrying, refuse_schema_of_source
+
+
+def refuse_types_of(policy: Policy, source: Source) -> None:
+    """Refuse columns that are released as they are, and that the policy's file cannot hold: before anything is
+    searched. What quasi-identifiers are released as is known later.
+
+    Raises
+    ------
+    ReleaseError
+        With the columns.
+    """
+    section = policy.release
+    target = None if section is None else section.database or section.file
+    if target is None:
+        return
+    released = {name.lower() for name in (*policy.with_role("sensitive"), *policy.with_role("insensitive"))}
+    types = {name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != NOT_THERE}
+    refuse_types(types, target.suffix.lower() == ".parquet")
+
+
+_ATTEMPTS = 5
+"""So often a release is made again where another run published meanwhile."""
 
 ManifestOf: TypeAlias = Callable[[int, int, int, str], Manifest]
 """A manifest, by released rows, classes, rows of the smallest class, and digest."""
@@ -78,13 +100,22 @@ class Publishing:
             return SparkRelease(at, verification.manifest, limits, told), together
         target, name = self._target(path), table or table_name_of(self.policy)
         verification, together = self._put(target, name, force, partial(self._to_file, target, name))
-        return Release(target, name, verification.manifest, limits), together
+        return Release(target, name, verification.manifest, limits, verification.sha256), together
 
     def _put(
         self, target: Path, name: str, force: bool, put: Callable[[Content], Verification]
     ) -> tuple[Verification, Together | None]:
+        """Publish; once more, held against what there is by then, where another run has published meanwhile."""
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(OvertakenError):
+                return self._put_once(target, name, force, put)
+        return self._put_once(target, name, force, put)
+
+    def _put_once(
+        self, target: Path, name: str, force: bool, put: Callable[[Content], Verification]
+    ) -> tuple[Verification, Together | None]:
         made, (rows, classes, smallest) = self.made, self.figures
-        together = held_against(made.run, made.prepared, target, force)
+        together = held_against(made.run, made.prepared, target, force, self.run_id)
         manifest = self.manifest_of(name)
         content = Content(
             query=made.recoding.select(),
@@ -97,7 +128,7 @@ class Publishing:
             manifest=manifest,
             repeating=made.repeating(),
             audit=made.audit(manifest(rows, classes, smallest, ""), together),
-            recording=lambda written: self._recording(target, written, together),
+            recording=lambda written, sha256: self._recording(target, written, sha256, together),
             ranges=ranges_of(made.prepared),
             suppressed=made.suppressed_by,
             keep=self._keep,
@@ -109,8 +140,20 @@ class Publishing:
             return put(content), together
 
     def _to_file(self, target: Path, name: str, content: Content) -> Verification:
-        with self.made.rows() as query:
+        with self._source_there(), self.made.rows() as query:
             return publish(self.made.run.engine, replace(content, query=query), target, name)
+
+    @contextmanager
+    def _source_there(self) -> Iterator[None]:
+        """What fails for want of the source says so."""
+        try:
+            yield
+        except ReleaseError as error:
+            if gone := [str(file) for file in self.made.prepared.source.files if not file.exists()]:
+                raise ReleaseError(
+                    f"the source was removed since it was read: {', '.join(gone)}; nothing was published"
+                ) from error
+            raise
 
     def _to_postgres(self, spot: PostgresSpot, content: Content) -> Verification:
         if (remote := self.made.prepared.source.postgres) is not None:  # the table may be another than the policy's
@@ -155,16 +198,20 @@ class Publishing:
     def _keep(self) -> int:
         return 1 if self.policy.release is None else self.policy.release.keep
 
-    def _recording(self, target: Path, manifest: Manifest, together: Together | None) -> AbstractContextManager[None]:
+    def _recording(
+        self, target: Path, manifest: Manifest, sha256: str | None, together: Together | None
+    ) -> AbstractContextManager[None]:
         """What the ledger is told of a publication."""
         if self.policy.catalog is None:
             return nullcontext()
         run, prepared, path = self.made.run, self.made.prepared, self.policy.catalog.database
+        places = Places.of(self.policy, prepared.source.spark)
         if self.policy.release is not None and not self.policy.release.ledger:
-            return recording_replaced(run.engine, path, target, manifest.published_at)
+            return recording_replaced(run.engine, path, target, manifest.published_at, places)
         known = together.known if together is not None else frozenset()
-        row = released_row(self.run_id, target, manifest, run.identity, prepared.after, together)
-        return recording(run.engine, path, row, self.made.keys(path), prepared.own_hierarchies, known, self._keep)
+        row = released_row(self.run_id, target, manifest, sha256, run.identity, prepared.after, together)
+        keys, sample = self.made.keys(path), sample_of(run, self.policy, path, self.run_id, manifest.rows)
+        return recording(run.engine, path, row, places, keys, prepared.own_hierarchies, known, self._keep, sample)
 
 
 def table_name_of(policy: Policy) -> str:

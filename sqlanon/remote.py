@@ -43,8 +43,9 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
         tables[name_of(found)] = _ship(engine, remote, found, columns, number)
         made.append(_there(number))
     # It knows little of how many rows come out of a sort: loops in loops would seem cheap.
-    remote.engine.execute(pg.without_nested_loops())
+    remote.engine.execute(pg.nested_loops(allowed=False))
     yield pg.put_there(query, tables)
+    remote.engine.execute(pg.nested_loops(allowed=True))
     for one in made:
         remote.engine.execute(drop_table(one))
 

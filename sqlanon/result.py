@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.anonymization import Found
-from sqlanon.errors import ReleaseError, SourceError
+from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.figures import ResultFigures
 from sqlanon.full_domain import measure_of
 from sqlanon.made import Made
+from sqlanon.narrowing import Narrowing
 from sqlanon.policy import shown_place
 from sqlanon.preparation import Prepared
 from sqlanon.privacy.combinations import guarantee_of
@@ -24,10 +26,12 @@ from sqlanon.publishing import ManifestOf, Publishing, table_name_of
 from sqlanon.queries.dialects import DIALECTS, translated
 from sqlanon.queries.names import star, subquery
 from sqlanon.queries.recode import at_random
+from sqlanon.queries.warehouse import without_variables
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.score import follows, is_shown_as_optimal, shown_heights
 from sqlanon.release.spark_reader import SparkRelease
 from sqlanon.remote import shown_there
 from sqlanon.run import Run
@@ -85,6 +89,8 @@ class Result(ResultFigures):
     held_against:
         The earlier releases of the ledger that it was held against, once it is published: their paths, or where
         they are on a server.
+    dependencies:
+        The released columns that narrow a generalized quasi-identifier, with figures: see docs/dependencies.md.
     warnings:
         What the data holder should know before sharing.
     seconds:
@@ -100,6 +106,7 @@ class Result(ResultFigures):
         warnings: tuple[str, ...],
         seconds: dict[str, float],
         filled: Filled | None = None,
+        dependencies: tuple[Narrowing, ...] = (),
     ) -> None:
         chosen, outcome = found.chosen, found.outcome
         shown = measure_of(prepared).shown
@@ -137,6 +144,7 @@ class Result(ResultFigures):
         self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
         self.confidence = None if noised is None else noised.confidence
         self.held_against: tuple[str, ...] = ()
+        self.dependencies = dependencies
         self.warnings = warnings
         self.seconds = seconds
 
@@ -214,8 +222,8 @@ class Result(ResultFigures):
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
             rows = star(subquery(self._made.recoding.select(shuffled=False), "released"))
-            return translated(rows.order_by(*at_random(), copy=False), dialect).sql(dialect=dialect, pretty=True)
-        return query.sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
+            query = translated(rows.order_by(*at_random(), copy=False), dialect)
+        return without_variables(query, dialect).sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     @cached_property
     def chart(self) -> Charts:
@@ -296,6 +304,8 @@ class Result(ResultFigures):
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
+        if self.dependencies and self.policy.privacy.dependencies == "error":
+            raise AuditError([f"dependencies: {one.message}" for one in self.dependencies])
         if self._prepared.source.out_of_reach:
             raise ReleaseError(
                 "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
@@ -356,7 +366,7 @@ class Result(ResultFigures):
 
     def _manifest(self, table: str) -> ManifestOf:
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-            return Manifest(
+            claims = Manifest(
                 table_name=table,
                 published_at=utc_now(),
                 sqlanon_version=__version__,
@@ -371,13 +381,15 @@ class Result(ResultFigures):
                 classes=classes,
                 smallest_class=smallest,
                 measure=self.measure,
-                score=self.score,
-                optimal=self.optimal,
+                score=None,
+                optimal=self.optimal and is_shown_as_optimal(self.policy),
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
-                heights=self._made.heights(),
+                heights=shown_heights(self.policy, self.generalization, self._made.heights()),
                 **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
                 **({} if self.decoys is None else self.decoys.claimed()),
             )
+            known = None if self.policy.release is not None and self.policy.release.after else self.score
+            return claims if not follows(claims) else replace(claims, score=known)
 
         return manifest

@@ -58,4 +58,7 @@ class Run:
             unbind_source(self.engine, self.place)
             if self.population is not None:
                 unbind_source(self.population.engine, self.population.place)
+            if self.place.views[1] == any_name.catalog:
+                self.engine.look_up_as_holder()  # its path may have the schema, and could not be set again
+                self.engine.execute(drop_schema(*self.place.views))
             self.engine.execute(drop_schema(any_name.db, any_name.catalog))

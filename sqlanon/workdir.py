@@ -1,4 +1,6 @@
-"""Private directories of a run: for spilling, and for a release while it is being written.
+"""What runs do beside one another: private directories, private files, and locks.
+
+Directories are for spilling, and for a release while it is being written.
 
 They hold private values, so they are 0700, and they do not outlive the run: removed at its end, and, where
 it was killed, by the next run. A run holds a lock on each of its directories, on the directory itself, so that no
@@ -11,6 +13,8 @@ import glob
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -50,14 +54,104 @@ def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
             os.close(lock)
 
 
+class _Umask:
+    """The mask of new files belongs to the process: threads that want another one share it."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._before = threading.Lock(), 0, 0
+
+    def narrow(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._before = os.umask(0o077)
+            self._users += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                os.umask(self._before)
+
+    def own(self) -> int:
+        """The user's, whatever other threads do."""
+        with self._lock:
+            if self._users:
+                return self._before
+            mask = os.umask(0o077)
+            os.umask(mask)
+            return mask
+
+
+_UMASK = _Umask()
+
+
 @contextmanager
 def private_files() -> Iterator[None]:
     """Files that are made meanwhile, journals of a database too, are for their owner's eyes only."""
-    before = os.umask(0o077)
+    _UMASK.narrow()
     try:
         yield
     finally:
-        os.umask(before)
+        _UMASK.restore()
+
+
+def mode_of_new_files() -> int:
+    """The mode that the user gives to new files, whatever private files are made meanwhile."""
+    return 0o666 & ~_UMASK.own()
+
+
+PATIENCE = 60.0
+"""So many seconds to wait for a lock: it is held for the moment in which a release is put in its place."""
+
+
+class BusyError(Exception):
+    """Another run keeps a lock too long."""
+
+
+@contextmanager
+def alone_at(path: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Wait for the lock of a place, and hold it; the system frees it where a run is killed. The lock is on a hidden
+    file beside the place, which is removed at the end: a run that waited for it looks whether it is still there.
+
+    Where the system has no such locks, nobody waits.
+
+    Raises
+    ------
+    BusyError
+        Another run keeps it longer than that.
+    """
+    if fcntl is None:
+        yield
+        return
+    hidden = path.with_name(f".{path.name}.lock")
+    lock = _locked_file(hidden, time.monotonic() + patience)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            hidden.unlink()  # before the lock is let go: it may be another's from then on
+        os.close(lock)
+
+
+def _locked_file(hidden: Path, give_up: float) -> int:
+    while True:
+        lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            there = hidden.stat()
+            if os.path.samestat(there, os.fstat(lock)):
+                return lock
+        except FileNotFoundError:  # removed by the run that had it
+            pass
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                os.close(lock)
+                raise BusyError from None
+            time.sleep(0.01)
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
 
 
 def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:

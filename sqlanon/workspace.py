@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,16 +29,18 @@ from sqlanon.policy import (
     MaskRule,
     Policy,
     SourceSection,
+    TableRule,
     address_of,
     is_postgres,
     is_spark,
     spark_address_of,
     table_parts,
+    why_not_written,
 )
 from sqlanon.policy.spark import SESSION, shown_spark
 from sqlanon.policy.spark_checks import spark_check
 from sqlanon.privacy import looked_at_sensitive
-from sqlanon.queries.names import Namer, create_schema, table
+from sqlanon.queries.names import Namer, create_schema, qualified, table, text
 from sqlanon.release.reader import VERIFIED
 from sqlanon.release.staging import STAGED
 from sqlanon.run import Population, Run
@@ -49,10 +52,12 @@ from sqlanon.sources import (
     bind_postgres,
     bind_source,
     bind_spark,
+    bring_temporary,
     copy_arrow,
     file_kind,
     identity_of,
-    refuse_floats,
+    readable,
+    refuse_functions,
     refuse_schema_of_source,
 )
 from sqlanon.workdir import spill_directory
@@ -106,12 +111,21 @@ class Workspace:
                 "memory_limit, threads: the settings of a live connection are its own: "
                 "leave them out, and SET them in the connection"
             )
-        engine = DuckDBEngine(connection)
-        if engine.in_transaction():
+        holder = DuckDBEngine(connection)
+        if holder.in_transaction():
             # A transaction writes to one database only, and ours is another: going on would abort it.
             raise SourceError("the connection has an open transaction: commit it or roll it back first")
-        self._stack.enter_context(engine.setting("python_enable_replacements", False))
-        self._stack.enter_context(engine.setting("default_collation", ""))
+        # Statements of ours run on a connection beside the user's: there no temporary macro is in their way.
+        engine = holder.beside(holder)
+        self._stack.callback(engine.close)
+        try:
+            engine.with_settings_of_a_new_engine()
+        except duckdb.InvalidInputException as error:
+            raise SourceError(
+                "the connection's configuration is locked, and has settings that change what queries mean: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+        refuse_functions(engine)
         engine.attach(":memory:", self._name, read_write=True)  # even where the connection itself may only read
         self._stack.callback(self._detach, engine)
         return engine
@@ -161,6 +175,11 @@ class Workspace:
         schema = f"run_{self._runs}"
         self._engine.execute(create_schema(schema, self._name))
 
+        views = ("main", "temp")
+        if self._is_live:
+            views = (f"{schema}_views", self._name)  # there the user's connection sees them, too
+            self._look_up_as_user(policy, *views)
+
         def work(name: str) -> exp.Table:
             return table(name, schema, self._name)
 
@@ -178,7 +197,7 @@ class Workspace:
             )
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)
-        place = Place(f"{self._name}_{schema}", work("source_copy") if read else None)
+        place = Place(f"{self._name}_{schema}", work("source_copy"), read, views)
         as_text = frozenset(
             name.lower()
             for name, attribute in policy.attributes.items()
@@ -197,11 +216,21 @@ class Workspace:
             )
         else:
             source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
-        population = self._population(policy, engine, schema, work, as_text, read)
+        population = self._population(policy, engine, place, work, as_text)
         run = Run(engine, work, place, source, population, self._identity(section))
         if self._is_live:
             self._stack.callback(run.drop)
         return run
+
+    def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
+        """Know what the user's connection knows now, with the temporary tables that hierarchies are in."""
+        engine, rules = self._engine, (rule for one in policy.attributes.values() for rule in one.hierarchy or ())
+        names = [rule.table for rule in rules if isinstance(rule, TableRule) and len(table_parts(rule.table)) == 1]
+        engine.in_time_zone_of(engine.holder)
+        engine.execute(create_schema(schema, database))
+        with readable():
+            bring_temporary(engine, [table_parts(name)[0] for name in dict.fromkeys(names)], schema, database)
+        engine.look_up_as_holder(qualified(database, schema))
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
@@ -241,9 +270,6 @@ class Workspace:
         there = There(self.servers.spark(address, "source.spark"), section.fetch_limit, section.scratch)
         engine = FederatedEngine(self._engine, there)
         source = bind_spark(engine, address, section, place, wanted)
-        if policy.search.is_local and policy.release is not None and policy.release.suppressed == "mask":
-            # Beside masks, values are text, which each engine makes of such numbers in its own way.
-            refuse_floats(source, policy.generalized)
         return engine, source
 
     def _identity(self, section: SourceSection) -> str:
@@ -252,8 +278,8 @@ class Workspace:
         if section.spark is not None and not section.files:  # files are the same, whoever reads them
             place = self.servers.spark(_address_in(section), "source.spark").catalog
         if self._is_live:
-            files = exp.select("path").from_("duckdb_databases()").where("database_name = current_database()")
-            path = self._engine.rows(files)[0][0]
+            here = exp.EQ(this=exp.column("database_name"), expression=text(self._engine.holder.database))
+            path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
         return identity_of(section, place, self._is_live)
 
@@ -261,10 +287,9 @@ class Workspace:
         self,
         policy: Policy,
         engine: DuckDBEngine,
-        schema: str,
+        own: Place,
         work: Namer,
         as_text: frozenset[str],
-        read: bool,
     ) -> Population | None:
         """Bind the policy's population: a table or query of the source's own database, or of another file."""
         section = policy.population
@@ -272,7 +297,7 @@ class Workspace:
             return None
         if section.database is not None:
             engine = self._reader(section.database)
-        place = Place(f"{self._name}_{schema}_population", work("population_copy") if read else None)
+        place = replace(own, name=f"{own.name}_population", table=work("population_copy"))
         try:
             wanted = _lower(*policy.generalized, section.person)
             return Population(engine, bind_source(engine, section, place, None, as_text, wanted), place)
@@ -292,9 +317,13 @@ class Workspace:
                     f"{database} cannot be opened for reading: {str(error).splitlines()[0]}; "
                     "a process that holds it for writing must close it first"
                 ) from error
-            reader = DuckDBEngine(self._engine.connection.cursor())
+            holder = self._engine.beside()
+            self._stack.callback(holder.close)
+            holder.in_utc().use(alias)
+            reader = self._engine.beside(holder)
             self._stack.callback(reader.close)
-            reader.use(alias)
+            reader.in_utc()
+            reader.look_up_as_holder()
             self._readers[database] = reader
         return self._readers[database]
 
@@ -311,8 +340,10 @@ class Workspace:
         if database is None:
             yield self._engine
             return
+        if reason := why_not_written(database):
+            raise SourceError(f"{database} {reason}")
         reader = self._reader(database)
-        alias = reader.rows(exp.select(exp.func("current_database")))[0][0]
+        alias = reader.holder.database
         self._engine.detach(alias)
         try:
             try:

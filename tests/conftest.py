@@ -119,9 +119,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def connection_of(db: sqlanon.Database) -> Any:
-    """The connection that reads the source of a `Database`: to look at what it made."""
+    """The connection that reads the source of a `Database`, of a live one the user's: to look at what it made."""
     space = db._space
-    return next(iter(space._readers.values()), space._engine).connection
+    return next(iter(space._readers.values()), space._engine.holder).connection
+
+
+def compacted(path: Path) -> None:
+    """Write a release anew, without the blocks that are not in use since something in it was changed."""
+    fresh = path.with_suffix(".fresh")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS changed (READ_ONLY)")
+        connection.execute(f"ATTACH '{fresh}' AS fresh (STORAGE_VERSION 'v1.0.0')")
+        connection.execute("COPY FROM DATABASE changed TO fresh")
+    fresh.replace(path)
 
 
 def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any) -> sqlanon.Policy:

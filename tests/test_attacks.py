@@ -13,8 +13,10 @@ import pytest
 
 import sqlanon
 from sqlanon.attacks import NAMES, Attacks
+from sqlanon.attacks.report import Kept
 from sqlanon.cli import main
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
+from sqlanon.printing import print_attacks
 
 ATTRIBUTES: dict[str, Any] = {
     "name": {"role": "identifying"},
@@ -113,6 +115,8 @@ def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
         found = sum(row["rows"] for rows in shown(finding.sql) for row in rows)
         if name == "linking":
             assert found == finding.figures["fewer"]
+        elif finding.kept is not None:
+            assert (found, finding.victims) == (finding.kept.rows, 0)
         elif name == "unsorted_matching" and not finding.figures["ordered"]:
             assert finding.victims == 0
         else:
@@ -325,3 +329,91 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str], monkeypat
     status, out, _ = run(capsys, monkeypatch, "attack", "one.duckdb")
     assert status == 0
     assert "background knowledge" in out
+
+
+PROBLEM = {"attribute": "problem"}
+POLICIES: dict[str, dict[str, Any]] = {
+    "distinct": {"privacy": {"k": 8, "l_diversity": [PROBLEM | {"kind": "distinct", "l": 2}]}},
+    "entropy": {"privacy": {"k": 8, "l_diversity": [PROBLEM | {"kind": "entropy", "l": 2}]}},
+    "recursive": {"privacy": {"k": 8, "l_diversity": [PROBLEM | {"kind": "recursive", "l": 2, "c": 4}]}},
+    "equal": {"privacy": {"k": 8, "t_closeness": [PROBLEM | {"distance": "equal", "t": 0.5}]}},
+    "ordered": {"privacy": {"k": 8, "t_closeness": [PROBLEM | {"distance": "ordered", "t": 0.5}]}},
+    "hierarchical": {"privacy": {"k": 8, "t_closeness": [PROBLEM | {"distance": "hierarchical", "t": 0.5}]}},
+    "delta": {"privacy": {"k": 8, "delta_disclosure": [PROBLEM | {"delta": 3}]}},
+    "beta": {"privacy": {"k": 8, "beta_likeness": [PROBLEM | {"beta": 6}]}},
+    "alpha": {"privacy": {"k": 8, "alpha_k": [PROBLEM | {"alpha": 0.8}]}},
+    "shield": {"privacy": {"k": 8, "k_anonymity": [{"quasi": ["zip"], "k": 20}]}},
+    "average": {"privacy": {"k": 8, "average_risk": 0.1}},
+    "masked": {"search": {"suppression_limit": 0.5}, "suppressed": "mask"},
+    "mondrian": {"search": {"strategy": "mondrian"}},
+    "sets": {"search": {"strategy": "mondrian", "summary": "set"}},
+    "k-similar": {"search": {"strategy": "k-similar"}},
+    "subtree": {"search": {"strategy": "subtree"}},
+    "local": {
+        "search": {"strategy": "local"},
+        "privacy": {"k": 8, "l_diversity": [PROBLEM | {"kind": "distinct", "l": 2}]},
+    },
+    "mu-argus": {"search": {"strategy": "mu-argus"}},
+    "cells": {"search": {"suppression_limit": 0.5, "suppression": "cells"}},
+}
+
+
+QUICK = {"distinct", "hierarchical", "masked"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow) for one in POLICIES]
+)
+def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder: Path, tmp_path: Path) -> None:
+    """Each attack has findings, or says what it needs; two releases at once, which share what attacks make."""
+    more = dict(POLICIES[name])
+    masked = {"suppressed": more.pop("suppressed")} if "suppressed" in more else {}
+    release = {"database": tmp_path / "r.duckdb", "table": "people", **masked}
+    policy = policy_of(folder, name, {}, release=release, **more)
+    published = publish(folder, name, policy)
+    shutil.copy(published, tmp_path / "again.duckdb")
+    found = sqlanon.attack([published, tmp_path / "again.duckdb"], policy, outside="voters")
+    assert tuple(found) == NAMES
+    for one in found.values():
+        assert one.findings or one.skipped
+        assert all(0 <= finding.victims <= finding.rows for finding in one.findings)
+        json.dumps(one.to_dict())
+    assert found["homogeneity"].findings
+    if found["downcoding"].skipped is None:
+        assert len(found["downcoding"].findings) == 2
+
+
+def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One group of 30 needs coarse ages, and so all of a full-domain release have them; nobody is a victim of that."""
+    with duckdb.connect(folder / "uneven.duckdb") as connection:
+        rows = """SELECT i AS name, if(i < 30, i, 40 + 10 * (i % 2)) AS age, if(i < 30, 'a', 'b') AS ward
+            FROM range(130) AS t(i)"""
+        connection.execute(f"CREATE TABLE people AS {rows}")
+    tree: dict[str, Any] = {
+        "source": {"database": folder / "uneven.duckdb", "table": "people"},
+        "attributes": {
+            "name": {"role": "identifying"},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [10, 40]}},
+            "ward": {"role": "quasi", "hierarchy": "suppress"},
+        },
+        "privacy": {"k": 25},
+        "release": {"database": folder / "coarse.duckdb", "table": "people"},
+    }
+    policy = sqlanon.Policy(**tree)
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        finer = db.anonymize(sqlanon.Policy(**tree, search={"strategy": "local"}))
+        release = result.publish()
+    assert result.generalization == {"age": 2, "ward": 0}
+    found = sqlanon.attack(release.path, policy, only=["downcoding", "homogeneity"])
+    assert found["downcoding"].victims == 0
+    assert found["downcoding"].worst is not None
+    # Those of ward b are 40 or 50 years old, 50 of each.
+    assert found["downcoding"].worst.kept == Kept(100, "local")
+    assert found["downcoding"].to_dict()["could_be_finer"] == 100
+    assert finer.classes > result.classes
+    print_attacks(found, with_sql=False)
+    printed = capsys.readouterr()
+    said = " ".join((printed.out + printed.err).split())
+    assert "detail that could be kept: 100 rows (76.9 %)" in said
+    assert 'strategy = "local"' in said

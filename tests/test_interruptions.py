@@ -122,6 +122,10 @@ def place(
     made, releases = template
     for name in ("hospital.duckdb", "policy.catalog.duckdb", request.param):
         shutil.copy(made / name, folder / name)
+    with duckdb.connect(folder / "policy.catalog.duckdb") as ledger:  # the releases were made here
+        moved = [str(made.resolve()), str(folder.resolve())]
+        ledger.execute("UPDATE sqlanon.releases SET path = replace(path, ?, ?)", moved)
+        ledger.execute("UPDATE sqlanon.releases SET source = replace(source, ?, ?)", moved)
     # The next release is another one.
     (folder / "policy.toml").write_text(policy_text(request.param, 30))
     source = (folder / "hospital.duckdb").read_bytes()
@@ -167,14 +171,16 @@ STAGES = [
     (PUBLISH, "_write_manifest", "after", True, True),
     (PUBLISH, "_audit", "after", True, True),
     (PUBLISH, "_swap_in", "before", True, True),
-    ("shutil", "copymode", "after", True, True),
+    (PUBLISH, "_give_mode", "after", True, True),
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
     (PUBLISHING, "Publishing._recording", "before", True, True),
-    ("sqlanon.ledger.records", "_forget_keys", "after", True, True),
+    ("sqlanon.ledger.records", "keep_trees", "after", True, True),
+    ("sqlanon.ledger.records", "complete", "before", True, True),
+    ("sqlanon.ledger.records", "complete", "after", True, True),
     (PUBLISHING, "publish", "after", True, False),
 ]
-PUBLISHED = {("_swap_in", "after"), ("publish", "after")}
+PUBLISHED = {("_swap_in", "after"), ("complete", "before"), ("complete", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}
 QUICK = {("write_rows", "after"), ("_swap_in", "after")}
 # Where it matters what kind of file it is.
@@ -227,7 +233,8 @@ def test_a_run_that_is_killed(module: str, name: str, moment: str, spills: bool,
     assert any(name.startswith(SPILL_PREFIX) for name in left) is spills
     assert any(name.startswith(f".{place.release.name}.sqlanon-") for name in left) is stages
     with duckdb.connect(place.folder / "policy.catalog.duckdb", read_only=True) as catalog:
-        digests = {digest for (digest,) in catalog.execute("SELECT digest FROM sqlanon.releases").fetchall()}
+        query = "SELECT digest FROM sqlanon.releases WHERE intended_at IS NULL"
+        digests = {digest for (digest,) in catalog.execute(query).fetchall()}
     assert len(digests) == 1 + ((name, moment) in RECORDED)
     assert (place.digest() in digests) is ((name, moment) not in PUBLISHED - RECORDED)
     check_after_a_kill(place, published=(name, moment) in PUBLISHED)
@@ -255,6 +262,87 @@ def test_a_run_that_is_killed_while_it_writes(delay: float, place: Place) -> Non
     check_after_a_kill(place, published=None)
 
 
+ENDED = (
+    KILLED.partition("sys.argv = [")[0]
+    + """
+sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
+from sqlanon.__main__ import run
+run()
+"""
+)
+ENDING = [
+    (signal_, *point)
+    for point in (
+        (PUBLISH, "_write_manifest", "before"),
+        ("sqlanon.anonymization", "find", "before"),
+        (PUBLISH, "_swap_in", "before"),
+        (PUBLISH, "_swap_in", "after"),
+        ("sqlanon.ledger.records", "complete", "after"),
+        ("sqlanon.ledger.records", "keep_trees", "after"),
+    )
+    for signal_ in ("SIGTERM", "SIGHUP", "SIGINT")
+]
+
+
+@pytest.mark.parametrize(("signal_", "module", "name", "moment"), some(ENDING, 10, 2))
+def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
+    signal_: str, module: str, name: str, moment: str, place: Place
+) -> None:
+    """Twice: a second one does not break off the cleaning."""
+    if signal_ == "SIGHUP" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        pytest.skip("this process ignores it, and so do those that it starts")
+    end = "; os.kill(os.getpid(), signal.SIGTERM)" * 2 + "; import time; time.sleep(9)"
+    twice = "signal.SIGKILL)", f"signal.{signal_}){end}"
+    process = start(place, "-c", ENDED.replace(*twice), module, name, moment, place.policy)
+    _, errors = process.communicate()
+    assert (process.returncode, errors.strip()) in [(128 + getattr(signal, signal_), told) for told in ("", "Aborted!")]
+    assert place.leftovers == []
+    expected = {"hospital.duckdb", "policy.toml", "policy.catalog.duckdb", place.release.name}
+    assert {path.name for path in place.folder.iterdir()} == expected
+    with duckdb.connect(place.folder / "policy.catalog.duckdb", read_only=True) as catalog:
+        query = "SELECT digest, intended_at IS NULL FROM sqlanon.releases WHERE path = ? AND replaced_at IS NULL"
+        found = catalog.execute(query, [str(place.release)]).fetchall()
+        is_new = place.digest() != place.old.manifest.digest
+        assert found == [(place.digest(), True)]
+        assert is_new is ((name, moment) in PUBLISHED)
+    check_after_a_kill(place, published=None)
+
+
+LONG = """
+import sys
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.release import publish
+from sqlglot import parse_one
+
+def long(engine, *_):
+    print("here", flush=True)
+    rows = "range(10000000)"
+    engine.execute(parse_one(f"SELECT count(*) FROM {rows} a, {rows} b WHERE hash(a.range * b.range) = 1"))
+
+publish.write_rows = long
+sys.argv = ["sqlanon", "anonymize", sys.argv[1]]
+from sqlanon.__main__ import run
+run()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_ends_a_statement_that_would_take_hours(name: str, place: Place) -> None:
+    if name == "SIGHUP" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        pytest.skip("this process ignores it, and so do those that it starts")
+    process = start(place, "-c", LONG, place.policy)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    time.sleep(0.2)
+    process.send_signal(getattr(signal, name))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + getattr(signal, name), errors
+    assert "Traceback" not in errors
+    assert place.leftovers == []
+    assert place.digest() == place.old.manifest.digest
+
+
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: str, place: Place) -> None:
     dying = KILLED.replace("SIGKILL", name)
@@ -276,7 +364,7 @@ POINTS: list[tuple[Any, str]] = [
     (publishing, "write_rows"),
     (publishing, "_write_manifest"),
     (publishing, "_audit"),
-    (publishing.shutil, "copymode"),
+    (publishing, "_give_mode"),
     (publishing.os, "fsync"),
     (Path, "replace"),
 ]
@@ -344,7 +432,9 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
                     raise OSError(28, "No space left on device")
 
             patch.setattr(publishing.DuckDBEngine, "execute", full)
-            with pytest.raises(sqlanon.ReleaseError, match="No space left"):
+            with pytest.raises(
+                sqlanon.ReleaseError, match=r"No space left.*: make room there; the release that is there is unchanged"
+            ):
                 result.publish()
         result.publish()
     assert place.digest() != place.old.manifest.digest
@@ -357,6 +447,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 @pytest.mark.parametrize("number", some([2, 3], 2))
 def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     """One policy each, with a catalog each, for one release: the last one stays."""
+    (place.folder / "policy.catalog.duckdb").unlink()  # it would be noticed
     policies = []
     for i in range(number):
         policy = place.folder / f"policy{i}.toml"

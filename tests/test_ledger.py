@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -475,18 +476,34 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sqlanon.publishing.recording", overtaken)
-            with pytest.raises(ReleaseError, match="published meanwhile"):
+            with pytest.raises(AuditError, match="complementary release"):
                 first.publish()
     assert not (hospital / "one.duckdb").exists()
     assert (hospital / "two.duckdb").exists()
 
 
-def test_releases_in_a_catalog_beside_are_told_of(hospital: Path) -> None:
-    for name in ("one", "two"):
+@pytest.mark.parametrize("place", ["one.catalog.duckdb", "ledger.db", "elsewhere/history"])
+def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Path, place: str) -> None:
+    """In the folders of the catalog, of the source and of the release."""
+    (hospital / "elsewhere").mkdir()
+    for name, database in (("one", place), ("two", "elsewhere/two.duckdb")):
         asked = policy(hospital, name, FINE_RACE if name == "one" else FINE_ZIP)
         section = asked.catalog
         assert section is not None
-        place = section.model_copy(update={"database": hospital / f"{name}.catalog.duckdb"})
-        result, _ = publish(asked.model_copy(update={"catalog": place}))
+        catalog = section.model_copy(update={"database": hospital / database})
+        result, _ = publish(asked.model_copy(update={"catalog": catalog}))
         told = [one for one in result.warnings if "let the policies name one" in one]
+        assert told == [one for one in told if str(hospital / place) in one]
         assert len(told) == (name == "two")
+
+
+def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
+    """Views of that name, broken files, pipes, links that lead nowhere: nothing is told, and nothing is waited for."""
+    with duckdb.connect(hospital / "strange.catalog.duckdb") as connection:
+        connection.execute("CREATE SCHEMA sqlanon")
+        connection.execute("CREATE VIEW sqlanon.releases AS SELECT error('it was read') AS source")
+    (hospital / "broken.catalog.duckdb").write_bytes(b"12345678DUCK and no more")
+    (hospital / "link.catalog.duckdb").symlink_to(hospital / "nowhere")
+    os.mkfifo(hospital / "pipe.catalog.duckdb")
+    result, _ = publish(policy(hospital, "one", FINE_RACE))
+    assert not result.warnings

@@ -211,17 +211,42 @@ def digest(query: str, macro: str = "digest") -> str:
 
 def test_the_digest_is_what_its_comment_says() -> None:
     """Done again here in plain Python."""
+    numbers = [1, 12, None, 0, -1, -(2**63), 2**63 - 1, 2**31, -(2**40) + 5]
+    rows = [(number, None if i == 2 else f"ä{i}", i % 2 == 0) for i, number in enumerate(numbers)]
+    total = 0
+    for row in rows:
+        line = 0
+        for name, value in zip(("a", "B c", "d"), row, strict=True):
+            upper, lowest = md5_number(name) >> 97, md5_number(name) % 2**31
+            if isinstance(value, str):
+                line ^= (md5_number(f"={value}") >> 97) * upper
+            elif value is not None:
+                line ^= (value % 2**31 + 1431655765) * upper ^ (value // 2**31) * lowest
+        total += (line // 2**32) * (line % 2**31)
+    values = ", ".join(str(row).replace("None", "NULL") for row in rows)
+    assert digest(f'SELECT a::BIGINT AS a, "B c", d FROM (VALUES {values}) AS v(a, "B c", d)') == str(total)
+
+
+def md5_number(text: str) -> int:
+    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest(), "little")
+
+
+@pytest.mark.parametrize("type_", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"])
+def test_a_number_alone_in_its_table_has_a_digest_of_its_own(type_: str) -> None:
+    found = [digest(f"SELECT {value}::{type_} AS x") for value in (0, 1, -1, 2, 100, -100, "NULL")]
+    assert len(set(found)) == len(found)
+
+
+def test_the_digest_of_cells_of_older_releases_is_what_its_comment_says() -> None:
+    """Done again here in plain Python."""
     total = 0
     for row in ({"a": "1", "B c": "äb"}, {"a": "12", "B c": None}):
         line = 0
         for name, text in row.items():
-            line ^= upper_bits("" if text is None else f"={text}") * upper_bits(name)
+            line ^= (md5_number("" if text is None else f"={text}") >> 66) * (md5_number(name) >> 66)
         total += (line >> 93) * (line % 2**31)
-    assert digest("SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, \"B c\")") == str(total)
-
-
-def upper_bits(text: str) -> int:
-    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest(), "little") >> 66
+    query = "SELECT * FROM (VALUES (1, 'äb'), (12, NULL)) AS v(a, \"B c\")"
+    assert digest(query, "digest_of_cells") == str(total)
 
 
 def test_the_digest_of_older_releases_is_what_its_comment_says() -> None:
@@ -280,6 +305,43 @@ def test_cells_that_change_places_are_found() -> None:
         moved[one][column], moved[other][second] = moved[other][second], moved[one][column]
         digests.add(digest_of(moved))
     assert len(digests) == 1 + len(exchanges)
+
+
+ACCIDENTS = {
+    "a row is lost": "FROM t WHERE id <> {i}",
+    "a row is doubled": "FROM t UNION ALL FROM t WHERE id = {i}",
+    "a row takes the place of another": "FROM t WHERE id <> {i} UNION ALL FROM t WHERE id = {j}",
+    "a number is one more": "SELECT * REPLACE (if(id = {i}, stay + 1, stay) AS stay) FROM t",
+    "one more here, one less there": "SELECT * REPLACE (stay + (id = {i})::INT - (id = {j})::INT AS stay) FROM t",
+    "a number is cut off": "SELECT * REPLACE (if(id = {i}, stay % 256, stay) AS stay) FROM t WHERE {i} > 25",
+    "a number is lost": "SELECT * REPLACE (if(id = {i}, NULL, stay) AS stay) FROM t",
+    "a text is cut off": "SELECT * REPLACE (if(id = {i}, left(label, 4), label) AS label) FROM t",
+    "a text is empty": "SELECT * REPLACE (if(id = {i}, '', label) AS label) FROM t",
+    "a truth is turned": "SELECT * REPLACE (flag <> (id = {i}) AS flag) FROM t",
+    "columns are exchanged": "SELECT id, days AS stay, stay AS days, label, flag, cost FROM t WHERE {i} >= 0",
+    "columns are exchanged in a row": (
+        "SELECT * REPLACE (if(id = {i}, days, stay) AS stay, if(id = {i}, stay, days) AS days) FROM t"
+    ),
+    "a number moves down a row": "SELECT * REPLACE (lag(stay, 1, -7) OVER (ORDER BY id) AS stay) FROM t WHERE {i} >= 0",
+    "a column is all zeros": "SELECT * REPLACE (0::BIGINT AS stay) FROM t WHERE {i} >= 0",
+}
+
+
+def test_accidents_are_found() -> None:
+    """In a table of numbers and texts, each at several rows."""
+    table = """
+        SELECT i AS id, 300 + i * 7 AS stay, (i % 5)::BIGINT AS days, 'label ' || i % 3 AS label, i % 2 = 0 AS flag,
+               i * 0.25::DOUBLE AS cost
+        FROM range(50) AS r(i)
+    """
+    with duckdb.connect() as connection:
+        connection.execute(sql_text("macros.sql"))
+        connection.execute(f"CREATE TABLE t AS {table}")
+        right = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()
+        for what, query in ACCIDENTS.items():
+            for i, j in ((0, 1), (1, 31), (30, 4), (49, 48)):
+                connection.execute(f"CREATE OR REPLACE TABLE found AS {query.format(i=i, j=j)}")
+                assert connection.execute("SELECT digest FROM sqlanon.digest('found')").fetchall() != right, (what, i)
 
 
 def digest_of(rows: list[list[int]]) -> str:

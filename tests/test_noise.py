@@ -562,8 +562,9 @@ def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp
         assert verification.verified, verification.failures
     assert release.verify().verified
     told = json.loads(fetch(release.path, "SELECT confidence FROM sqlanon.manifest")[0][0])
-    assert told == result.confidence == {"beta": 0.9, "suppressed_rows": len(records.records) - len(survivors)}
-    assert result.to_dict()["confidence"] == told
+    assert told == {"beta": 0.9}
+    assert result.confidence == {"beta": 0.9, "suppressed_rows": len(records.records) - len(survivors)}
+    assert result.to_dict()["confidence"] == result.confidence
     assert result.suppressed_rows == ROWS + 1 - len(survivors)
     assert fetch(release.path, "SELECT suppressed_rows, released_rows FROM sqlanon.manifest") == [
         (result.suppressed_rows, len(survivors))
@@ -679,8 +680,7 @@ def test_what_the_manifest_says_of_noise(source: Path, tmp_path: Path) -> None:
         "born": {"epsilon": 2.0},
     }
     assert result.linking_risk is not None
-    assert risk == pytest.approx(round(result.linking_risk, 2), abs=0.01)
-    assert risk == round(risk, 2)  # one record of 600 more or less does not show
+    assert risk is None  # with the same noisy values it would be another one if one record were another
     assert confidence is None
     types = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'manifest'"
     found = dict(fetch(release.path, types))
@@ -1158,7 +1158,7 @@ def test_anonymize_says_the_figures_of_noise(run: Run, folder: Path) -> None:
     assert ended.status == 0, ended.err
     for word in ("height", "weight", "noise", "link", "confiden"):
         assert word in ended.out, word
-    ended = run("anonymize", folder / "policy.toml", "--json")
+    ended = run("anonymize", folder / "policy.toml", "--json", "--force")
     confidence = json.loads(ended.out)["confidence"]
     assert confidence["beta"] == 0.9
     assert set(confidence) == {"beta", "suppressed_rows"}

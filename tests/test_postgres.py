@@ -457,13 +457,32 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     found = release.verify()
     assert [check.name for check in found.checks if not check.passed] == ["content digest"]
     small.run("ALTER TABLE shared.r_v1 RENAME TO hidden", "DROP VIEW shared.r", "CREATE VIEW shared.r AS SELECT 1 AS a")
-    assert [check.name for check in release.verify().checks if not check.passed] == ["columns", "view"]
+    changed = [check.name for check in release.verify().checks if not check.passed]
+    assert changed == ["columns", "view", "table", "comments"]
     small.run("UPDATE shared.sqlanon_manifest SET manifest = '[]'")
     with pytest.raises(sqlanon.errors.BrokenReleaseError):
         release.verify()
     small.run("DELETE FROM shared.sqlanon_manifest")
     with pytest.raises(sqlanon.ReleaseError, match="no release of sqlanon"):
         release.verify()
+
+
+def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(small: Server) -> None:
+    release = published()
+    small.run("UPDATE shared.r_v1 SET cost = cost + 1 WHERE ctid = (SELECT min(ctid) FROM shared.r_v1)")
+    forged = release.verify().digest
+    small.run(
+        f"UPDATE shared.sqlanon_manifest SET manifest = replace(manifest, '{release.manifest.digest}', '{forged}')"
+    )
+    assert release.verify().verified
+    with sqlanon.connect() as db:
+        found = db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r")
+        assert [check.name for check in found.checks if not check.passed] == ["against the source: recoded source"]
+        with pytest.raises(sqlanon.ReleaseError, match="sha256 is of a file"):
+            db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r", sha256="0" * 64)
+    (told,) = [check.message for check in found.checks if check.passed is False]
+    assert "1 rows of the release are not its rows, 1 of its rows are missing" in told
+    assert release.sha256 is None
 
 
 def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
@@ -549,7 +568,7 @@ def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
     ):
         small.run("DROP VIEW shared.r", f"CREATE VIEW shared.r AS {query}")
         found = release.verify()
-        assert [check.name for check in found.checks if not check.passed] == ["view"], query
+        assert [check.name for check in found.checks if not check.passed] == ["view", "comments"], query
         assert "'r_v1'" in found.failures[0]
     columns = columns.replace("zip", 'zip COLLATE "C.utf8"')
     small.run("DROP VIEW shared.r, shared.middle", f"CREATE VIEW shared.r AS SELECT {columns} FROM clinic.copied")

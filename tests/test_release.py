@@ -827,12 +827,13 @@ def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
     seen: list[int] = []
     swap = publishing._swap_in
 
-    def looking(staged: Path, path: Path, directory: Path) -> None:
+    def looking(staged: Path, path: Path) -> None:
+        directory = staged.parent
         assert directory.parent == tmp_path
         seen.append(stat.S_IMODE(directory.stat().st_mode))
         seen.append(stat.S_IMODE(staged.stat().st_mode))
         seen.append(stat.S_IMODE((directory / "release.duckdb").stat().st_mode))
-        swap(staged, path, directory)
+        swap(staged, path)
 
     monkeypatch.setattr(publishing, "_swap_in", looking)
     umask(mask)

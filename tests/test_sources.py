@@ -59,7 +59,8 @@ def released(request: pytest.FixtureRequest) -> Released:
     ) -> tuple[Counter[tuple[Any, ...]], dict[str, str]]:
         with sqlanon.connect(source) as db:
             result = db.anonymize(make_policy(attributes, k=k, **sections))
-            relation = connection_of(db).sql(result.sql())
+            space = db._space
+            relation = next(iter(space._readers.values()), space._engine).connection.sql(result.sql())
             return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
 
     def in_a_file(*arguments: Any, **options: Any) -> tuple[Counter[tuple[Any, ...]], dict[str, str]]:

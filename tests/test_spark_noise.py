@@ -511,6 +511,10 @@ class Speculating:
     def get(self, name: str, default: str | None = None) -> str | None:
         return "true" if name == "spark.speculation" else default
 
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802 - as Spark calls it
+        return {}
+
     def set(self, name: str, value: str) -> None:
         """Set nothing."""
 

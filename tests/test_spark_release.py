@@ -30,12 +30,14 @@ import pytest
 from conftest import make_policy
 from spark_cluster import Cluster, free_port
 from sqlglot import exp
+from test_killed import killed_at
 from test_readme import SPARK, blocks
 
 import sqlanon
 from sqlanon.cli import main
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_java import java_home
+from sqlanon.ledger import Places, publications, records
 from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import col, select, star, table
 from sqlanon.queries.spark_digest import digest_there, digestible
@@ -43,7 +45,7 @@ from sqlanon.queries.spark_release import filled
 from sqlanon.release import spark_rows
 from sqlanon.release.anywhere import verify_anywhere
 from sqlanon.release.spark_catalog import Described, SparkSpot, checks_of, names_there
-from sqlanon.resources import PLAIN, macros
+from sqlanon.resources import PLAIN, macros, sql_text
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
 
@@ -494,6 +496,44 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
         assert names_in(place) == {"r", f"r_v{version}", f"r_v{version}_manifest"}
 
 
+def test_the_ledger_after_a_crash_at_any_statement(
+    place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also between the view and the word of it: the next run that reads the ledger completes it, or forgets it."""
+    patients(place, 120)
+    catalog = {"database": str(tmp_path / "c.duckdb")}
+    older, newer = policy_of(catalog=catalog), policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}, catalog=catalog)
+
+    def known() -> list[tuple[Any, ...]]:
+        with duckdb.connect(tmp_path / "c.duckdb", read_only=True) as connection:
+            query = "SELECT digest, replaced_at IS NULL, intended_at IS NULL FROM sqlanon.releases ORDER BY rowid"
+            return connection.execute(query).fetchall()
+
+    publish(place, older)
+    number, told = 1, list[bool]()
+    for at in (0, 3, 4, None):
+        if at is None:
+            with killed_at(records, "complete"):
+                publish(place, newer)
+        else:
+            stopped(at, Killed(), for_good=True)
+            with pytest.raises(Killed):
+                publish(place, newer)
+            monkeypatch.undo()
+        told.append(all(is_out for *_, is_out in known()))
+        number += at is None
+        with sqlanon.connect(place) as db:
+            result = db.anonymize(newer)
+            publications(result._run.engine, tmp_path / "c.duckdb", Places.of(newer, result._prepared.source.spark))
+        found = verify_anywhere(place, "shared.r")
+        assert found.verified
+        assert len(known()) == number
+        assert [row for row in known() if row[1]] == [(found.digest, True, True)]
+    assert told == [True, True, False, False]  # there was an intent from the view on
+    publish(place, older)
+    assert [row[1:] for row in known()] == [(False, True), (False, True), (True, True)]
+
+
 def test_an_error_at_any_statement_leaves_nothing(
     place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -734,6 +774,54 @@ def test_what_was_tampered_with_is_seen(place: Any) -> None:
     assert verify_anywhere(place, "shared.r").verified
 
 
+def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(place: Any) -> None:
+    patients(place, 300)
+    policy = policy_of()
+    release = publish(place, policy)
+    place.sql("CREATE TABLE clinic.kept USING PARQUET AS SELECT * FROM shared.r_v1")
+    number = place.sql("SELECT min(number) FROM clinic.kept").collect()[0][0]
+    changed = f"SELECT zip, age, IF(number = {number}, 'another', diagnosis), cost, number FROM clinic.kept"
+    place.sql(f"INSERT OVERWRITE shared.r_v1 {changed}")
+    forged = release.verify().digest
+    assert forged != release.manifest.digest
+    _rewritten(place, {release.manifest.digest: forged})
+    assert release.verify().verified
+    with sqlanon.connect(place) as db:
+        found = db.verify(place, policy, "shared.r")
+    assert failed(found) == {"against the source: recoded source"}
+    (told,) = [check.message for check in found.checks if check.passed is False]
+    assert "1 rows of the release are not its rows, 1 of its rows are missing" in told
+
+
+def test_a_release_of_an_older_version_is_verified(place: Any, tmp_path: Path) -> None:
+    """Its digest is one that Spark is not taught any more: it is worked out here."""
+    patients(place, 300)
+    policy = policy_of()
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(policy)
+        release, file = result.publish(), result.publish(tmp_path / "r.duckdb", "r")
+        with duckdb.connect(str(file.path)) as here:
+            here.execute(sql_text("macros_older.sql"))
+            older = here.execute("SELECT digest FROM sqlanon.digest_of_cells('r')").fetchall()[0][0]
+        _rewritten(place, {release.manifest.digest: older, "sum-xor-cells": "xor-md5-cells"})
+        found = release.verify()
+        assert found.verified, found.failures
+        assert any("weak digest of an older version" in check.message for check in found.checks)
+        assert db.verify(place, policy, "shared.r").verified
+    _rewritten(place, {older: older[::-1]})
+    assert failed(release.verify()) == {"content digest"}
+
+
+def _rewritten(spark: Any, changes: dict[str, str]) -> None:
+    """Change the manifest of the first version."""
+    text = "manifest"
+    for old, new in changes.items():
+        text = f"replace({text}, '{old}', '{new}')"
+    kept = spark.table("shared.r_v1_manifest").toArrow()
+    spark.createDataFrame(kept).createOrReplaceTempView("kept_manifest")
+    spark.sql(f"INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, version, {text} FROM kept_manifest")
+
+
 def _put_back(spark: Any, made: dict[str, str]) -> None:
     """What was published, without its rows."""
     views = {row["viewName"] for row in spark.sql("SHOW VIEWS IN shared").collect()}
@@ -913,7 +1001,8 @@ def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
         for name in settings:
             place.sql(f"RESET {name}")
     described, header, listed = told.partition("zip,age,diagnosis,cost,number\n")
-    for line in ("zip,string,", "age,string,", "diagnosis,string,sensitive", "cost,double,", "number,bigint,"):
+    text = "string collate UTF8_BINARY"
+    for line in (f"zip,{text},", f"age,{text},", f"diagnosis,{text},sensitive", "cost,double,", "number,bigint,"):
         assert line in described
     rows = list(csv.DictReader((header + listed).splitlines()))
     assert len(rows) == release.manifest.released_rows

@@ -217,7 +217,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with duckdb.connect(home / "hospital.duckdb") as connection:
         connection.execute(
             """CREATE TABLE patients AS SELECT 'p' || i AS name, CAST(10000 + i * i % 97 AS VARCHAR) AS "zip [red]",
-            CAST(i * 31 % 90 AS INTEGER) AS "\x1b[31mage", 'illness ' || i % 5 AS "état" FROM range(400) t(i)"""
+            CAST(i * 31 % 90 AS INTEGER) AS "\x1b[31mage", 'illness ' || hash(i) % 5 AS "état" FROM range(400) t(i)"""
         )
     (home / "policy.toml").write_text(POLICY, encoding="utf-8")
     return home

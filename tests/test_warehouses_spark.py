@@ -8,8 +8,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_warehouses import figures, from_set, quoted, violations
-from warehouse_cases import COLUMNS, HERE, policy, rows
+from test_warehouses import DIFFERING, figures, from_set, quoted, violations
+from warehouse_cases import COLUMNS, HERE, TOP, policy, rows
 
 import sqlanon
 
@@ -18,14 +18,38 @@ pytestmark = pytest.mark.slow
 DATABASE = "sqlanon_by_hand"
 
 
-def statements(file: Path) -> dict[str, str]:
-    """The statements of an exported file, by what stands above each."""
-    found = {}
+def statements(file: Path) -> list[tuple[str, str]]:
+    """The statements of an exported file, each with what stands above it."""
+    found = []
     for block in file.read_text().split("\n\n")[1:]:
         lines = block.strip().splitlines()
         comments = [line for line in lines if line.startswith("-- ")]
-        found[" ".join(comments).removeprefix("-- ")] = "\n".join(lines[len(comments) :]).removesuffix(";")
+        found.append((" ".join(comments).removeprefix("-- "), "\n".join(lines[len(comments) :]).removesuffix(";")))
     return found
+
+
+def audited(session: Any, folder: Path) -> dict[str, list[Any]]:
+    """The rows of each query of the audit, by what stands above it."""
+    answers = {name: session.sql(query).collect() for name, query in statements(folder / "audit.sql")}
+    del answers["A setting that the queries depend on"]
+    return answers
+
+
+def hostile(session: Any) -> Any:
+    """Another session, in which little means what it does: in it are the views of the first."""
+    other = session.newSession()
+    other.udf.register("rand", lambda: 0.5, "double")
+    values = {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.functionResolution.sessionOrder": "first",
+        "spark.sql.parser.escapedStringLiterals": "true",
+        "spark.sql.parser.quotedRegexColumnNames": "true",
+    }
+    for name, value in values.items():
+        other.conf.set(name, value)
+    assert other.sql("SELECT rand()").collect()[0][0] == 0.5
+    assert other.sql("SELECT '${env:PATH}'").collect()[0][0] != "${env:PATH}"
+    return other
 
 
 @pytest.mark.parametrize("suppressed", ["drop", "mask"])
@@ -37,12 +61,15 @@ def test_what_is_printed_runs_in_spark_and_releases_the_same(spark: Any, tmp_pat
     there = sqlanon.Policy(
         **{**there.model_dump(exclude_none=True), "release": {"table": f"{DATABASE}.r", "suppressed": suppressed}}
     )
+    session = hostile(spark)
     with duckdb.connect() as connection:
         definitions = ", ".join(f"{quoted(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
         connection.execute(f"CREATE TABLE patients ({definitions})")
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
         connection.execute(f"COPY patients TO '{tmp_path}/patients.parquet'")
-        spark.read.parquet(str(tmp_path / "patients.parquet")).createOrReplaceTempView("patients_by_hand")
+        patients = spark.read.parquet(str(tmp_path / "patients.parquet"))
+        patients.createOrReplaceTempView("patients_by_hand")
+        session.read.parquet(str(tmp_path / "patients.parquet")).createOrReplaceTempView("patients_by_hand")
         with sqlanon.connect(connection) as db, sqlanon.connect() as other:
             (query,) = other.plan(there, dialect="spark").stages[0].sql
             spark.sql(query).write.parquet(str(tmp_path / "f.parquet"))
@@ -51,16 +78,34 @@ def test_what_is_printed_runs_in_spark_and_releases_the_same(spark: Any, tmp_pat
             folder = found.export(tmp_path / "export", "spark")
             file = expected.publish(tmp_path / "r.duckdb")
     for one in folder.glob("*.parquet"):
-        spark.read.parquet(str(one)).createOrReplaceTempView(one.stem)
-    for statement in statements(folder / "release.sql").values():
-        spark.sql(statement)
-    audit = {name: spark.sql(query).collect() for name, query in statements(folder / "audit.sql").items()}
-    assert len(audit) == 9 + 1 + 2 + 2
+        session.read.parquet(str(one)).createOrReplaceTempView(one.stem)
+    for _, statement in statements(folder / "release.sql"):
+        session.sql(statement)
+    audit = audited(session, folder)
+    assert len(audit) == 9 + 1 + 3 + 2
     assert violations(audit) == {}
     columns = [column.name for column in file.manifest.columns]
     with duckdb.connect(str(file.path), read_only=True) as release:
         order = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
     listed = ", ".join(f"CAST(`{name}` AS STRING)" for name in columns)
-    assert Counter(tuple(row) for row in spark.sql(f"SELECT {listed} FROM {DATABASE}.r").collect()) == ours
+    made = f"SELECT {listed} FROM {DATABASE}.r"
+    assert Counter(tuple(row) for row in spark.sql(made).collect()) == ours
+    assert any(TOP in row for row in ours) == (suppressed == "mask")
+    # A row that another of its class has taken the place of breaks nothing else.
+    keys = ", ".join(f"`{name}`" for name in columns[:4])
+    place = f"row_number() OVER (PARTITION BY {keys} ORDER BY cost)"
+    changed = f"SELECT *, {place} AS place, count(*) OVER (PARTITION BY {keys}, cost) AS same FROM {DATABASE}.r"
+    costs = f"CASE WHEN place = 1 AND same = 1 THEN lead(cost) OVER (PARTITION BY {keys} ORDER BY cost) ELSE cost END"
+    shown = ", ".join(f"`{name}`" for name in columns if name != "cost")
+    session.sql(f"CREATE TABLE {DATABASE}.other AS SELECT {shown}, coalesce({costs}, cost) AS cost FROM ({changed})")
+    session.sql(f"DROP TABLE {DATABASE}.r")
+    session.sql(f"ALTER TABLE {DATABASE}.other RENAME TO {DATABASE}.r")
+    found = violations(audited(session, folder))
+    assert found.keys() == {DIFFERING}
+    differ = {tuple(str(one) for one in row[:-2]): tuple(row[-2:]) for row in found[DIFFERING]}
+    now = Counter(tuple(row) for row in session.sql(made).collect())
+    expected_now = {row: (ours[row], now[row]) for row in ours | now if ours[row] != now[row]}
+    assert len(differ) == len(expected_now) > 1
+    assert sorted(differ.values()) == sorted(expected_now.values())
     spark.sql(f"DROP DATABASE {DATABASE} CASCADE")

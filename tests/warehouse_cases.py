@@ -25,6 +25,10 @@ HERE = {
 }
 
 
+TOP = "${env:PATH} {{ x }} \\ it's"
+"""The label of all ages, which no engine and no tool may read for anything but a text."""
+
+
 def rows() -> list[list[Any]]:
     """With NULLs, quotes, case and accents; the last value of the ages is none that the hierarchy knows."""
     zips = ["02139", "0213'9", "É2139", "é2139", None, "02140", '0"1']
@@ -42,7 +46,7 @@ def rows() -> list[list[Any]]:
 
 
 def policy(folder: Path, suppressed: str) -> sqlanon.Policy:
-    (folder / "age.csv").write_text("".join(f"{20 + i};{20 if i < 3 else 23}+;*\n" for i in range(5)))
+    (folder / "age.csv").write_text("".join(f"{20 + i};{20 if i < 3 else 23}+;{TOP}\n" for i in range(5)))
     return sqlanon.Policy(
         source={"table": "patients"},
         attributes={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -35,7 +35,7 @@ from sqlanon.queries.names import (
 )
 from sqlanon.release.side_by_side import Trees
 from sqlanon.run import Run
-from sqlanon.sources import Place, Source, bind_source, file_kind
+from sqlanon.sources import Source, bind_source, file_kind
 from sqlanon.steps import Steps
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
@@ -157,7 +157,7 @@ def _bind_outside(policy: Policy, run: Run, outside: str, shown: Shown) -> Sourc
         section = SourceSection(files=(str(Path(outside).absolute()),))
     else:
         section = SourceSection(database=policy.source.database, table=outside)
-    place = Place(f"{run.place.name}_outside", run.work("outside_copy"))
+    place = replace(run.place, name=f"{run.place.name}_outside", table=run.work("outside_copy"))
     wanted = frozenset(name.lower() for name in policy.generalized)
     as_text = _as_text(policy)
     try:

@@ -8,6 +8,22 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Detail that a release could keep at no price in privacy, as its policy has it.
+
+    Attributes
+    ----------
+    rows:
+        Released rows that could have some attribute a level lower.
+    strategy:
+        The strategy that keeps it.
+    """
+
+    rows: int
+    strategy: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """What an attack finds in one release, or in two.
 
@@ -24,6 +40,8 @@ class Finding:
     decoys:
         How many of the released rows (of two releases: of both) are rows of nobody. No reader can tell which: they are
         counted among the victims, and in every class, as all rows are.
+    kept:
+        What the release could show more of, where that is what is looked for; then nobody is a victim.
     """
 
     releases: tuple[str, ...]
@@ -32,6 +50,7 @@ class Finding:
     sql: str
     figures: Mapping[str, Any] = field(default_factory=dict)
     decoys: int = 0
+    kept: Kept | None = None
 
     @property
     def share(self) -> float:
@@ -41,7 +60,8 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         own = {"releases": list(self.releases), "victims": self.victims, "share": self.share}
-        return own | dict(self.figures) | {"decoys": self.decoys, "sql": self.sql}
+        kept = {} if self.kept is None else {"could_be_finer": self.kept.rows, "strategy": self.kept.strategy}
+        return own | dict(self.figures) | kept | {"decoys": self.decoys, "sql": self.sql}
 
 
 @dataclass(frozen=True)

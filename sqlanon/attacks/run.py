@@ -21,6 +21,7 @@ ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
     "minimality": with_source.minimality,
     "downcoding": with_source.downcoding,
     "linking": with_source.linking,
+    "dependencies": with_source.dependencies,
 }
 """The attacks, by name."""
 

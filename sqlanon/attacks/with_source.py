@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.private import Private
-from sqlanon.attacks.report import Finding
+from sqlanon.attacks.report import Finding, Kept
 from sqlanon.counting import domain_of
 from sqlanon.privacy import Domain, Requirements, requirements_of
 from sqlanon.queries.attacks import linking as builders
@@ -16,8 +17,13 @@ from sqlanon.queries.attacks import refinement
 from sqlanon.queries.attacks.linked import Linked, titled
 from sqlanon.queries.attacks.refinement import Released
 from sqlanon.queries.coding import value_counts
+from sqlanon.queries.names import col
+from sqlanon.queries.narrowing import pinned_groups
 from sqlanon.release.side_by_side import Subject
 from sqlanon.steps import Steps
+
+KEEPS = "local"
+"""The strategy that splits the classes of a full-domain release where all parts meet the policy."""
 
 
 def linking(attacker: Attacker) -> Found:
@@ -50,18 +56,52 @@ def linking(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-def _of_refinement(
-    attacker: Attacker, build: Callable[[Subject, Private, list[Released], dict[str, str], Requirements], exp.Select]
-) -> Found:
-    """An attack on each full-domain release of the policy that splits its classes again."""
+def dependencies(attacker: Attacker) -> Found:
+    """Released columns that give the values of generalized quasi-identifiers away."""
+    private = attacker.private
+    if private is None:
+        return [], ["needs the policy that made the release, with its source"]
+    findings, reasons = [], []
+    theirs = {name.lower(): name for name in private.run.source.columns}
+    for one in attacker.subjects:
+        others = [name for name in one.columns if not one.is_quasi(name) and name in theirs]
+        levels = {name.lower(): level for name, level in one.manifest.generalization.items()}
+        if not others or any(level is None for level in levels.values()):
+            reasons.append(
+                f"needs one level for each attribute, and columns that are not generalized: {one.path} has none"
+            )
+            continue
+        found = []
+        for name, level in levels.items():
+            if not level or name not in theirs or name not in private.tables:
+                continue
+            rows = refinement.at_level(private.run.source.relation, theirs[name], private.tables[name], level, others)
+            for other in others:
+                query = pinned_groups(rows, col("label"), col("ground"), col(other))
+                sql = attacker.shown.text(titled(query, [name, other]))
+                more = {"attribute": other, "quasi": name}
+                victims = min(attacker.victims(query), one.manifest.released_rows)
+                found.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
+        findings += [each for each in found if each.victims] or found[:1]
+        if not found:
+            reasons.append(f"needs an attribute that is generalized: {one.path} has none")
+    return findings, reasons
+
+
+Split: TypeAlias = Callable[[Subject, Private, list[Released], dict[str, str], Requirements], exp.Select]
+"""A query for the classes of a release that are split again."""
+
+
+def _of_refinement(attacker: Attacker, build: Split, found: Callable[[Subject, exp.Select, str], Finding]) -> Found:
+    """What is found in each full-domain release of the policy when its classes are split again."""
     private = attacker.private
     if private is None:
         return [], ["needs the policy that made the release, with its source"]
     policy = private.policy
     findings, reasons = [], []
+    requirements = _requirements(attacker, private)
     for one in attacker.subjects:
         levels = one.manifest.generalization
-        requirements = _requirements(attacker, private)
         if one.manifest.policy_hash != policy.fingerprint():
             reasons.append(f"needs the policy that made {one.path}")
         elif policy.noisy or policy.source.person is not None or not refinement.looks_at_rows_alone(requirements):
@@ -85,8 +125,7 @@ def _of_refinement(
             sensitive = dict(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True))
             query = build(one, private, quasi, sensitive, requirements)
             sql = attacker.shown.text(titled(query, [each.name for each in quasi]))
-            rows = one.manifest.released_rows
-            findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql))
+            findings.append(found(one, query, sql))
     return findings, reasons
 
 
@@ -98,6 +137,7 @@ def _requirements(attacker: Attacker, private: Private) -> Requirements:
         tree = attacker.trees.hierarchies.get(name.lower())
         values = steps.make(run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False))
         domains[name] = Domain(domain_of(steps, values, 0).values, tree.height if tree is not None else 0)
+    steps.drop_all_but(())  # each attack counts them anew
     return requirements_of(private.policy.privacy, private.policy.generalized, domains)
 
 
@@ -110,15 +150,21 @@ def minimality(attacker: Attacker) -> Found:
         source = private.run.source.relation
         return refinement.minimality(one.relation, source, quasi, sensitive, requirements, requirements.k)
 
-    return _of_refinement(attacker, build)
+    def found(one: Subject, query: exp.Select, sql: str) -> Finding:
+        return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql)
+
+    return _of_refinement(attacker, build, found)
 
 
 def downcoding(attacker: Attacker) -> Found:
-    """Classes that could be finer."""
+    """Classes that could be finer: detail that could be kept. Nobody is a victim of it."""
 
     def build(
         one: Subject, private: Private, quasi: list[Released], sensitive: dict[str, str], requirements: Requirements
     ) -> exp.Select:
         return refinement.downcoding(one.relation, private.run.source.relation, quasi, sensitive, requirements)
 
-    return _of_refinement(attacker, build)
+    def found(one: Subject, query: exp.Select, sql: str) -> Finding:
+        return Finding((str(one.path),), 0, one.manifest.released_rows, sql, kept=Kept(attacker.victims(query), KEEPS))
+
+    return _of_refinement(attacker, build, found)

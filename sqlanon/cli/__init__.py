@@ -14,7 +14,9 @@ from sqlanon.cli.common import app
 from sqlanon.cli import making, before, after  # in this order the help shows their commands
 
 # isort: on
+from sqlanon.disk import disk_problem
 from sqlanon.errors import ReleaseError, SqlanonError
+from sqlanon.interrupts import ended_by
 from sqlanon.terminal import encode_safely, say
 
 __all__ = ["after", "app", "before", "main", "making"]
@@ -25,27 +27,40 @@ def main() -> None:
     encode_safely()
     try:
         app(prog_name="sqlanon")
-    except SqlanonError as error:
+    except BaseException as error:
+        if (number := ended_by()) is not None and not (isinstance(error, SystemExit) and not error.code):
+            sys.exit(128 + number)  # errors come of what was broken off
+        if not isinstance(error, Exception):
+            raise
+        _say(error)
+
+
+def _say(error: Exception) -> None:
+    """Say what is wrong, and end."""
+    if isinstance(error, SqlanonError):
         say(f"error: {error}", err=True)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:
+    if isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
-        say(f"error: {named}{error.strerror or type(error).__name__}", err=True)
+        say(f"error: {disk_problem(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True)
         sys.exit(SqlanonError.exit_status)
-    except Exception as error:  # an engine's message may quote private values: only its kind is shown
-        if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # so the engine tells of Ctrl-C
-            sys.exit(130)
-        if os.environ.get("SQLANON_DEBUG"):
-            raise
-        if type(error).__name__ == "OutOfMemoryException":  # the engine's
-            say("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)
-            sys.exit(SqlanonError.exit_status)
-        say(
-            f"error: {type(error).__name__} in the engine or in sqlanon itself. Set SQLANON_DEBUG=1 to see all of it; "
-            "mind that it may quote values of the source",
-            err=True,
-        )
-        sys.exit(ReleaseError.exit_status)
+    # An engine's message may quote private values: only its kind is shown.
+    if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # so the engine tells of Ctrl-C
+        sys.exit(130)
+    if os.environ.get("SQLANON_DEBUG"):
+        raise error
+    if (told := disk_problem(error)) is not None:
+        say(f"error: {told}", err=True)
+        sys.exit(SqlanonError.exit_status)
+    if type(error).__name__ == "OutOfMemoryException":  # the engine's
+        say("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)
+        sys.exit(SqlanonError.exit_status)
+    say(
+        f"error: {type(error).__name__} in the engine or in sqlanon itself. Set SQLANON_DEBUG=1 to see all of it; "
+        "mind that it may quote values of the source",
+        err=True,
+    )
+    sys.exit(ReleaseError.exit_status)

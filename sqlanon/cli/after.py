@@ -24,6 +24,12 @@ def verify(
     table: Annotated[
         str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="which release, in PostgreSQL or Spark")
     ] = None,
+    sha256: Annotated[
+        str | None,
+        typer.Option(
+            "--sha256", metavar="HEX", help="the SHA-256 that its file should have, as its publisher gives it"
+        ),
+    ] = None,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
@@ -34,12 +40,12 @@ def verify(
 
     limits = Limits(memory_limit, threads)
     if policy is None:
-        found = verify_anywhere(release, table, limits)
+        found = verify_anywhere(release, table, limits, sha256)
     else:
         from sqlanon.database import connect
 
         with connect(memory_limit=memory_limit, threads=threads) as db:
-            found = db.verify(release, load(policy), table)
+            found = db.verify(release, load(policy), table, sha256)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -9,7 +9,7 @@ import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers, two_names
 from sqlanon.printing import print_json, print_noise, print_requirements, print_suda
-from sqlanon.printing_risk import print_attackers, print_leakage, print_matrix
+from sqlanon.printing_risk import print_attackers, print_dependencies, print_leakage, print_matrix
 from sqlanon.terminal import hand_out, say
 
 
@@ -62,6 +62,7 @@ def risk(
     print_attackers(found)
     print_requirements(found.requirements)
     print_leakage(found.leakage)
+    print_dependencies(found.dependencies)
     if uniques is not None:
         print_matrix(uniques)
     if found.noise is not None:

@@ -67,6 +67,7 @@ def anonymize(
         "smallest_class": release.manifest.smallest_class,
         "release": str(release.path),
         "table": release.table,
+        "sha256": release.sha256,
         "seconds": result.seconds | {"total": time.perf_counter() - started},
     }
     for warning in result.warnings:

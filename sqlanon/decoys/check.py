@@ -10,12 +10,11 @@ from sqlanon.anonymization import Chosen
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
 from sqlanon.preparation import Prepared
 from sqlanon.queries import decoy_check as dc
-from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import Namer, create_temporary_view, drop_view
+from sqlanon.queries.names import Namer, subquery
 from sqlanon.queries.recode import Recoding
-from sqlanon.release.check import AGAINST, Check
+from sqlanon.queries.same_rows import different_rows
+from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.sources import Place
 from sqlanon.steps import Steps
 
 
@@ -38,22 +37,23 @@ def claims_check(manifest: Manifest, told: Decoys) -> Check:
     """Whether a release has as many decoys as its source needs."""
     claimed = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys)
     message = f"{told.rows} are needed in {told.classes} classes; without them the smallest has "
-    right = claimed == (told.rows, told.classes, told.smallest_class_without)
-    return _check("decoys", right, f"{message}{told.smallest_class_without} rows")
+    found = (told.rows, told.classes, told.smallest_class_without)
+    right = all(one in (None, other) for one, other in zip(claimed, found, strict=True)) and manifest.decoys is not None
+    return source_check("decoys", right, f"{message}{told.smallest_class_without} rows")
 
 
 @dataclass(frozen=True)
 class DecoyCheck:
     """Checks that a release has all real rows, and decoys where they belong and nowhere else.
 
-    Where no class was filled, the rows are compared by their digest. Of the others, a few, each row is compared: what
-    the release has there beside the real rows are decoys. (A decoy may read like a real row. Then it does not matter
+    Where no class was filled, the rows are the same. In the others, a few, what the release has beside the real rows
+    are decoys. (A decoy may read like a real row. Then it does not matter
     which of them it is.)
 
     Attributes
     ----------
-    steps, work, place, macros:
-        Where, how tables and views are named, and the database that has the macro library.
+    steps, work:
+        Where, and how tables are named.
     manifest:
         Of the release, which is verified.
     real, released:
@@ -62,8 +62,6 @@ class DecoyCheck:
 
     steps: Steps
     work: Namer
-    place: Place
-    macros: str
     manifest: Manifest
     real: exp.Table
     released: exp.Table
@@ -83,10 +81,10 @@ class DecoyCheck:
         values = [name for name in self._names if name not in quasi]
         strange = found and [one for one in values if self._is_strange(rest, places, one)]
         return [
-            _check("recoded source", all_there and self._same_elsewhere(places), "its rows are in the release"),
-            _check("rows of nobody", found == self.manifest.decoys, f"{found} rows are not the source's: decoys"),
-            _check("filled classes", not wrong, f"each class that lacked rows has {k}"),
-            _check("values of decoys", not strange, "they are those of rows in classes that need none"),
+            source_check("recoded source", all_there and self._same_elsewhere(places), "its rows are in the release"),
+            source_check("rows of nobody", found == self.manifest.decoys, f"{found} rows are not the source's: decoys"),
+            source_check("filled classes", not wrong, f"each class that lacked rows has {k}"),
+            source_check("values of decoys", not strange, "they are those of rows in classes that need none"),
         ]
 
     def recorded(self, table: exp.Table | None) -> Check:
@@ -97,7 +95,7 @@ class DecoyCheck:
         rest = self.work("decoys_found")
         pairs = ((rest, table), (table, rest))
         wrong = sum(self.steps.ask(dc.surplus(*pair, self._names), [(0,)])[0][0] for pair in pairs)
-        return _check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
+        return source_check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
 
     @property
     def _names(self) -> list[str]:
@@ -109,17 +107,9 @@ class DecoyCheck:
 
     def _same_elsewhere(self, places: exp.Table) -> bool:
         """Whether the release has the real rows, and no others, in all other classes."""
-        engine, digests = self.steps.engine, []
-        view = self.place.view("decoys_elsewhere")  # macros look up names
-        for rows in (self.real, self.released):
-            part = dc.part(rows, places, self.manifest.quasi, within=False)
-            engine.execute(create_temporary_view(view.copy(), part))
-            try:
-                digests.append(engine.rows(digest_of(view.sql(engine.dialect), self.macros)))
-            finally:
-                engine.execute(drop_view(view.copy()))
-        return bool(digests[0] == digests[1])
-
-
-def _check(name: str, passed: bool, claim: str) -> Check:
-    return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {claim}")
+        types = {column.name: column.type for column in self.manifest.columns}
+        real, released = (
+            subquery(dc.part(rows, places, self.manifest.quasi, within=False), "r")
+            for rows in (self.real, self.released)
+        )
+        return self.steps.ask(different_rows(released, real, types), [(0, 0)])[0] == (0, 0)

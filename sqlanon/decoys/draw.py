@@ -44,12 +44,9 @@ class Decoys:
         return {"rows": self.rows, "classes": self.classes, "smallest_class_without": self.smallest_class_without}
 
     def claimed(self) -> dict[str, Any]:
-        """What the manifest says of them."""
-        return {
-            "decoys": self.rows,
-            "decoy_classes": self.classes,
-            "smallest_class_without_decoys": self.smallest_class_without,
-        }
+        """What the manifest says of them: how many of the released rows they are. How few real rows a class has, and
+        how many such classes there are, changes with one person's value where what is released may be the same."""
+        return {"decoys": self.rows}
 
 
 @dataclass(frozen=True)

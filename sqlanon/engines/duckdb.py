@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -13,10 +14,43 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
+from sqlanon.disk import disk_problem
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.queries.names import create_table, ident, star, table, text, values_query
+from sqlanon.errors import DiskError
+from sqlanon.queries.names import create_table, ident, qualified, star, table, text, values_query
+from sqlanon.queries.qualified import Qualified
+
+_SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
+"""The schemas of the engine's own functions, types and views."""
+
+_OF_VALUES = (
+    "binary_as_string", "default_null_order", "default_order", "dialect_compatibility_mode",
+    "disable_timestamptz_casts", "error_on_division_by_zero", "ieee_floating_point_ops", "integer_division",
+    "lambda_syntax", "legacy_disable_null_type", "old_implicit_casting", "order_by_non_integer_literal",
+    "preserve_identifier_case", "regex_match_operator_semantics", "scalar_subquery_error_on_multiple_rows",
+    "table_function_identifier_conversion",
+)  # fmt: skip
+"""Settings that change what a query means. Time zones are another matter. Some versions lack some of these."""
+
+_SETTINGS = (
+    *_OF_VALUES, "arrow_large_buffer_size", "arrow_lossless_conversion", "arrow_output_list_view", "default_collation",
+    "errors_as_json", "max_expression_depth", "preserve_insertion_order", "produce_arrow_string_view",
+    "warnings_as_errors",
+)  # fmt: skip
+"""These, and others that statements of ours depend on."""
 
 _LIVE: WeakSet[DuckDBEngine] = WeakSet()
+
+
+def _whole(function: str, *arguments: exp.Expr) -> exp.Anonymous:
+    """A call by the function's full name: a connection may be its user's."""
+    return exp.Anonymous(this=f"system.main.{function}", expressions=list(arguments))
+
+
+@cache
+def _settings_of_a_new_engine() -> dict[str, str]:
+    with duckdb.connect(":memory:") as connection:
+        return DuckDBEngine(connection).settings(_SETTINGS)
 
 
 def interrupt_all() -> None:
@@ -29,16 +63,24 @@ def interrupt_all() -> None:
 class DuckDBEngine:
     """Runs sqlglot expressions on a DuckDB connection.
 
+    Functions in a statement are found by name: an engine's search path has the system's schemas first, so that no
+    macro of an attached database takes the place of one. Temporary macros come before all else. So the engine of a
+    user's connection is a second connection to the same databases (`beside`), which has none.
+
     Parameters
     ----------
     connection:
-        The connection. A user's own one is used as it is: its temporary tables are visible, its settings stay.
+        The connection.
+    holder:
+        The connection on which the data holder's own names and queries mean what they mean to the holder. It runs
+        nothing of ours that a macro could change. By default the same.
     """
 
     dialect = "duckdb"
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection
+        self.holder = holder or self
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         _LIVE.add(self)
 
@@ -59,6 +101,71 @@ class DuckDBEngine:
         }
         config |= {name: value for name, value in asdict(limits).items() if value is not None}
         return cls(duckdb.connect(":memory:", config=config)).in_utc()
+
+    def beside(self, holder: DuckDBEngine | None = None) -> DuckDBEngine:
+        """A second connection to the same databases, which has nothing of what is temporary in this one.
+
+        Parameters
+        ----------
+        holder:
+            The `holder` of the other.
+        """
+        engine = DuckDBEngine(self.connection.cursor(), holder)
+        engine._set("search_path", ",".join(_SYSTEM))
+        return engine
+
+    def with_settings_of_a_new_engine(self) -> DuckDBEngine:
+        """The same engine, in which statements mean what they mean in a new one, whatever is set for all connections.
+
+        Raises
+        ------
+        duckdb.Error
+            A setting cannot be changed.
+        """
+        own = self.settings(_SETTINGS)
+        for name, value in _settings_of_a_new_engine().items():
+            if own.get(name, value) != value:
+                self._set(f"SESSION {name}", value)
+        self._set("SESSION python_enable_replacements", False)
+        return self
+
+    def settings(self, names: Collection[str] = _OF_VALUES) -> dict[str, str]:
+        """Settings, by name; by default those that change what a query means."""
+        every = exp.select("name", "value").from_(exp.Table(this=_whole("duckdb_settings")))
+        return {name: value for name, value in self.rows(every) if name in names}
+
+    def look_up_as_holder(self, *before: str) -> None:
+        """Look up what is not the system's as the holder's connection does now, and in all schemas of its database.
+
+        These must be in the path: a table that is named with its schema is looked up in the databases of the path's
+        own schemas of that name.
+
+        Parameters
+        ----------
+        before:
+            Schemas that come before the holder's, by their text.
+        """
+        database = self.holder.database
+        here = exp.EQ(this=exp.column("database_name"), expression=text(database))
+        schemas = sorted(name for (name,) in self.rows(exp.select("schema_name").from_("duckdb_schemas()").where(here)))
+        path = [self.holder.current_setting("search_path"), *(qualified(database, one) for one in ("main", *schemas))]
+        self._set("search_path", qualified(database, "main"))  # a schema alone in the path is one of this database
+        self._set("search_path", ",".join(dict.fromkeys([*_SYSTEM, *before, *filter(None, path)])))
+
+    @property
+    def database(self) -> str:
+        """The database in use."""
+        return str(self.rows(exp.Select(expressions=[_whole("current_database")]))[0][0])
+
+    def current_setting(self, name: str) -> Any:
+        """A setting."""
+        return self.rows(exp.Select(expressions=[_whole("current_setting", text(name))]))[0][0]
+
+    def in_time_zone_of(self, other: DuckDBEngine) -> None:
+        """Have the time zone and the calendar of another."""
+        for name in ("TimeZone", "Calendar"):
+            with suppress(duckdb.Error):  # time zones are an extension, which every usual build has
+                self._set(name, other.current_setting(name))
 
     def in_utc(self) -> DuckDBEngine:
         """The same engine, with texts of times that are the same everywhere."""
@@ -89,7 +196,7 @@ class DuckDBEngine:
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open: outside of one, each statement has one of its own."""
-        transaction = exp.select(exp.func("txid_current"))
+        transaction = exp.Select(expressions=[_whole("txid_current")])
         return self.rows(transaction) == self.rows(transaction)
 
     def sql(self, expression: exp.Expr) -> str:
@@ -98,15 +205,50 @@ class DuckDBEngine:
 
     def shown(self, statement: exp.Expr) -> str:
         """The text of a statement, for people."""
-        return statement.sql(self.dialect, pretty=True)
+        return statement.sql(self._generator.dialect, pretty=True)
+
+    @contextmanager
+    def inside(self, database: str) -> Iterator[None]:
+        """Work in a database of others for a while: it is in use, and all functions in statements have full names.
+
+        So do those of the views that are made: no macro of the database, now or later, takes their place.
+        """
+        usual, self._generator = self._generator, Qualified().generator()
+        try:
+            with self.using(database):
+                yield
+        finally:
+            self._generator = usual
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
-        """Run a statement."""
-        self.connection.execute(self.sql(statement), parameters or None)
+        """Run a statement.
+
+        Raises
+        ------
+        DiskError
+            A disk is full, or cannot be written.
+        """
+        try:
+            self.connection.execute(self.sql(statement), parameters or None)
+        except duckdb.Error as error:
+            self._refuse_disk(error)
+            raise
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python."""
-        return self.connection.execute(self.sql(query), parameters or None).fetchall()
+        try:
+            return self.connection.execute(self.sql(query), parameters or None).fetchall()
+        except duckdb.Error as error:
+            self._refuse_disk(error)
+            raise
+
+    def _refuse_disk(self, error: duckdb.Error) -> None:
+        """Errors of a disk become one of ours, which says which disk it is."""
+        spill = None
+        with suppress(duckdb.Error):  # the connection may be of no use any more
+            spill = self.connection.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
+        if told := disk_problem(error, Path(spill) if spill else None):
+            raise DiskError(told) from error
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text of a relation's columns; reads no rows."""
@@ -148,7 +290,11 @@ class DuckDBEngine:
 
     def script(self, statements: str) -> None:
         """Run a file of our own SQL."""
-        self.connection.execute(statements)
+        try:
+            self.connection.execute(statements)
+        except duckdb.Error as error:
+            self._refuse_disk(error)
+            raise
 
     def attach(self, path: Path | str, alias: str, **options: str | bool) -> None:
         """Attach a database file under an alias; options as ``read_only=True``, ``storage_version="v1.0.0"``."""
@@ -170,8 +316,8 @@ class DuckDBEngine:
         self.execute(exp.Detach(this=ident(alias), exists=True))
 
     def use(self, alias: str) -> None:
-        """Make an attached database the one where unqualified names are looked up."""
-        self.execute(exp.Use(this=exp.Table(this=ident(alias))))
+        """Look names up in an attached database, its macros before the system's functions: for a `holder` only."""
+        self._set("search_path", qualified(alias, "main"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -183,18 +329,22 @@ class DuckDBEngine:
             with suppress(duckdb.Error):  # an error may have ended it
                 self.connection.rollback()
             raise
-        self.connection.commit()
+        try:
+            self.connection.commit()
+        except duckdb.Error as error:
+            self._refuse_disk(error)
+            raise
 
     @contextmanager
     def using(self, alias: str) -> Iterator[None]:
         """`use` for a while."""
-        with self.setting("search_path", self.sql(ident(alias))):
+        with self.setting("search_path", qualified(alias, "main")):
             yield
 
     @contextmanager
     def setting(self, name: str, value: str | bool) -> Iterator[None]:
         """A setting of the connection, put back afterwards."""
-        before = self.rows(exp.select(exp.func("current_setting", text(name))))[0][0]
+        before = self.current_setting(name)
         self._set(name, value)
         try:
             yield

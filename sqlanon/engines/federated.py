@@ -247,7 +247,7 @@ class FederatedEngine(DuckDBEngine):
         here = [f"-- here, shipped to Spark as {name}\n{own(one)}" for name, one in answers.items()]
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
-        told = sp.put_there(query, relations).sql(self.there.server.dialect, pretty=True)
+        told = sp.spelled_out(sp.put_there(query, relations)).sql(self.there.server.dialect, pretty=True)
         return ";\n\n".join([*here, f"-- in Spark{f', makes {makes}' if makes else ''}\n{told}"])
 
     def let_go(self) -> None:

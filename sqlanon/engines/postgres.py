@@ -6,25 +6,45 @@ driver quote addresses, statements and values: they never get further than `told
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from sqlglot import Dialect, exp
 
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError
-from sqlanon.queries.names import ident, text
+from sqlanon.queries.names import column_definitions, ident, named, table, text
+from sqlanon.queries.postgres import in_catalog
 
 if TYPE_CHECKING:
     import pyarrow
 
+PATH = "pg_catalog, pg_temp"
+"""Where statements look names up: operators, functions and types are the server's own, whatever else there is.
+
+A function of another schema is taken in place of the server's own if its arguments fit exactly, even where pg_catalog
+stands first. It would run with the rights of whoever runs the statement.
+"""
+
 _SETTINGS = {
+    # First: it holds before anything else is looked up.
+    "search_path": PATH,
     # What is read as text is read in these words only.
     "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "quote_all_identifiers": "off",
+    # What is written means the same everywhere.
     "standard_conforming_strings": "on",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
     "client_encoding": "UTF8",
+    # The rows that this user may see are the source; verify reports a policy on a release.
+    "row_security": "on",
     "application_name": "sqlanon",
     # Who reads a release in a transaction that is never ended would hold up the next one for ever.
     "lock_timeout": "20s",
@@ -34,6 +54,14 @@ _REFUSED = {
     "password authentication failed": "the user or the password is wrong: set PGPASSWORD, or keep it in ~/.pgpass",
     "no password supplied": "it asks for a password: set PGPASSWORD, or keep it in ~/.pgpass",
     "no pg_hba.conf entry": "it lets nobody in from here as this user: see its pg_hba.conf",
+    "permission denied for database": "this user may not connect to the database: GRANT CONNECT ON DATABASE",
+    "not permitted to log in": "this user may not log in: ALTER ROLE ... LOGIN",
+    "unsupported startup parameter": "a connection pooler refuses the startup parameter search_path: connect to the "
+    "server itself",
+    "too many": "it has no connection to spare: try again later",
+    "remaining connection slots": "it has no connection to spare: try again later",
+    "starting up": "it is starting up: try again",
+    "shutting down": "it is shutting down",
     "connection refused": "nobody listens there",
     "could not translate host name": "the host is not known",
     "timeout expired": "it does not answer",
@@ -53,6 +81,13 @@ _KINDS = {
     "57": "it was cancelled, or the server shuts down",
 }
 """What the first two characters of an SQLSTATE mean."""
+
+_TRAVELLING = {
+    **{"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "bool": "boolean"},
+    **{"float": "real", "double": "double precision"},
+    **{"string": "text", "large_string": "text", "string_view": "text"},
+}
+"""By Arrow's name of a type, as what it is taken in."""
 
 _OF_LIBPQ = "[libpq]"
 """Stands in what the driver says of a stream that ends early."""
@@ -78,9 +113,10 @@ class PostgresEngine:
 
     dialect = "postgres"
 
-    def __init__(self, connection: Any, place: str) -> None:
-        self.connection, self.place = connection, place
+    def __init__(self, connection: Any, place: str, own_path: str = PATH) -> None:
+        self.connection, self.place, self._own_path = connection, place, own_path
         self._generator = Dialect.get_or_raise(self.dialect).generator()
+        self._is_settled = False
 
     @classmethod
     def open(cls, address: str, place: str) -> PostgresEngine:
@@ -94,19 +130,25 @@ class PostgresEngine:
             The server cannot be reached; its address is not told.
         """
         try:
-            import adbc_driver_postgresql.dbapi as driver  # noqa: PLC0415  (it is an extra)
+            import adbc_driver_manager  # noqa: PLC0415  (it is an extra)
+            import adbc_driver_postgresql  # noqa: PLC0415
+            import adbc_driver_postgresql.dbapi as driver  # noqa: PLC0415
         except ImportError:
             raise MissingLibraryError(f"{place}: PostgreSQL", "adbc-driver-postgresql", "postgres") from None
         try:
-            engine = cls(driver.connect(address), place)
+            # The driver looks types up before we can say anything: its path is part of the address then. Ours is not,
+            # so that the user's own path can be read.
+            database = adbc_driver_postgresql.connect(pinned_address(address))
+            database.set_options(uri=address)
+            connection = driver.Connection(database, adbc_driver_manager.AdbcConnection(database))
         except driver.Error as error:
             message = str(error).lower()
             reason = next((told for word, told in _REFUSED.items() if word in message), "see the log of the server")
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {reason}") from None
+        engine = cls(connection, place)
         with engine.told():
-            for name, value in _SETTINGS.items():
-                setting = exp.EQ(this=exp.Var(this=name), expression=text(value))
-                engine.execute(exp.Set(expressions=[exp.SetItem(this=setting)]))
+            engine._own_path = engine._shown("search_path")
+            engine._set(_SETTINGS, for_session=True)
             engine.commit()
         return engine
 
@@ -131,14 +173,62 @@ class PostgresEngine:
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement; parameters stand in it as ``$1``, ``$2``, ..."""
-        with self.connection.cursor() as cursor:
-            cursor.execute(self.sql(statement), parameters or None)
+        self._settle()
+        self._execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python."""
+        self._settle()
+        return self._rows(query, parameters)
+
+    def names(self, query: exp.Expr) -> list[str]:
+        """The names of a query's columns."""
+        self._settle()
+        with self.connection.cursor() as cursor:
+            cursor.execute(self.sql(query))
+            return [str(column[0]) for column in cursor.description]
+
+    def _execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.execute(self.sql(statement), parameters or None)
+
+    def _rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query), parameters or None)
             return list(cursor.fetchall())
+
+    def _shown(self, setting: str) -> str:
+        """What a setting is: by SHOW, which looks no name up."""
+        with self.connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.execute(f"SHOW {setting}")
+            return str(cursor.fetchall()[0][0])
+
+    def _settle(self) -> None:
+        """Have a transaction begin with our settings: those of the session may be gone behind a connection pooler."""
+        if not self._is_settled:
+            self._set(_SETTINGS)
+            self._is_settled = True
+
+    def _set(self, settings: Mapping[str, str], for_session: bool = False) -> None:
+        """Set settings until the transaction ends, or the session."""
+        local = exp.Boolean(this=not for_session)
+        each: list[exp.Expr] = [
+            in_catalog("set_config", text(name), text(value), local.copy()) for name, value in settings.items()
+        ]
+        self._rows(exp.Select(expressions=[named(one, f"s{i}") for i, one in enumerate(each)]))
+
+    @contextmanager
+    def on_own_path(self) -> Iterator[None]:
+        """Look names up where the user's own settings say, for a moment: to find relations, and nothing else."""
+        self._settle()
+        self._set({"search_path": self._own_path})
+        try:
+            yield
+        except BaseException:
+            self._is_settled = False  # the transaction is broken, and has to be ended
+            raise
+        self._set({"search_path": PATH})
 
     @contextmanager
     def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
@@ -151,6 +241,7 @@ class PostgresEngine:
         KeyboardInterrupt
             Somebody cancelled it, such as the driver when it hears Ctrl-C.
         """
+        self._settle()
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query))
             try:
@@ -164,43 +255,70 @@ class PostgresEngine:
                 raise SourceError(f"{self.place}: {told}") from None
 
     def ingest(self, name: str, arrow: Any) -> exp.Table:
-        """Make a temporary table of an Arrow table or stream: only this connection sees it."""
+        """Make a temporary table of an Arrow stream, whose types travel: only this connection sees it."""
+        # The driver would make the table, too, but its errors then do not say what they are.
+        types = [(field.name, _TRAVELLING[str(field.type)]) for field in arrow.schema]
+        target = column_definitions(table(name), types)
+        target.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
+        self.execute(target)
         with self.connection.cursor() as cursor:
-            cursor.adbc_ingest(name, arrow, mode="create", temporary=True)
+            cursor.adbc_ingest(name, arrow, mode="append", temporary=True)
         return exp.Table(this=ident(name), db=ident("pg_temp"))
 
     def commit(self) -> None:
         """End the transaction: what was done in it stays."""
+        self._is_settled = False
         self.connection.commit()
 
     def rollback(self) -> None:
         """End the transaction: nothing of it stays."""
+        self._is_settled = False
         self.connection.rollback()
 
     @contextmanager
     def undone_unless_committed(
-        self, kind: type[SqlanonError] = SourceError, mode: str = "READ WRITE"
+        self, kind: type[SqlanonError] = SourceError, mode: str = "ISOLATION LEVEL READ COMMITTED, READ WRITE"
     ) -> Iterator[None]:
         """A transaction of which nothing stays, but for what was committed meanwhile."""
         with self.told(kind):
             try:
-                # Older drivers begin one as the one before was.
-                self.execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))
+                # Older drivers begin one as the one before was; and the user's own settings may say otherwise.
+                self._execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))
                 yield
             finally:
                 with suppress(Exception):  # the connection may be gone
                     self.rollback()
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """A transaction in which nothing can be written, temporary tables excepted."""
-        with self.undone_unless_committed(mode="READ ONLY"):
+    def reading(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+        """A transaction in which nothing can be written, and all statements see the same rows."""
+        with self.undone_unless_committed(kind, "ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
             yield
 
     def close(self) -> None:
         """Close the connection."""
         with suppress(Exception):  # it may be gone
             self.connection.close()
+
+
+def pinned_address(address: str) -> str:
+    """An address that sets what the driver's own look at types depends on, whatever else sets it.
+
+    Options that the address, or the environment, has beside it stay.
+
+    >>> pinned = pinned_address("postgresql://me@db/hospital?options=-csearch_path%3Dclinic&sslmode=require")
+    >>> pinned.partition("&")[0], unquote(pinned).partition("-csearch_path=clinic ")[2]
+    ('postgresql://me@db/hospital?sslmode=require', '-csearch_path=pg_catalog,pg_temp -cquote_all_identifiers=off')
+    """
+    scheme, _, rest = address.partition("://")
+    user, at, rest = rest.partition("@") if "@" in rest.partition("/")[0] else ("", "", rest)
+    place, _, written = rest.partition("?")
+    pairs = [one for one in written.split("&") if one]
+    given = {unquote(one.partition("=")[0]).strip(): unquote(one.partition("=")[2]) for one in pairs}
+    before = given.get("options", os.environ.get("PGOPTIONS", ""))
+    options = f"{before} -csearch_path={PATH.replace(' ', '')} -cquote_all_identifiers=off".strip()
+    others = [one for one in pairs if unquote(one.partition("=")[0]).strip() != "options"]
+    return f"{scheme}://{user}{at}{place}?{'&'.join([*others, 'options=' + quote(options, safe='')])}"
 
 
 def reason_of(error: Any) -> str:

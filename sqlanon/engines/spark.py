@@ -10,42 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from sqlglot import Dialect, exp
 
+from sqlanon.engines import spark_settings
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_types import not_utf8, rows_in, with_sign
 from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.policy.spark import SESSION
 from sqlanon.queries.names import ident
+from sqlanon.queries.spark import spelled_out
 
 if TYPE_CHECKING:
     import pyarrow
-
-_SETTINGS = {
-    # What is read as text, and what text becomes, means the same in each session.
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    # A name such as ${env:HOME} would become what the environment of the driver says.
-    "spark.sql.variable.substitute": "false",
-    # Spark's own way of old keeps no time zone.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    # Java compiles no method that is larger: the digest of ten columns would be interpreted, and take a third longer.
-    "spark.sql.codegen.hugeMethodLimit": "8000",
-}
-
-_MEANINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
-"""A session's user may set these meanwhile, and statements would mean something else: they are set for each."""
 
 _BROADCAST = 64 * 2**20
 """A table that was shipped is sent to all executors, where it has at most so many bytes."""
@@ -54,17 +35,6 @@ _PATIENCE = 20.0
 """For so many seconds a job that was cancelled is waited for."""
 
 _Answer = TypeVar("_Answer")
-
-
-@dataclass
-class _Held:
-    """A session whose settings are changed: how many engines it has, and what the settings were."""
-
-    engines: int = 0
-    before: dict[str, str | None] = field(default_factory=dict)
-
-
-_HELD: WeakKeyDictionary[Any, _Held] = WeakKeyDictionary()
 
 
 class SparkEngine:
@@ -77,16 +47,18 @@ class SparkEngine:
         the settings that are changed are put back by `close`.
     place:
         What the policy calls it, for messages: ``source.spark``.
+    is_ours:
+        Whether nobody else uses the session.
 
     Raises
     ------
     SourceError
-        The session does not answer.
+        The session does not answer, or names have other meanings in it.
     """
 
     dialect = "spark"
 
-    def __init__(self, session: Any, place: str = "source.spark") -> None:
+    def __init__(self, session: Any, place: str = "source.spark", is_ours: bool = False) -> None:
 
         self.session, self.place = session, place
         self._generator = Dialect.get_or_raise(self.dialect).generator()
@@ -96,7 +68,7 @@ class SparkEngine:
         self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
         try:
             with self.told():
-                self._asked(self._begin)
+                self._answered(lambda: self._begin(is_ours))
         except BaseException:
             self._worker.shutdown()
             raise
@@ -123,7 +95,7 @@ class SparkEngine:
 
         session, end = open_session(address, place)
         try:
-            engine = cls(session, place)
+            engine = cls(session, place, is_ours=True)
         except BaseException:
             end()
             raise
@@ -151,13 +123,18 @@ class SparkEngine:
         return catalog_of(self.session)
 
     @property
+    def functions_replaced(self) -> frozenset[str]:
+        """The functions of Spark that functions of the user take the place of, in the user's own statements."""
+        return self._asked(lambda: spark_settings.functions_replaced(self.session))
+
+    @property
     def version(self) -> str:
         """Name and version of the engine."""
         return f"spark {self._asked(lambda: self.session.version)}"
 
     def sql(self, expression: exp.Expr) -> str:
         """The text of an expression."""
-        return self._generator.generate(expression)
+        return self._generator.generate(spelled_out(expression))
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement; parameters stand in it as ``?``."""
@@ -272,7 +249,7 @@ class SparkEngine:
             for name in list(self._views):
                 self.forget(name)
         with suppress(Exception):
-            self._asked(self._put_back)
+            self._answered(lambda: spark_settings.put_back(self.session))
         self._worker.shutdown()
         if self._end is not None:
             self._end()
@@ -280,7 +257,7 @@ class SparkEngine:
 
     # What follows runs in the thread of the engine.
 
-    def _begin(self) -> None:
+    def _begin(self, is_ours: bool) -> None:
         """All that this thread asks for can be cancelled by its tag; and the settings."""
         if context := self._context():
             if context._jsc is None:
@@ -290,32 +267,10 @@ class SparkEngine:
             self.session.addTag(self._tag)
             # pyspark takes what was kept for that of the active session, and without one of the first.
             type(self.session)._active_session.session = self.session
-        conf = self.session.conf
-        held = _HELD.setdefault(self.session, _Held())
-        held.engines += 1
-        for name, value in _SETTINGS.items():
-            if (before := conf.get(name, None)) != value:
-                held.before.setdefault(name, before)
-                conf.set(name, value)
-
-    def _put_back(self) -> None:
-        held = _HELD[self.session]
-        held.engines -= 1
-        if held.engines:  # others work in this session
-            return
-        del _HELD[self.session]
-        for name, value in held.before.items():
-            if value is None:
-                self.session.conf.unset(name)
-            else:
-                self.session.conf.set(name, value)
+        spark_settings.begin(self.session, self.place, is_ours)
 
     def _frame(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> Any:
         """A statement, run at once where it is no query."""
-        for name in _MEANINGS:
-            if (now := self.session.conf.get(name)) != _SETTINGS[name]:
-                _HELD[self.session].before[name] = now
-                self.session.conf.set(name, _SETTINGS[name])
         return self.session.sql(self.sql(statement), args=list(parameters) or None)
 
     def _shipped(self, table: pyarrow.Table) -> Any:
@@ -367,6 +322,15 @@ class SparkEngine:
         return arrow
 
     def _asked(self, work: Callable[[], _Answer]) -> _Answer:
+        """What Spark answers, with the settings that statements depend on."""
+
+        def held() -> _Answer:
+            spark_settings.hold(self.session)
+            return work()
+
+        return self._answered(held)
+
+    def _answered(self, work: Callable[[], _Answer]) -> _Answer:
         """What Spark answers.
 
         It is asked in a thread of its own. Ctrl-C, which comes to the main thread, would else end a talk with it in the

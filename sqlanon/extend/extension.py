@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
-from sqlanon import catalog
 from sqlanon.ledger import (
     Earlier,
+    Places,
     Publication,
     Together,
     held_against,
     opened,
     recording,
     released_row,
+    sample_of,
     secret_of,
     tree_of_both,
     trees_of,
@@ -31,9 +32,10 @@ from sqlanon.queries.earlier import KEY_HASH, key_hash
 from sqlanon.queries.names import col, named, select, union_all
 from sqlanon.queries.recode import Recoding
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
+from sqlanon.release.score import released_score
 from sqlanon.release.staging import Content
 from sqlanon.run import Run
 from sqlanon.source_audit import SourceAudit
@@ -131,15 +133,17 @@ class Extension:
                 ),
                 audit=lambda staged: self._audit(release.manifest, together, staged),
                 ranges=ranges_of(self._prepared),
-                recording=lambda written: self._recording(written, together),
+                recording=lambda written, sha256: self._recording(written, sha256, together),
             )
             verification = publish(engine, content, publication.path, publication.table_name)
         self.warnings[:] = together.told(publication.digest)
-        return Release(publication.path, publication.table_name, verification.manifest, engine.limits)
+        return Release(
+            publication.path, publication.table_name, verification.manifest, engine.limits, verification.sha256
+        )
 
     def _together(self, force: bool, release: Earlier) -> Together:
         own, path = {self._publication.run_id: release}, self._publication.path
-        together = held_against(self._run, self._prepared, path, force, own)
+        together = held_against(self._run, self._prepared, path, force, self._run_id, own)
         assert together is not None
         return together
 
@@ -149,7 +153,7 @@ class Extension:
         return [*source.checks(staged.sql(run.engine.dialect)), *together.checks(claims, staged)]
 
     def _manifest(self, before: Manifest, rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-        return replace(
+        claims = replace(
             before,
             published_at=utc_now(),
             sqlanon_version=__version__,
@@ -159,20 +163,23 @@ class Extension:
             suppressed_rows=self.waiting_rows,
             classes=classes,
             smallest_class=smallest,
-            score=self.score,
+            score=None,
             optimal=False,
             digest=digest,
+            digest_algorithm=DIGEST,
+            linking_risk=None,
         )
+        # Of the rows that were released before, the source may have others now: the release's own figure counts.
+        return claims if claims.measure == "discernibility" else replace(claims, score=released_score(claims, {}))
 
-    @contextmanager
-    def _recording(self, manifest: Manifest, together: Together) -> Iterator[None]:
+    def _recording(self, manifest: Manifest, sha256: str | None, together: Together) -> AbstractContextManager[None]:
         """What the ledger is told of the publication."""
         run, prepared, before = self._run, self._prepared, self._publication
         engine, policy = run.engine, prepared.policy
         assert policy.catalog is not None
         path = policy.catalog.database
         after = [run_id for run_id in prepared.after if run_id != before.run_id]
-        row = released_row(self._run_id, before.path, manifest, run.identity, after, together)
+        row = released_row(self._run_id, before.path, manifest, sha256, run.identity, after, together)
         key = named(key_hash(prepared.columns.key, secret_of(engine, path)), KEY_HASH)
         keys = union_all(select([key], run.work("added")), select([col(KEY_HASH)], run.work("keys_0")))
         # Values may have gone that are still released: their labels are those of the release.
@@ -181,9 +188,10 @@ class Extension:
             tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
             for now in prepared.own_hierarchies
         ]
-        with recording(engine, path, row | {"extends": before.run_id}, keys, trees, together.known):
-            catalog.insert(engine, "runs", self._to_catalog(manifest))
-            yield
+        row["extends"] = before.run_id
+        own = self._to_catalog(manifest)
+        sample = sample_of(run, policy, path, self._run_id, manifest.rows)
+        return recording(engine, path, row, Places.of(policy), keys, trees, together.known, sample=sample, run=own)
 
     def _to_catalog(self, manifest: Manifest) -> dict[str, Any]:
         """The run, as a row of the catalog."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
 from sqlanon.full_domain import measure_of
-from sqlanon.ledger import beside_earlier, opened, publications, refuse_keys, trees_of
+from sqlanon.ledger import Places, beside_earlier, opened, publications, refuse_keys, trees_of
 from sqlanon.policy import Policy
 from sqlanon.preparation import Prepared
 from sqlanon.quality import Figures
@@ -49,7 +49,7 @@ def extend(run: Run, policy: Policy) -> Extension:
         manifest = release.manifest
     refuse_others(policy, manifest, publication)
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
-    known = publications(run.engine, policy.catalog.database)
+    known = publications(run.engine, policy.catalog.database, Places.of(policy))
     others = [one for one in known if one.run_id in publication.after]
     prepared = beside_earlier(run, policy, [publication, *others], levels, {publication.run_id})
     refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger import Publication, publications
+from sqlanon.ledger import Places, Publication, publications
 from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
 from sqlanon.preparation import Prepared
@@ -60,7 +60,7 @@ def publication_to_extend(run: Run, policy: Policy) -> Publication:
     assert policy.catalog is not None
     assert policy.release is not None
     place = Path(os.path.realpath(policy.release.database or policy.release.file or ""))
-    known = publications(run.engine, policy.catalog.database)
+    known = publications(run.engine, policy.catalog.database, Places.of(policy))
     found = [one for one in known if one.path == place and one.source == run.identity]
     if not found:
         raise ReleaseError(

@@ -49,6 +49,18 @@ _PERSON = (
     "doctor|physician|nurse|subject|participant|respondent|insured|subscriber|kunde|kunden|mitarbeiter|versicherten?|"
     "personal|einwohner|schueler|studenten?|mandant(?:en)?|arzt|benutzer|nutzer|usuario|cliente|paciente|utilisateur"
 )
+_QUALIFIER = (
+    "total|net|gross|annual|yearly|monthly|weekly|daily|hourly|average|avg|mean|base|basic|current|first|last|main|"
+    "primary|secondary|principal|final|admission|admitting|discharge|hospital|medical|clinical|health|patient|personal|"
+    "household|family|own|chronic|acute|other|known|is|has|had|code|codes|name|text|type|kind|class|category|group|"
+    "level|status|band|range|bracket|amount|result|description|desc|list|per|in|of|year|month|week|day|hour|usd|eur|gbp|"
+    "chf|dollars?|euros?|gain|loss|brutto|netto|jahres|monats|haupt|neben|aufnahme|entlass|monatlich|jaehrlich"
+)
+"""Words that leave a sensitive one beside them what it is. Beside others it may be something else: `bill_length_mm`."""
+_OF_MONEY = r"(?!(?:.*_)?(?:codes?|type|kind|name|text|list|status|nr|zone)(?:_|$))"
+"""Beside a word of money, these make a code of it: what is not an amount."""
+_BEFORE, _AFTER = rf"(?:(?:{_QUALIFIER}|\d+)_)*", rf"(?:_(?:{_QUALIFIER}|\d+))*"
+
 _NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
 
 NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK = (
@@ -248,25 +260,27 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "health",
         "sensitive",
-        r"(?:[a-z]+_)*(?:diagnos[ei]s|diagnose|diagnosen|disease|illness|disorder|symptoms?|condition|complaint|problem|"
-        r"icd|icd_?\d+|treatment|therapy|medication|drug|prescription|procedure|allerg(?:y|ies)|injury|hiv|hiv_?status|"
-        r"pregnan(?:t|cy)|smok(?:er|ing)|alcohol|mental|disability|vaccin(?:e|ation)|lab|lab_?result|test_?result|"
-        r"blood_?(?:pressure|type|group|sugar)|krankheit|erkrankung|befund|behandlung|therapie|medikament|medikation|"
-        r"blutgruppe|blutdruck|symptome?|schwanger(?:schaft)?|impfung|verletzung)(?:_[a-z0-9]+)*",
+        rf"{_BEFORE}(?:diagnos[ei]s|diagnose|diagnosen|diseases?|illness(?:es)?|disorders?|symptoms?|icd|icd_?\d+|"
+        r"treatments?|therapy|medications?|drugs?|prescriptions?|medical_(?:condition|problem|complaint|procedure)|"
+        r"allerg(?:y|ies)|hiv|pregnan(?:t|cy)|smok(?:er|ing)|mental_health|disability|vaccin(?:e|ation)|"
+        r"lab_results?|test_result|blood_?(?:pressure|type|group|sugar)|krankheit|erkrankung|befund|"
+        r"therapie|medikamente?|medikation|blutgruppe|blutdruck|symptome?|schwanger(?:schaft)?|impfung)"
+        rf"{_AFTER}",
     ),
     Kind(
         "belief, politics, sexual life, crime",
         "sensitive",
-        r"religion|religious|faith|denomination|konfession|glaube|political(?:_?[a-z]+)?|party|partei|vote|union|"
-        r"gewerkschaft|sexual(?:_?(?:orientation|ity))|orientation|crime|conviction|offen[cs]e|criminal(?:_?[a-z]+)?|"
-        r"straftat|vorstrafen?|credit_?score|schufa|rating|grade|score|note|gpa",
+        rf"{_BEFORE}(?:religion|religious(?:_(?:belief|affiliation))?|faith|denomination|konfession|glaube|"
+        r"political_(?:party|affiliation|views?|opinions?|orientation)|partei|trade_union|gewerkschaft|"
+        r"sexual(?:_?(?:orientation|ity))|criminal_(?:record|history|offen[cs]e|conviction)s?|convictions?|"
+        rf"straftat|vorstrafen?|credit_?score|schufa|gpa){_AFTER}",
     ),
     Kind(
         "money",
         "sensitive",
-        r"(?:[a-z]+_)*(?:salary|income|wage|wages|earnings|pay|payment|bonus|debt|loan|balance|assets|wealth|net_?worth|"
-        r"costs?|price|charges?|bill|amount|fee|revenue|capital|gehalt|einkommen|lohn|verdienst|schulden|vermoegen|"
-        r"kosten|preis|betrag|saldo|umsatz|salaire|salario|ingresos)(?:_[a-z0-9]+)*",
+        rf"{_OF_MONEY}{_BEFORE}(?:salary|income|wages?|earnings|pay|payments?|bonus|debts?|loan|balance|assets|wealth|net_?worth|"
+        r"costs?|price|charges?|bill_amount|fees?|revenue|capital_(?:gain|loss)|gehalt|einkommen|lohn|verdienst|"
+        rf"schulden|vermoegen|kosten|preis|betrag|saldo|umsatz|salaire|salario|ingresos){_AFTER}",
     ),
     Kind(
         OTHER_CODE,

@@ -129,6 +129,10 @@ def look_at(run: Run) -> Looked:
     if step > 1:  # how many values there are, is of all rows
         counts = iter(steps.ask(distinct_counts(run.source.relation, [*plain.values()]), [])[0])
         whole = {i: (next(counts), next(counts)) for i in plain}
+        # An estimate of 1 may be 2, and a constant column is released as it is: count those exactly.
+        same = {i: plain[i] for i, (distinct, _) in whole.items() if distinct <= 1}
+        exact = iter(steps.ask(looks.exact_counts(run.source.relation, [*same.values()]), [])[0] if same else ())
+        whole |= {i: (next(exact), whole[i][1]) for i in same}
     else:
         whole = {i: (found[f"distinct_{i}"], found[f"values_{i}"]) for i in plain}
 

@@ -14,7 +14,8 @@ from sqlanon.finding.kinds import OTHER_CODE
 from sqlanon.finding.profile import Looked, look_at
 from sqlanon.finding.propose import SUPPRESS, Proposal, propose
 from sqlanon.finding.written import written_policy
-from sqlanon.policy import Policy, table_parts
+from sqlanon.narrowing import Narrowing, narrowing_columns_of_source
+from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.preparation import prepare
 from sqlanon.run import Run
 from sqlanon.steps import Steps
@@ -52,6 +53,7 @@ def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | 
         looked = look_at(run)
         proposals = propose(looked.profiles)
         apart = _apart(run, looked, proposals)
+        dependencies = _dependencies(run, looked, proposals)
     source: dict[str, object] = {"database": str(database)} if database is not None else {}
     if files:
         source = {"files": [*files] if len(files) > 1 else files[0]}
@@ -63,7 +65,7 @@ def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | 
     release = {"database": f"{place}_release.duckdb", "table": name if table else place}
 
     def policy(proposals: Sequence[Proposal]) -> str:
-        return written_policy(source, release, proposals, apart, looked.rows, looked.step)
+        return written_policy(source, release, proposals, apart, looked.rows, looked.step, dependencies)
 
     return policy(_that_hold(begin, proposals, source))
 
@@ -81,6 +83,18 @@ def _apart(
         frozenset(attributes): (distinction, separation)
         for attributes, _, _, _, distinction, separation in steps.ask(query, [])
     }
+
+
+def _dependencies(run: Run, looked: Looked, proposals: Sequence[Proposal]) -> Sequence[Narrowing]:
+    """The columns that would be released as they are, and narrow a quasi-identifier."""
+    columns = [
+        one.column.name for one in proposals if one.role in ("sensitive", "insensitive") and not one.column.constant
+    ]
+    quasi = [one.column.name for one in proposals if one.role == "quasi"]
+    rows = looked.rows // looked.step
+    return narrowing_columns_of_source(
+        Steps(run.engine), run.work, looked.sample, rows, columns, quasi, SourceSection()
+    )
 
 
 def _person(proposals: Sequence[Proposal]) -> dict[str, object]:

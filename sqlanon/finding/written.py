@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from sqlanon.finding.propose import Proposal
+from sqlanon.narrowing import Narrowing
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN = 5
@@ -53,6 +54,7 @@ def written_policy(
     apart: Mapping[frozenset[str], tuple[float | None, float | None]],
     rows: int,
     step: int,
+    dependencies: Sequence[Narrowing] = (),
 ) -> str:
     """The whole policy.
 
@@ -66,6 +68,8 @@ def written_policy(
         Distinction and separation by a set of columns.
     rows, step:
         Rows of the table; about every so manieth was looked at.
+    dependencies:
+        Columns that narrow quasi-identifiers.
     """
     seen = f"{rows:,} rows" + (f"; about one in {step:,} was looked at" if step > 1 else "")
     lines = [
@@ -80,6 +84,7 @@ def written_policy(
         "# identifying: never released. quasi: what others may know of a person: generalized.",
         "# sensitive: what nobody should learn. insensitive: all else. (The last two are released as they are.)",
         *_what_tells_apart(proposals, apart),
+        *_what_narrows(dependencies),
         "[attributes]",
         *(_attribute(one, apart) for one in proposals),
         "",
@@ -129,6 +134,19 @@ def _what_tells_apart(
     for names, found in several[:_SHOWN]:
         listed = ", ".join(toml_key(name) for name in sorted(names, key=lambda name: order[name]))
         lines.append(f"#   {listed}: {_figures(*found)}")
+    return lines
+
+
+def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
+    """The columns that give quasi-identifiers away, though they are generalized."""
+    if not dependencies:
+        return []
+    lines = [
+        "# These columns narrow quasi-identifiers although they are generalized: make them quasi, or leave them out:"
+    ]
+    for one in dependencies:
+        names = ", ".join(map(toml_key, one.columns))
+        lines.append(f"#   {names}: {one.after:,.1f} of {one.before:,.1f} values of {toml_key(one.quasi)} are left")
     return lines
 
 

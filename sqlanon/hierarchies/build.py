@@ -58,7 +58,7 @@ class Hierarchy:
     height:
         Its top level.
     leaves:
-        Its ground values, and one more if the column has NULLs.
+        Its ground values, and one more if the column has NULLs; not if a population alone has.
     top:
         The label of its top level; ``None`` for height 0 and where there are no ground values at all.
     """
@@ -127,7 +127,8 @@ def build_hierarchy(
         engine.execute(drop_table(target))
         return None, [Problem(place, message) for message in messages]
     top = TOP if parts[-1].top else facts.top
-    return Hierarchy(attribute, target, draft.height, facts.leaves, top if draft.height else None), []
+    leaves = min(facts.leaves, facts.ground + facts.nulls)
+    return Hierarchy(attribute, target, draft.height, leaves, top if draft.height else None), []
 
 
 def hierarchy_query(

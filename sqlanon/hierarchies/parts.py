@@ -13,6 +13,7 @@ from sqlglot.errors import ParseError
 
 from sqlanon.queries.bounds import Kind
 from sqlanon.queries.names import col, ident, is_null, named, native_type, number, select, subquery
+from sqlanon.queries.values import one_form
 
 TOP = "*"
 VALUE = "value"
@@ -258,7 +259,7 @@ def cast_key(text: exp.Expr, column_type: str) -> exp.Expr:
     kind = column_kind(column_type)
     if kind is ColumnKind.TEXT:
         return text
-    key = exp.TryCast(this=text, to=native_type(column_type))
+    key = one_form(exp.TryCast(this=text, to=native_type(column_type)), column_type)
     scale = _exact_scale(kind, column_type)
     if scale is None:
         return key

@@ -57,6 +57,8 @@ class Summary(NamedTuple):
     ----------
     leaves, ground, distinct:
         Its rows, its ground values, and how many of them differ.
+    nulls:
+        1 where the column has NULLs itself, 0 where none has or a population alone.
     top, last_top:
         Its least and its greatest top.
     wrong:
@@ -69,6 +71,7 @@ class Summary(NamedTuple):
     top: str | None
     last_top: str | None
     wrong: int
+    nulls: int
 
 
 def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
@@ -82,7 +85,10 @@ def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Sele
     ]
     wrong = reduce(_add, findings) if findings else number(0)
     ends = exp.Min(this=top), exp.Max(this=top.copy())
-    return select([_rows(), ground, distinct, *ends, wrong], target.copy())
+    null = is_null(col(VALUE)), exp.GT(this=col("rows"), expression=number(0))
+    own = select([_rows()], draft.values.copy()).where(*null, copy=False)
+    nulls = subquery(own) if draft.nullable else number(0)
+    return select([_rows(), ground, distinct, *ends, wrong, nulls], target.copy())
 
 
 def _add(left: exp.Expr, right: exp.Expr) -> exp.Expr:

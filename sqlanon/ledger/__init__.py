@@ -2,16 +2,28 @@
 
 from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import Publication, publication_of, publications, recording, recording_replaced, secret_of
+from sqlanon.ledger.intents import Places
+from sqlanon.ledger.records import (
+    Publication,
+    check_against_ledger,
+    publication_of,
+    publications,
+    recording,
+    recording_replaced,
+    secret_of,
+)
+from sqlanon.ledger.same_rows import sample_of
 from sqlanon.ledger.together import Together, held_against, released_row
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
     "Earlier",
+    "Places",
     "Publication",
     "Together",
     "based_on_earlier",
     "beside_earlier",
+    "check_against_ledger",
     "held_against",
     "is_same_tree",
     "marking_statements",
@@ -22,6 +34,7 @@ __all__ = [
     "recording_replaced",
     "refuse_keys",
     "released_row",
+    "sample_of",
     "secret_of",
     "tree_of_both",
     "trees_of",

@@ -22,6 +22,7 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.intents import Places
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, Shield, shown_place
@@ -148,7 +149,7 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     if policy.catalog is None:
         message = "asks for the ledger, which is in the catalog: add [catalog] database = ..."
         raise PolicyError([Problem("release.after", message)])
-    known = publications(run.engine, policy.catalog.database)
+    known = publications(run.engine, policy.catalog.database, Places.of(policy, run.source.spark))
     if runs is None:
         return named_publications(known, after, run.identity)
     found = [one for one in known if one.run_id in runs]

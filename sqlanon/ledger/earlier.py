@@ -16,6 +16,7 @@ from sqlanon.policy.spark import in_spark
 from sqlanon.queries.names import create_temporary_table, drop_table, star, table
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
+from sqlanon.release.file_hash import sha256_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresSpot, open_postgres
 from sqlanon.release.reader import SUBJECT, OpenRelease
@@ -78,6 +79,8 @@ def opened(
         found = verify_file(path, limits=engine.limits, version=publication.version)
         manifest = found.manifest
         _refuse_others(publication, manifest, found.digest, found.failures)
+    if publication.sha256 is not None and publication.sha256 != sha256_of(path):
+        raise ReleaseError(f"{path} is not the release that the ledger has of it: its file was changed")
     with attached(engine, path, manifest, name) as relation:
         yield Earlier(path, manifest, relation, publication)
 

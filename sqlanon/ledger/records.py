@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.errors import OvertakenError, PolicyError, Problem, ReleaseError, SqlanonError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
+from sqlanon.ledger.intents import Places, alone_with, complete, forget_gone, intents, replace_at, settle
+from sqlanon.ledger.trees import keep_trees
 from sqlanon.policy import Policy, same_file, shown_place
-from sqlanon.queries.names import col, is_null, named, number, select, table, text
+from sqlanon.queries.names import col, is_null, is_there, named, select, table, text
+from sqlanon.release.check import Check
+from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import versioned
 from sqlanon.release.verify import Verification
 
@@ -41,6 +48,12 @@ class Publication:
         Of what it claims.
     version:
         Which of those in its file it is. None in catalogs of older versions, and of a Parquet file.
+    sha256:
+        Of the file as the newest publication in that place left it. None on a server, and of older versions.
+    intended_at:
+        When a run was about to publish it that ended before it could say whether it did. None: it is out.
+    same_source:
+        What an earlier release is of, whose source has rows of its own under another description.
     """
 
     run_id: str
@@ -54,6 +67,9 @@ class Publication:
     extends: str | None = None
     manifest_hash: str | None = None
     version: int | None = None
+    sha256: str | None = None
+    intended_at: datetime | None = None
+    same_source: str | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -66,17 +82,44 @@ class Publication:
         return f"{shown_place(self.path)} of {self.published_at:%Y-%m-%d %H:%M}"
 
 
-BESIDE = 20
-"""So many catalogs are looked into."""
+@dataclass(frozen=True)
+class Spent:
+    """What a run has published with noise, replaced since or not.
+
+    Attributes
+    ----------
+    run_id, path, source, same_source:
+        Of what run, where, and of what, as `Publication` has it.
+    epsilon:
+        Of a record.
+    attributes:
+        Those with noise, in lower case; None in catalogs of older versions.
+    """
+
+    run_id: str
+    path: Path
+    source: str | None
+    same_source: str | None
+    epsilon: float
+    attributes: frozenset[str] | None
+
+
+BESIDE = 30
+"""So many DuckDB files are looked into, which takes 2 ms each."""
+
+_LISTED = 2_000
+"""So many files of a folder are looked at."""
 
 _COLUMNS = (
     *("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after", "extends"),
-    *("manifest_hash", "version"),
+    *("manifest_hash", "version", "sha256", "intended_at", "same_source"),
 )
 
 
-def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
+def publications(engine: DuckDBEngine, path: Path, places: Places) -> list[Publication]:
     """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first.
+
+    What a run was about to publish that has ended is looked for; where its place cannot be read, it counts as out.
 
     Parameters
     ----------
@@ -84,6 +127,8 @@ def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
         Opens the catalog.
     path:
         The catalog. Where there is none, there are no publications.
+    places:
+        Where to look.
 
     Raises
     ------
@@ -93,6 +138,12 @@ def publications(engine: DuckDBEngine, path: Path) -> list[Publication]:
     if not path.exists():
         return []
     with catalog.open_catalog(engine, path):
+        found = _read(engine)
+    if not any(one.intended_at for one in found):
+        return found
+    with alone_with(path):
+        settle(engine, path, places)
+    with catalog.open_catalog(engine, path):
         return _read(engine)
 
 
@@ -101,19 +152,77 @@ def _read(engine: DuckDBEngine) -> list[Publication]:
     query = select(list(map(col, _COLUMNS)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
     query = query.where(is_null(col("replaced_at")), copy=False)
     rows = engine.rows(query.order_by(col("published_at"), copy=False))
-    return [
+    found = [
         Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), *more)
         for run_id, at, place, name, digest, policy_hash, source, after, *more in rows
     ]
+    # The versions that are kept in one file are written again with the newest.
+    left = {one.path: one.sha256 for one in sorted(found, key=lambda one: one.version or 1)}
+    return [replace(one, sha256=left[one.path]) for one in found]
 
 
-def publications_elsewhere(engine: DuckDBEngine, path: Path, source: str, target: Path) -> list[Path]:
-    """The catalogs beside one that have releases of a source, but in one place: nothing is held against these.
+def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verification) -> list[Check]:
+    """Whether a file is the one that was published in its place last, by the hash that the ledger has of it."""
+    if policy.catalog is None or not release.is_file:
+        return []
+    name, place = "against the ledger: sha256", os.path.realpath(release.path)
+    recorded = catalog.recorded_sha256(engine, policy.catalog.database, place)
+    if recorded is None:
+        why = "the ledger has no hash of a file in this place, or cannot be read now"
+        return [Check(name, None, f"not recorded: {why}")]
+    return [replace(file_check(release.path, recorded), name=name)]
+
+
+def spent(engine: DuckDBEngine, path: Path) -> list[Spent]:
+    """What was ever published with noise, one a run and place; the oldest first."""
+    if not path.exists():
+        return []
+    with catalog.open_catalog(engine, path):
+        return _read_spent(engine)
+
+
+def _read_spent(engine: DuckDBEngine) -> list[Spent]:
+    columns = ("run_id", "path", "source", "same_source", "epsilon", "noise")
+    query = select(list(map(col, columns)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
+    query = query.where(is_there(col("epsilon")), copy=False).order_by(col("published_at"), copy=False)
+    return [
+        Spent(
+            run_id,
+            Path(place),
+            source,
+            same,
+            epsilon,
+            None if noise is None else frozenset(name.lower() for name in json.loads(noise)),
+        )
+        for run_id, place, source, same, epsilon, noise in engine.rows(query)
+    ]
+
+
+def publications_elsewhere(
+    engine: DuckDBEngine, path: Path, source: str, target: Path, folders: Iterable[Path] = ()
+) -> list[Path]:
+    """Other catalogs that have releases of a source, but in one place: nothing is held against these.
 
     What cannot be read now, or is no catalog, is passed over.
+
+    Parameters
+    ----------
+    engine, path:
+        Opens catalogs; the one that is known.
+    source, target:
+        Of what, and the place that does not count.
+    folders:
+        Where to look, beside its own folder: into the DuckDB files there, whatever their names; those that are called
+        catalogs first, then the newest.
     """
-    beside = sorted(one for one in path.parent.glob("*.catalog.duckdb") if not same_file(one, path))
-    return [one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target)]
+    found = {}
+    for folder in {path.parent, *folders}:
+        with suppress(OSError):
+            for one in islice(folder.iterdir(), _LISTED):
+                if one not in (path, target) and catalog.is_database(one) and not same_file(one, path):
+                    found[one] = ("catalog" not in one.name, -one.stat().st_mtime, one)
+    beside = sorted(found, key=found.__getitem__)
+    return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))
 
 
 def named_publications(known: Sequence[Publication], after: Sequence[str], source: str) -> list[Publication]:
@@ -161,7 +270,8 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None or not (after or policy.source.key):
         return None
-    same = [one for one in publications(engine, policy.catalog.database) if one.digest == release.digest]
+    known = publications(engine, policy.catalog.database, Places.of(policy))
+    same = [one for one in known if one.digest == release.digest]
     if same:
         asked = policy.fingerprint()
         return max(same, key=lambda one: (one.path == release.path, one.policy_hash == asked, one.published_at))
@@ -176,12 +286,16 @@ def recording(
     engine: DuckDBEngine,
     path: Path,
     row: dict[str, Any],
+    places: Places,
     keys: exp.Query | None = None,
     hierarchies: Sequence[Hierarchy] = (),
     known: Collection[tuple[str, Path]] = (),
     keep: int = 1,
+    sample: exp.Query | None = None,
+    run: dict[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Write a publication to the ledger, and that what was in its place before is gone: if all goes well meanwhile.
+    """Write to the ledger what is about to be published; and, if all goes well meanwhile, that it is out and that what
+    was in its place is gone. No other run with this catalog publishes meanwhile.
 
     Parameters
     ----------
@@ -189,6 +303,8 @@ def recording(
         Opens the catalog.
     row:
         Of the table ``releases``.
+    places:
+        Where to look for what earlier runs were about to publish.
     keys:
         The hashes of the keys that are in the release: ``key_hash``, made with `secret_of`.
     hierarchies:
@@ -197,32 +313,101 @@ def recording(
         By run and path, the releases of this source that it was held against, or replaces.
     keep:
         How many versions its file has, at most.
+    sample:
+        Of its source, made by `same_rows.sample_of`.
+    run:
+        Of the table ``runs``, where that does not have it yet.
 
     Raises
     ------
-    ReleaseError
+    OvertakenError
         There are others by now.
+    ReleaseError
+        It is out, and the ledger could not be written to: the next run does that.
     """
-    with catalog.open_catalog(engine, path):
-        of_source = [one for one in _read(engine) if one.source == row["source"] and str(one.path) != row["path"]]
-        if any((one.run_id, one.path) not in known for one in of_source):
-            raise ReleaseError("another release of this source was published meanwhile: try again")
-        version = row["version"] or 0
-        _replace(engine, row["path"], row["published_at"], range(version - keep + 1, version))
-        catalog.insert(engine, "releases", row)
-        if keys is not None:
-            target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-            of_before = exp.EQ(this=col("run_id"), expression=text(row["run_id"]))
-            engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
-            of_run = select([named(text(row["run_id"]), "run_id"), col("key_hash")], exp.Subquery(this=keys))
-            engine.execute(exp.Insert(this=target, expression=of_run))
-        keep_trees(engine, row["run_id"], hierarchies)
-        _forget_keys(engine)
-        yield
+    version = row["version"] or 0
+    kept = range(version - keep + 1, version)
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    with alone_with(path):
+        settle(engine, path, places)
+        with catalog.open_catalog(engine, path):
+            _refuse_overtaken(engine, row, known, kept)
+            catalog.insert(engine, "releases", row | {"intended_at": now})
+            if run is not None:
+                _insert_again(engine, "runs", run)
+            if keys is not None:
+                _keep_keys(engine, row["run_id"], keys)
+            if sample is not None:
+                _keep_sample(engine, row["run_id"], sample)
+            keep_trees(engine, row["run_id"], hierarchies)
+            (intent,) = [one for one in intents(engine) if one.run_id == row["run_id"] and one.intended_at == now]
+        is_known = False
+        try:
+            yield
+            with _out_already(row, path), catalog.open_catalog(engine, path):
+                complete(engine, intent, kept)
+            is_known = True
+        finally:
+            if not is_known:  # it may be out all the same
+                _settle_if_possible(engine, path, places)
+
+
+def _settle_if_possible(engine: DuckDBEngine, path: Path, places: Places) -> None:
+    """Once more, where the signal that ends this run has ended this, too; else it is left to the next run."""
+    for _ in range(2):
+        with suppress(Exception):
+            return settle(engine, path, places)
 
 
 @contextmanager
-def recording_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime) -> Iterator[None]:
+def _out_already(row: dict[str, Any], path: Path) -> Iterator[None]:
+    """Errors of the ledger once a release is out: they do not undo it."""
+    try:
+        yield
+    except (SqlanonError, OSError, duckdb.Error) as error:
+        raise ReleaseError(
+            f"{shown_place(Path(row['path']))} is published, and the ledger in {path} cannot be written to: "
+            f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
+        ) from error
+
+
+def _refuse_overtaken(
+    engine: DuckDBEngine, row: dict[str, Any], known: Collection[tuple[str, Path]], kept: Collection[int]
+) -> None:
+    for one in _read(engine):
+        stays = str(one.path) != row["path"] or (one.version or 1) in kept
+        if one.source == row["source"] and stays and (one.run_id, one.path) not in known:
+            raise OvertakenError("another release of this source was published meanwhile: try again")
+    if row["epsilon"] is not None:
+        noisy = [one for one in _read_spent(engine) if one.source == row["source"] and one.run_id != row["run_id"]]
+        if any((one.run_id, one.path) not in known for one in noisy):
+            raise OvertakenError("another release of this source was published with noise meanwhile: try again")
+
+
+def _insert_again(engine: DuckDBEngine, name: str, row: dict[str, Any]) -> None:
+    """Add a row of a run; it may be there from a publication that came to nothing."""
+    of_run = exp.EQ(this=col("run_id"), expression=text(row["run_id"]))
+    engine.execute(exp.Delete(this=table(name, catalog.SCHEMA, catalog.ATTACHED), where=exp.Where(this=of_run)))
+    catalog.insert(engine, name, row)
+
+
+def _keep_keys(engine: DuckDBEngine, run_id: str, keys: exp.Query) -> None:
+    target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
+    of_before = exp.EQ(this=col("run_id"), expression=text(run_id))
+    engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
+    of_run = select([named(text(run_id), "run_id"), col("key_hash")], exp.Subquery(this=keys))
+    engine.execute(exp.Insert(this=target, expression=of_run))
+
+
+def _keep_sample(engine: DuckDBEngine, run_id: str, sample: exp.Query) -> None:
+    target = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
+    of_before = exp.EQ(this=col("run_id"), expression=text(run_id))
+    engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
+    engine.execute(exp.Insert(this=target, expression=sample))
+
+
+@contextmanager
+def recording_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime, places: Places) -> Iterator[None]:
     """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile.
 
     Parameters
@@ -231,31 +416,15 @@ def recording_replaced(engine: DuckDBEngine, path: Path, place: Path, at: dateti
         Opens the catalog.
     place, at:
         Where, and since when.
+    places:
+        Where to look for what earlier runs were about to publish.
     """
-    with catalog.open_catalog(engine, path):
-        _replace(engine, str(place), at)
-        forget_trees(engine)
-        _forget_keys(engine)
+    with alone_with(path):
+        settle(engine, path, places)
         yield
-
-
-def _replace(engine: DuckDBEngine, place: str, at: datetime, kept: Sequence[int] = ()) -> None:
-    """Write that a place was taken, but for the versions that its file has still."""
-    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
-    same_place = exp.EQ(this=col("path"), expression=exp.Placeholder())
-    standing = exp.and_(same_place, is_null(col("replaced_at")), copy=False)
-    if kept:
-        version = exp.Coalesce(this=col("version"), expressions=[number(1)])  # the first that a file has is not counted
-        there = exp.In(this=version, expressions=[number(one) for one in kept])
-        standing = exp.and_(standing, exp.Not(this=there), copy=False)
-    gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
-    engine.execute(exp.Update(this=releases, expressions=[gone], where=exp.Where(this=standing)), [at, place])
-
-
-def _forget_keys(engine: DuckDBEngine) -> None:
-    """Of releases whose place another has taken, keys are needed no more."""
-    keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-    engine.execute(exp.Delete(this=keys, where=exp.Where(this=is_gone())))
+        with _out_already({"path": str(place)}, path), catalog.open_catalog(engine, path):
+            replace_at(engine, str(place), at)
+            forget_gone(engine)
 
 
 def secret_of(engine: DuckDBEngine, path: Path) -> str:

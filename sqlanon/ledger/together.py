@@ -6,6 +6,8 @@ combinations that fewer rows have than the smaller k of the two.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,21 +19,37 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.records import Publication, publications, publications_elsewhere
+from sqlanon.ledger.intents import Places
+from sqlanon.ledger.joint_audit import JointAudit
+from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
+from sqlanon.ledger.same_rows import SameRows
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
-from sqlanon.policy import address_of, in_postgres, shown_place
+from sqlanon.policy import in_postgres, shown_place
+from sqlanon.policy.noise import ROUNDING
 from sqlanon.policy.spark import in_spark
 from sqlanon.preparation import Prepared
-from sqlanon.queries.attacks.complementary import complementary_release, complementary_victims
+from sqlanon.queries.attacks.complementary import complementary_release
 from sqlanon.queries.attacks.linked import ROWS, titled
 from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import col, named, read_parquet, select, subquery, table, text, total
+from sqlanon.queries.names import col, named, read_parquet, select, subquery, table, text
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.side_by_side import Link, Subject, Tree, Trees, link, promised_k, strange_columns
+from sqlanon.release.side_by_side import (
+    MOST_RANGES,
+    Link,
+    Subject,
+    Tree,
+    Trees,
+    compared_with,
+    link,
+    promised_k,
+    strange_or_ranges,
+)
 from sqlanon.run import Run
 
 _BY_FORCE = "publish by force (--force), which the ledger records"
+
+_NOISE = "noise of all releases"
 
 _CATALOG = "hierarchies"
 """The catalog's name in the queries that are shown."""
@@ -55,6 +73,12 @@ class Together:
         The release whose place it takes, if the ledger has one.
     known:
         By run and path, all releases of this source, now.
+    spent:
+        What other runs have published of this source with noise.
+    shares:
+        By description of another source, the share of rows that both have.
+    same_source:
+        What the ledger calls the source, if it is known under an earlier description.
     elsewhere:
         Other catalogs that have releases of this source.
     open:
@@ -73,6 +97,9 @@ class Together:
     replaced: Publication | None = None
     known: frozenset[tuple[str, Path]] = frozenset()
     elsewhere: Sequence[Path] = ()
+    spent: Sequence[Spent] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
+    same_source: str | None = None
     open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -85,9 +112,46 @@ class Together:
         new, staged:
             What the new release will claim, and its rows.
         """
-        found = [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
+        found = [*self._noise_check(new)]
+        found += [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
         self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
         return found
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether there is anything that a release has to be held against."""
+        return bool(self.earlier or self.prepared.policy.noisy)
+
+    def _noise_check(self, new: Manifest) -> Iterator[Check]:
+        """Noise on the same values, drawn again, averages away: what a record has spent adds up (sequential
+        composition)."""
+        if new.epsilon is None:
+            return
+        section, total = self.prepared.policy.release, self.prepared.policy.privacy.epsilon_total
+        if section is not None and not section.ledger:
+            told = "release.ledger is false, so that the ledger cannot add this noise to that of later releases"
+            yield self._unless_forced(f"{told}: leave it out")
+        runs = {one.run_id: one.epsilon for one in self.spent}
+        names = {name.lower() for name in new.noise or ()}
+        again = [one for one in self.spent if one.source != self.run.identity or names & (one.attributes or names)]
+        so_far = math.fsum(runs.values())
+        both = math.fsum([*runs.values(), new.epsilon])
+        releases = f"{len(runs)} release{'s' if len(runs) > 1 else ''}"
+        figures = f"epsilon of a record: {so_far:g} so far, in {releases} of this source, {new.epsilon:g} in this one, "
+        figures += f"{both:g} in all"
+        shares = [self.shares[one.source] for one in self.spent if one.source and one.source in self.shares]
+        if shares:
+            figures += f" (one of them has another name for it, and about {max(shares):.0%} of its rows)"
+        if total is not None and both > total * (1 + ROUNDING):
+            yield self._unless_forced(f"{figures}; [privacy] epsilon_total allows {total:g}")
+        elif total is None and again:
+            told = "this source was published with noise before, and noise that is drawn again averages away"
+            yield self._unless_forced(f"{told}. {figures}: set [privacy] epsilon_total to allow that sum")
+
+    def _unless_forced(self, message: str) -> Check:
+        if self.force:
+            return Check(_NOISE, None, f"published by force: {message}")
+        return Check(_NOISE, False, f"{message}, or {_BY_FORCE}")
 
     def told(self, digest: str) -> list[str]:
         """What the holder should know of a release with this digest, now that it is out."""
@@ -109,18 +173,20 @@ class Together:
         name = f"together with {publication}"
         try:
             own = self.open.get(publication.run_id)
-            addresses = () if not in_postgres(publication.path) else self._addresses()
+            addresses = Places.of(self.prepared.policy).addresses if in_postgres(publication.path) else ()
             with opened(self.run.engine, publication, addresses=addresses) if own is None else nullcontext(own) as one:
                 found = self._found(one, new)
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:
                 raise
             found = str(error)
+            if publication.intended_at is not None:
+                found = f"a run that was stopped may have published it, which cannot be looked at: {found}"
         if isinstance(found, str):
             return self._not_looked_at(name, publication, found)
         if not found:
             return Check(name, True, "neither tells more with the other at hand")
-        message = "; ".join(told for told, _ in found)
+        message = self._recognized(publication) + "; ".join(told for told, _ in found)
         if publication.run_id in self.prepared.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
@@ -137,10 +203,17 @@ class Together:
             )
         return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
 
+    def _recognized(self, publication: Publication) -> str:
+        """Why a release of a source under another description is held against this one."""
+        share = self.shares.get(publication.source or "")
+        return "" if share is None else f"the source shares about {share:.0%} of its rows with that of this release; "
+
     def _not_looked_at(self, name: str, publication: Publication, why: str) -> Check:
         """What is gone nobody can look at any more; what is there, and cannot be looked at, may be broken."""
+        why = self._recognized(publication) + why
         is_in_spark = in_spark(publication.path)
-        there = is_in_spark or in_postgres(publication.path) or publication.path.exists()
+        is_server = is_in_spark or in_postgres(publication.path)
+        there = is_server or publication.path.exists() or publication.intended_at is not None
         if there:
             self.breaks.append(str(publication.path))
         if self.force or not there:
@@ -148,12 +221,6 @@ class Together:
         if is_in_spark:  # nothing is wrong with it
             return Check(name, False, f"{why}: publish to its place, which replaces it, or {_BY_FORCE}")
         return Check(name, False, f"it cannot be looked at, so that it may be broken: {why}; {_BY_FORCE}")
-
-    def _addresses(self) -> list[str]:
-        """The PostgreSQL servers that the policy names."""
-        policy = self.prepared.policy
-        named = [policy.source.postgres, policy.release.postgres if policy.release is not None else None]
-        return [address_of(one) for one in named if one is not None]
 
     def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
         """By attack that finds somebody: what it finds, and the query that shows it. Or why it cannot be told."""
@@ -164,12 +231,27 @@ class Together:
         if linked.missing:
             return f"the catalog does not have the hierarchies of {', '.join(linked.missing)} any more"
         swapped = [part.swapped for part in linked.attributes]
+        ranges = frozenset[int]()
         for subject, attributes in ((one, linked.attributes), (new, swapped)):
-            if strange := strange_columns(self.run.engine, subject, attributes):
-                return f"{subject.path.name} shows sets, medians or other values of {', '.join(strange)}"
+            strange, found = strange_or_ranges(self.run.engine, subject, attributes)
+            ranges |= found
+            if strange:
+                told = f"sets, medians, other values, or more than {MOST_RANGES:,} ranges"
+                return f"{subject.path.name} shows {told} of {', '.join(strange)}"
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
         shown = link(replace(one, relation=names[0]), replace(new, relation=names[1]), shown_trees)
-        return list(self._attacks(one, linked, shown))
+        linked = compared_with(self.run.engine, linked, ranges)
+        shown = replace(
+            shown,
+            attributes=tuple(
+                replace(there, pairs=here.pairs, ranges=here.ranges)
+                for there, here in zip(shown.attributes, linked.attributes, strict=True)
+            ),
+        )
+        try:
+            return list(self._attacks(one, linked, shown))
+        except ReleaseError as error:
+            return str(error)
 
     def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
         policy = self.prepared.policy
@@ -179,24 +261,22 @@ class Together:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other is made of parts with k persons each, counted where persons are known: here in fewer rows, too.
             k = (k - 1) * self._rows_of_a_person() + 1
-        if shared:
-            query = complementary_victims(linked.first, linked.second, shared, linked.attributes, k)
-            combinations, count = self.run.engine.rows(query)[0]
-            if combinations:
-                query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
-                told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
-                yield f"{told} (complementary release)", self._told(one, query, shown.titles)
-        ways = [(linked, shown, "that it does not have")]
-        if not based:  # what has left the source is in no release of it
-            ways.append((_swapped(linked), _swapped(shown), "of it that are gone"))
-        for own, as_shown, what in ways:
-            few = subquery(temporal(own.first, own.second, shared, own.attributes, k), "few")
-            counts: list[exp.Expr] = [exp.Count(this=exp.Star()), total(col(ROWS))]
-            classes, rows = self.run.engine.rows(select(counts, few))[0]
-            if classes:
-                query = temporal(as_shown.first, as_shown.second, shared, as_shown.attributes, k)
-                told = f"{rows:,} rows {what} are fewer than {k} in each of {classes:,} classes (temporal attack)"
-                yield told, self._told(one, query, as_shown.titles)
+        with JointAudit.of(self.run.engine, self.run.work, linked, k) as audit:
+            if shared:
+                combinations, count = audit.complementary()
+                if combinations:
+                    query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
+                    told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
+                    yield f"{told} (complementary release)", self._told(one, query, shown.titles)
+            ways = [(audit.came, shown, "that it does not have")]
+            if not based:  # what has left the source is in no release of it
+                ways.append((audit.gone, _swapped(shown), "of it that are gone"))
+            for few, as_shown, what in ways:
+                classes, rows = few()
+                if classes:
+                    query = temporal(as_shown.first, as_shown.second, shared, as_shown.attributes, k)
+                    told = f"{rows:,} rows {what} are fewer than {k} in each of {classes:,} classes (temporal attack)"
+                    yield told, self._told(one, query, as_shown.titles)
 
     def _rows_of_a_person(self) -> int:
         """The most that one has."""
@@ -273,14 +353,20 @@ def _file(path: Path, manifest: Manifest, alias: str) -> exp.Table:
 
 
 def released_row(
-    run_id: str, target: Path, manifest: Manifest, source: str, after: Sequence[str], together: Together | None
+    run_id: str,
+    target: Path,
+    manifest: Manifest,
+    sha256: str | None,
+    source: str,
+    after: Sequence[str],
+    together: Together | None,
 ) -> dict[str, Any]:
     """A publication, as a row of the ledger.
 
     Parameters
     ----------
-    run_id, target, manifest:
-        Of what run, where, and what.
+    run_id, target, manifest, sha256:
+        Of what run, where, and what; the hash of its file, None on a server.
     source:
         Of what, as `Run.identity` says.
     after:
@@ -295,18 +381,26 @@ def released_row(
         "table_name": manifest.table_name,
         "released_rows": manifest.released_rows,
         "digest": manifest.digest,
+        "sha256": sha256,
         "source": source,
         "policy_hash": manifest.policy_hash,
         "manifest_hash": manifest.fingerprint(),
         "epsilon": manifest.epsilon,
+        "noise": manifest.noise and json.dumps({name: one["epsilon"] for name, one in manifest.noise.items()}),
         "version": manifest.version,
+        "same_source": together.same_source if together else None,
         "after": list(after),
         "breaks": together.breaks if together else [],
     }
 
 
 def held_against(
-    run: Run, prepared: Prepared, target: Path, force: bool, opened: Mapping[str, Earlier] | None = None
+    run: Run,
+    prepared: Prepared,
+    target: Path,
+    force: bool,
+    run_id: str,
+    opened: Mapping[str, Earlier] | None = None,
 ) -> Together | None:
     """What a new release is held against: the releases that stand of the same source, and those that it is based on;
     not those that it replaces. None where there is no ledger.
@@ -317,19 +411,46 @@ def held_against(
         Of what, and what is known of it.
     target, force:
         As of `Together`.
+    run_id:
+        Which run this is.
     opened:
         By run, the releases that are open already.
     """
     policy = prepared.policy
     if policy.catalog is None:
         return None
-    known = publications(run.engine, policy.catalog.database)
-    of_source = [one for one in known if one.source == run.identity or one.run_id in prepared.after]
+    known = publications(run.engine, policy.catalog.database, Places.of(policy, prepared.source.spark))
+    noisy = spent(run.engine, policy.catalog.database) if policy.noisy else []
+    everything: list[Publication | Spent] = [*known, *noisy]
+    others = [one for one in everything if one.source not in (None, run.identity)]
+    by_source = {str(one.source): one.run_id for one in others}
+    same_rows = SameRows(run, policy, policy.catalog.database)
+    shares = same_rows.shares(by_source)
+    names = {run.identity, *shares}
+    of_source = [one for one in known if one.source in names or one.run_id in prepared.after]
     in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.after]
     keep = 1 if policy.release is None else policy.release.keep
     in_place.sort(key=lambda one: one.version or 1, reverse=True)
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
     earlier = [one for one in of_source if one not in in_place or one in kept]
-    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target)
-    of_now = frozenset((one.run_id, one.path) for one in of_source)
-    return Together(run, prepared, earlier, target, force, replaced, of_now, elsewhere, opened or {})
+    folders = {file.parent for file in prepared.source.files}
+    folders |= set() if in_postgres(target) or in_spark(target) else {target.parent}
+    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target, folders)
+    noisy = [one for one in noisy if one.source in names]
+    of_now = frozenset([(one.run_id, one.path) for one in of_source] + [(one.run_id, one.path) for one in noisy])
+    same_source = next((one.same_source or one.source for one in others if one.source in shares), None)
+    return Together(
+        run,
+        prepared,
+        earlier,
+        target,
+        force,
+        replaced,
+        of_now,
+        elsewhere,
+        [one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
+        shares,
+        same_source,
+        opened or {},
+        warnings=same_rows.warnings,
+    )

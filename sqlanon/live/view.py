@@ -93,7 +93,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
             found = _search(run, policy, space.home(policy), progress)
             warnings = unique_warnings(run.engine, found.prepared)
         warnings += tuple(void_shields(found.prepared.requirements.shields, policy.privacy.k))
-        with space.writing(policy) as engine, _writable():
+        with space.writing(policy) as engine, _writable(), engine.inside(found.base.catalog):
             draft, before, others = _draft(engine, found, name)
             secure, counted = can_be_secure(engine), sound(engine, others)
             with engine.transaction():
@@ -123,16 +123,16 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
         found = _search(run, policy, space.home(policy), _silent)
-        draft, before, others = _draft(run.engine, found, name)
-        secure, counted = can_be_secure(run.engine), sound(run.engine, others)
-    statements = making(draft, before, counted, secure)
-    return "\n\n".join(f"{statement.sql(run.engine.dialect, pretty=True)};" for statement in statements)
+        with run.engine.inside(found.base.catalog):
+            draft, before, others = _draft(run.engine, found, name)
+            secure, counted = can_be_secure(run.engine), sound(run.engine, others)
+            return "\n\n".join(f"{run.engine.shown(one)};" for one in making(draft, before, counted, secure))
 
 
 def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
     """See `sqlanon.viewing.Viewing.drop_live`."""
     space.home(policy)
-    with space.writing(policy) as engine, _writable():
+    with space.writing(policy) as engine, _writable(), engine.inside(engine.holder.database):
         known = known_views(engine)
         its = _wanted(engine, known, policy.source.table, name)
         refuse_others(engine, its, its.schema, its.name)
@@ -210,7 +210,7 @@ def _columns(engine: DuckDBEngine, base: exp.Table) -> dict[str, LiveColumn]:
 def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
     """The private table, which must be of the database in use: a view elsewhere would not find it."""
     base = find_table(engine, name)
-    database = engine.rows(exp.select(exp.func("current_database")))[0][0]
+    database = engine.holder.database
     if base.catalog.lower() != database.lower():
         what = "a temporary table" if base.catalog == "temp" else f"in database {base.catalog!r}"
         raise SourceError(f"source.table: {base.name!r} is {what}: the view would have to be in {database!r}")

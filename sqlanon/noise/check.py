@@ -14,8 +14,9 @@ from sqlanon.queries import noise_check as nc
 from sqlanon.queries.names import Namer, all_of, col, subquery
 from sqlanon.queries.noise import STEPS, classes
 from sqlanon.queries.noisy_column import NoisyColumn, usable
+from sqlanon.queries.same_rows import different_rows
 from sqlanon.queries.travel import count_column
-from sqlanon.release.check import Check
+from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.steps import Steps
 
@@ -51,22 +52,32 @@ class NoiseCheck:
         columns = noisy_columns(policy, source)
         return [self._others(columns), *self._noise(columns)]
 
-    def _others(self, columns: tuple[NoisyColumn, ...]) -> Check:
-        """The columns without noise: the rows of the recoded source; some of them, if some were suppressed later."""
-        noisy = {one.name for one in columns}
+    def _differences(self, noisy: set[str]) -> tuple[int, int]:
+        """How many rows are in the release alone, and in the recoded source alone, without the columns with noise."""
+        if self.prepared.source.rows_at_hand:
+            types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
+            extra, missing = self.engine.rows(different_rows(self.released, self.recoded, types))[0]
+            return extra, missing
+        # Of rows that are elsewhere, only what is counted comes here.
         names = [column.name for column in self.prepared.released if column.name not in noisy]
         count, steps = count_column(names), Steps(self.engine)
         released = steps.make(self.work("counted_released"), nc.counted(self.released, names, count))
         recoded = steps.make(self.work("counted_recoded"), nc.counted(self.recoded, names, count))
         extra, missing = self.engine.rows(nc.differences(released, recoded, names, count))[0]
+        return extra, missing
+
+    def _others(self, columns: tuple[NoisyColumn, ...]) -> Check:
+        """The columns without noise: the rows of the recoded source; some of them, if some were suppressed later."""
+        noisy = {one.name for one in columns}
+        extra, missing = self._differences(noisy)
         if self.prepared.policy.suppresses_last:
             message = "without noise, its rows are some of those of the release's source"
-            return _told(
+            return source_check(
                 "recoded source", not extra, message, f"{extra} of its rows, without noise, are not the source's"
             )
         message = "without noise, it has the rows of the release"
         bad = "without noise, it has other rows than the release"
-        return _told("recoded source", not extra and not missing, message, bad)
+        return source_check("recoded source", not extra and not missing, message, bad)
 
     def _noise(self, columns: tuple[NoisyColumn, ...]) -> list[Check]:
         steps, prepared = Steps(self.engine), self.prepared
@@ -79,14 +90,16 @@ class NoiseCheck:
         released = subquery(nc.as_noisy(self.released, quasi, columns), "r")
         lost, *wrong = self.engine.rows(nc.impossible(released, made, len(quasi), columns))[0]
         found = [
-            _told("classes", not lost, "the release has those of the source", f"{lost} rows are in none of its own")
+            source_check(
+                "classes", not lost, "the release has those of the source", f"{lost} rows are in none of its own"
+            )
         ]
         late = steps.count(records) - self.manifest.released_rows
         if self.manifest.confidence is not None:
             found.append(self._late(late))
         for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
             bad = f"{wrong[j]} values are none that noise makes in their class"
-            found.append(_told(f"noise of {name}", not wrong[j], "the values are such as noise makes", bad))
+            found.append(source_check(f"noise of {name}", not wrong[j], "the values are such as noise makes", bad))
             out, expected = nc.beyond(released, records, made, len(quasi), j, one)
             count = self.engine.rows(out)[0][0]
             found.append(self._size(name, one.epsilon, late, count, *self.engine.rows(expected)[0]))
@@ -94,9 +107,11 @@ class NoiseCheck:
 
     def _late(self, late: int) -> Check:
         """What is claimed to have been suppressed for confidence."""
-        claimed = (self.manifest.confidence or {}).get("suppressed_rows", 0)
+        claimed = (self.manifest.confidence or {}).get("suppressed_rows", late)  # older releases say how many
         message = f"{late} rows were suppressed after noise was drawn"
-        return _told("confidence", claimed == late, message, f"{claimed} are claimed, and {late} rows were suppressed")
+        return source_check(
+            "confidence", claimed == late, message, f"{claimed} are claimed, and {late} rows were suppressed"
+        )
 
     def _size(
         self,
@@ -112,7 +127,7 @@ class NoiseCheck:
 
         Those that were suppressed after it was drawn may have been any of them.
         """
-        title = f"against the source: size of the noise of {name}"
+        title = f"{AGAINST}size of the noise of {name}"
         if not records:
             return Check(title, True, "there is none: in each class all values are equal")
         # A value is on a grid: it is less than two of its steps from where it would be without one.
@@ -125,7 +140,3 @@ class NoiseCheck:
         if chance < FALSE_ALARM:
             return Check(title, False, f"not so: it is as ε = {epsilon:g} gives it: {told}")
         return Check(title, True, f"as ε = {epsilon:g} gives it: {told}")
-
-
-def _told(name: str, passed: bool, good: str, bad: str) -> Check:
-    return Check(f"against the source: {name}", passed, good if passed else f"not so: {bad}")

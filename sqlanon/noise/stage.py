@@ -95,13 +95,14 @@ class Noised:
     confidence: Mapping[str, Any] | None
 
     def claimed(self, policy: Policy) -> dict[str, Any]:
-        """What the manifest shows, by its columns: nothing that depends on a single person.
+        """What the manifest shows, by its columns: what the policy asked for.
 
-        The errors of a table may be those of one outlier; the linking risk is rounded to a hundredth.
+        The errors of a table may be those of one outlier. The linking risk, and the rows that were suppressed for
+        confidence, change with one person's value where what is released is the same.
         """
         epsilon, noise = claims_of(policy.redacted())
-        risk = round(self.linking.risk, 2)
-        return {"epsilon": epsilon, "noise": noise, "linking_risk": risk, "confidence": self.confidence}
+        confidence = None if self.confidence is None else {"beta": self.confidence["beta"]}
+        return {"epsilon": epsilon, "noise": noise, "confidence": confidence}
 
 
 def noise_classes(

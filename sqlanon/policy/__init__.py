@@ -4,7 +4,7 @@ from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
-from sqlanon.policy.places import is_server, shown_place
+from sqlanon.policy.places import is_server, shown_place, why_not_written
 from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of
 from sqlanon.policy.privacy import (
     AlphaK,
@@ -18,6 +18,7 @@ from sqlanon.policy.privacy import (
     Shield,
     TCloseness,
 )
+from sqlanon.policy.redact import strange_parts
 from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.rules import (
     CategoriesRule,
@@ -91,5 +92,7 @@ __all__ = [
     "shown_place",
     "shown_spark",
     "spark_address_of",
+    "strange_parts",
     "table_parts",
+    "why_not_written",
 ]

@@ -12,6 +12,7 @@ from sqlanon.errors import Problem
 from sqlanon.policy.decoy_checks import decoy_check
 from sqlanon.policy.ledger_checks import ledger_check
 from sqlanon.policy.noise_checks import noise_check
+from sqlanon.policy.places import why_not_written
 from sqlanon.policy.postgres_checks import postgres_check
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.privacy_checks import privacy_check
@@ -147,6 +148,8 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
             yield Problem(
                 place, f"is the {section}, or one of its files; the {section} is only ever read: use another file"
             )
+        if reason := why_not_written(path):
+            yield Problem(place, reason)
         for name, attribute in attributes.items():
             if any(isinstance(rule, FileRule) and same_file(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")

@@ -30,7 +30,7 @@ def noise_check(parts: Mapping[str, Any], names: Sequence[str]) -> Iterator[Prob
         return
     # An unsound attribute may be meant to have noise.
     if not noisy and len(attributes) == len(names):
-        for name in ("epsilon", "confidence"):
+        for name in ("epsilon", "epsilon_total", "confidence"):
             if getattr(privacy, name) is not None:
                 message = "is for attributes with noise, and there is none: add noise = {} to one, or leave it out"
                 yield Problem(join("privacy", name), message)
@@ -46,9 +46,13 @@ def noise_check(parts: Mapping[str, Any], names: Sequence[str]) -> Iterator[Prob
 
 def _budget(noisy: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Problem]:
     """What own budgets add up to must leave something for the others, and be the record's if there are none."""
-    record = privacy.epsilon
+    record, most = privacy.epsilon, privacy.epsilon_total
     spent = math.fsum(noise.epsilon for noise in noisy.values() if noise.epsilon is not None)
     others = [name for name, noise in noisy.items() if noise.epsilon is None]
+    least = max(spent, record or 0)
+    if most is not None and least > most * (1 + ROUNDING):
+        message = f"{most:g} is for all releases, and this one adds {least:g}: raise it, or lower the epsilon"
+        yield Problem("privacy.epsilon_total", message)
     if record is None:
         for name in others:
             yield Problem(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sqlanon.policy.postgres import is_postgres, shown_postgres_place
@@ -25,3 +26,15 @@ def shown_place(path: Path) -> str:
     ('postgresql://db/hospital/public.patients', 'r.duckdb')
     """
     return shown_spark_place(path) if in_spark(path) else shown_postgres_place(path)
+
+
+def why_not_written(path: Path) -> str | None:
+    """Why DuckDB cannot write a database at a path, or None.
+
+    It reads a question mark as the end of the path, and a backslash as a slash: its log of changes goes elsewhere.
+
+    >>> why_not_written(Path("/data/what now?/release.duckdb"))
+    "has '?' in its path, which DuckDB cannot write a database at: use another folder or name"
+    """
+    wrong = next((one for one in ("?", *("\\" * (os.sep != "\\"))) if one in str(path)), None)
+    return wrong and f"has {wrong!r} in its path, which DuckDB cannot write a database at: use another folder or name"

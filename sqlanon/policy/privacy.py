@@ -263,15 +263,22 @@ class PrivacySection(Section):
     epsilon: Epsilon | None = Field(
         default=None, description="the budget of a record for noise on attributes, shared out among them"
     )
+    epsilon_total: Epsilon | None = Field(
+        default=None, description="the greatest sum of a record's budgets over all releases of its source in the ledger"
+    )
     confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = Field(
         default=None,
         description="suppress records whose noisy values are near those of fewer than k records, so surely",
+    )
+    dependencies: Literal["warn", "error"] = Field(
+        default="warn",
+        description="released columns that narrow a generalized quasi attribute: warn, or refuse to publish",
     )
 
     @property
     def requirements(self) -> dict[str, Any]:
         """The requirements that are asked for of classes, with their parameters, by name."""
-        return self.model_dump(exclude_none=True, exclude={"epsilon", "confidence"})
+        return self.model_dump(exclude_none=True, exclude={"epsilon", "epsilon_total", "confidence", "dependencies"})
 
     @model_validator(mode="after")
     def _sound(self) -> PrivacySection:
@@ -283,4 +290,8 @@ class PrivacySection(Section):
     def _without_empty_lists(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that requirements of later versions change no fingerprint."""
         fields: dict[str, Any] = handler(self)
+        if self.dependencies == "warn":
+            fields.pop("dependencies", None)
+        if self.epsilon_total is None:
+            fields.pop("epsilon_total", None)
         return {name: value for name, value in fields.items() if value not in ((), [])}

@@ -129,6 +129,10 @@ def shown_spark_place(path: Path) -> str:
     return "/".join((unquote(address), *rest))
 
 
+_OF_VIEWS = frozenset({"session", "global_temp"})
+"""What stands before the names of temporary views, which a session finds first."""
+
+
 def spark_name_flaw(table: str) -> str | None:
     """What is wrong with the name of a release in Spark, if anything is: its catalog takes letters, digits and ``_``.
 
@@ -138,6 +142,8 @@ def spark_name_flaw(table: str) -> str | None:
     parts = table_parts(table)
     if len(parts) != 2:
         return 'must be "schema.name": a release in Spark has a schema, which readers may use'
+    if parts[0].lower() in _OF_VIEWS:
+        return f"is in {parts[0]!r}, which is Spark's name for temporary views: name another schema"
     if not all(_NAME.fullmatch(part) for part in parts):
         return "has more than letters, digits and _ in it, which is all that the catalog of Spark takes"
     return None

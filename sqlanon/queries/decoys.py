@@ -73,6 +73,10 @@ class WithDecoys:
         """The same, with one more column of the source: NULL in decoys, which are nobody."""
         return replace(self, real=self.real.with_column(column), nobodys=self.nobodys + 1)
 
+    def of_rows(self, source: exp.Table) -> WithDecoys:
+        """The same, of other rows of the source."""
+        return replace(self, real=self.real.of_rows(source))
+
     def class_keys(self) -> dict[int, str]:
         """By attribute below its top, its code."""
         return self.real.class_keys()
@@ -92,10 +96,6 @@ class WithDecoys:
     def select(self, shuffled: bool = True) -> exp.Select:
         """The statement that makes the release: real rows and decoys in one random order."""
         return self.labelled(in_order(self.rows(), shuffled))
-
-    def real_rows(self) -> exp.Select:
-        """The real rows alone, as they are released: for checks."""
-        return self.real.select(shuffled=False)
 
     def decoy_rows(self) -> exp.Select:
         """The decoys alone, as they are released: for the holder's eyes."""

@@ -38,6 +38,11 @@ def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Selec
     return query.where(nth, copy=False)
 
 
+def exact_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
+    """One row: for each column exactly how many distinct values it has."""
+    return select([exp.Count(this=exp.Distinct(expressions=[col(name)])) for name in columns], source.copy())
+
+
 def column_figures(
     rows: exp.Table, texts: Mapping[int, str], numbers: Mapping[int, str], others: Mapping[int, str]
 ) -> exp.Select:

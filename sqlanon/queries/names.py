@@ -155,6 +155,11 @@ def least(*values: exp.Expr) -> exp.Anonymous:
     return anonymous("LEAST", *values)
 
 
+def dense_rank(order: exp.Order) -> exp.Window:
+    """The number of a row's values in their order, from 1 on: the same for the same values."""
+    return exp.Window(this=anonymous("DENSE_RANK"), order=order)
+
+
 ANY_NUMBER = "any number"
 """The mark of `any_number`, for translations."""
 
@@ -225,7 +230,12 @@ def create_secure_view(target: exp.Table, query: exp.Expr) -> exp.Create:
 
 
 def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
-    """``CREATE TEMPORARY VIEW target AS query``: it stays out of the file."""
+    """``CREATE TEMPORARY VIEW target AS query``: it stays out of the file.
+
+    In a database that is named, an in-memory one of ours, it is a usual view.
+    """
+    if target.catalog not in ("", "temp"):
+        return create_view(target, query)
     temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
     return exp.Create(this=target, kind="VIEW", expression=query, properties=temporary)
 

@@ -7,8 +7,21 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp, parse_one
 
-from sqlanon.queries.names import aliased, cast, col, ident, name_of, named, native_type, number, select, text
+from sqlanon.queries.names import (
+    aliased,
+    anonymous,
+    cast,
+    col,
+    ident,
+    name_of,
+    named,
+    native_type,
+    select,
+    subquery,
+    text,
+)
 from sqlanon.queries.travel import travelling
+from sqlanon.queries.values import FLOATING, one_float
 
 _SAME_IN_BOTH: Mapping[str, str] = {
     "smallint": "SMALLINT",
@@ -79,51 +92,109 @@ def bytewise(value: exp.Expr) -> exp.Collate:
     return exp.Collate(this=value, expression=ident("C"))
 
 
-def plain_there(name: str, own: str, type_: str) -> exp.Expr:
+def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> exp.Expr:
     """A column of PostgreSQL whose equality is what a reader sees.
 
     Parameters
     ----------
     name, own, type_:
         The column, PostgreSQL's name of its type, and DuckDB's.
+    own_is_enum:
+        Whether it is an enumeration.
     """
+    if own_is_enum:
+        # A cast may be one of its owner's own functions.
+        return bytewise(in_catalog("textin", in_catalog("enum_out", col(name))))
     if type_ == "VARCHAR":
         return bytewise(cast(col(name), "TEXT"))
-    if type_ in ("FLOAT", "DOUBLE"):  # -0.0 becomes 0.0
-        return cast(exp.Add(this=col(name), expression=number(0)), own)
+    if type_ in FLOATING:
+        is_nan = exp.EQ(this=col(name), expression=cast(text("NaN"), own))
+        return one_float(col(name), own, is_nan)
     return cast(col(name), own)
 
 
 _COLUMNS = """
     SELECT
         a.attname::text AS name,
-        format_type(
-            CASE WHEN t.typbasetype <> 0 THEN t.typbasetype ELSE t.oid END,
-            CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END
-        ) AS type,
+        CASE
+            WHEN t.typname = 'citext' AND EXISTS (
+                SELECT 1 FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+                WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+                    AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'citext'
+            ) THEN 'citext'
+            ELSE format_type(
+                CASE WHEN t.typbasetype <> 0 THEN t.typbasetype ELSE t.oid END,
+                CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END
+            )
+        END AS type,
         t.typtype = 'e' AS is_enum
-    FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
-    WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+    FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
 """
 
 
-def columns_of() -> exp.Expr:
-    """The columns of the relation that parameter 1 names: name, PostgreSQL's type (of a domain its own), is it an enum.
+def in_catalog(function: str, *arguments: exp.Expr) -> exp.Dot:
+    """A call of a function of PostgreSQL's own, wherever names are looked up.
 
-    No rows where there is no such relation.
+    >>> in_catalog("random").sql("postgres")
+    'pg_catalog.random()'
     """
+    return exp.Dot(this=exp.Var(this="pg_catalog"), expression=anonymous(function, *arguments))
+
+
+def columns_of() -> exp.Expr:
+    """The columns of the relation whose number is parameter 1: name, PostgreSQL's type (of a domain its own), is it an
+    enum."""
     return parse_one(_COLUMNS, dialect="postgres")
 
 
-def schema_of() -> exp.Expr:
-    """The schema of the relation that parameter 1 names; its own one, if that names none."""
+def number_of() -> exp.Select:
+    """One row: the number (oid) of the relation that parameter 1 names, on whatever path; NULL where there is none."""
+    name = exp.Cast(this=exp.Parameter(this=exp.Literal.number(1)), to=native_type("pg_catalog.text"))
+    found = exp.Cast(this=in_catalog("to_regclass", name), to=native_type("pg_catalog.oid"))
+    return exp.Select(expressions=[named(found, "number")])
+
+
+def name_by_number() -> exp.Expr:
+    """Schema and name of the relation whose number is parameter 1."""
     query = """
-        SELECT n.nspname::text AS schema
-        FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-        WHERE c.oid = to_regclass($1)
+        SELECT n.nspname::text AS schema, c.relname::text AS name
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.oid = $1::oid
     """
     return parse_one(query, dialect="postgres")
+
+
+def may_make_temporary() -> exp.Expr:
+    """One row: whether this user may make temporary relations here."""
+    query = """
+        SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
+    """
+    return parse_one(query, dialect="postgres")
+
+
+def types_without_a_view(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
+    """What `columns_of` has, of the columns of a query; but of a type no more than its name: precisions are not there.
+
+    There is a row for each, whether the query has any or not.
+    """
+    nobody = subquery(exp.Select(expressions=[named(exp.null(), "nothing")]), "one")
+    kinds = [cast(in_catalog("pg_typeof", col(name, "query")), "oid") for name in names]
+    numbers = select([named(exp.Array(expressions=kinds), "kinds")], nobody)
+    numbers.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
+    types = """
+        SELECT
+            CASE WHEN t.typbasetype <> 0 THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(t.oid, -1) END,
+            t.typtype = 'e' AS is_enum
+        FROM (SELECT 1) AS numbers CROSS JOIN LATERAL unnest(numbers.kinds) WITH ORDINALITY AS k(oid, place)
+        JOIN pg_type AS t ON t.oid = k.oid
+        ORDER BY k.place
+    """
+    statement = parse_one(types, dialect="postgres")
+    inner = next(one for one in statement.find_all(exp.Subquery) if one.alias == "numbers")
+    inner.set("this", numbers)
+    return statement
 
 
 def same_server() -> exp.Expr:
@@ -152,6 +223,23 @@ def is_one_query(statement: str) -> bool:
 def query_as_it_stands(statement: str) -> exp.Var:
     """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
     return exp.Var(this=f"{statement.strip().rstrip(';')}\n")
+
+
+def names_without_schema(statement: str) -> list[tuple[int, int]]:
+    """Where in the holder's own SQL tables are named without a schema: first and last character of each, ascending.
+
+    A name that a WITH gives is none of these, wherever it stands: the table of that name has to be written with its
+    schema.
+
+    >>> query = "WITH w AS (SELECT 1) SELECT 'ill' FROM Ill, w JOIN clinic.wards USING (id)"
+    >>> [query[first : last + 1] for first, last in names_without_schema(query)]
+    ['Ill']
+    """
+    parsed = parse_one(statement, dialect="postgres")
+    given = {one.alias.lower() for one in parsed.find_all(exp.CTE)}
+    found = [one.this for one in parsed.find_all(exp.Table) if isinstance(one.this, exp.Identifier) and not one.db]
+    places = (one.meta for one in found if one.name.lower() not in given)
+    return sorted((place["start"], place["end"]) for place in places if "start" in place)
 
 
 def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
@@ -210,9 +298,9 @@ def put_there(query: exp.Select, tables: Mapping[str, exp.Expr]) -> exp.Select:
     return query
 
 
-def without_nested_loops() -> exp.Command:
-    """Have joins be hashed or merged, wherever that can be done, until the transaction ends."""
-    return exp.Command(this="SET", expression="LOCAL enable_nestloop TO off")
+def nested_loops(allowed: bool) -> exp.Command:
+    """Have joins be hashed or merged, wherever that can be done, until it is allowed again or the transaction ends."""
+    return exp.Command(this="SET", expression=f"LOCAL enable_nestloop TO {'DEFAULT' if allowed else 'off'}")
 
 
 def analyzed(target: exp.Table) -> exp.Analyze:

@@ -28,6 +28,9 @@ from sqlanon.queries.names import (
 )
 from sqlanon.queries.postgres import type_there
 
+MANIFEST_TYPES = {"table_name": "text", "version": "integer", "manifest": "text"}
+"""The columns of the table of manifests."""
+
 
 def alone(name: str) -> exp.Select:
     """Wait until no other transaction has asked for the same, and have the next one wait for this."""
@@ -60,18 +63,17 @@ def class_figures(relation: exp.Table, quasi: Sequence[str]) -> exp.Select:
 def manifest_table(schema: str) -> exp.Create:
     """The table of manifests, if there is none yet."""
     key = exp.ColumnConstraint(kind=exp.PrimaryKeyColumnConstraint())
-    columns = [
-        exp.ColumnDef(this=ident("table_name"), kind=native_type("text"), constraints=[key]),
-        exp.ColumnDef(this=ident("version"), kind=native_type("integer")),
-        exp.ColumnDef(this=ident("manifest"), kind=native_type("text")),
-    ]
+    columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in MANIFEST_TYPES.items()]
+    columns[0].set("constraints", [key])
     return exp.Create(this=exp.Schema(this=table(MANIFEST, schema), expressions=columns), kind="TABLE", exists=True)
 
 
 def manifest_of(schema: str) -> exp.Select:
     """Version and manifest of the release that parameter 1 names."""
     query = select([col("version"), col("manifest")], table(MANIFEST, schema))
-    return query.where(exp.EQ(this=col("table_name"), expression=parameter(1)), copy=False)
+    return query.where(exp.EQ(this=col("table_name"), expression=parameter(1)), copy=False).order_by(
+        col("version"), copy=False
+    )
 
 
 def forget_manifest(schema: str) -> exp.Delete:
@@ -91,84 +93,6 @@ def insert_manifest(schema: str) -> exp.Insert:
 def parameter(place: int) -> exp.Parameter:
     """``$1``, ``$2``, ..."""
     return exp.Parameter(this=exp.Literal.number(place))
-
-
-_READERS = """
-    SELECT DISTINCT coalesce(r.rolname::text, '') AS role
-    FROM pg_catalog.pg_class AS c
-    CROSS JOIN LATERAL aclexplode(c.relacl) AS g
-    LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee
-    WHERE c.oid = to_regclass($1) AND g.privilege_type = 'SELECT' AND g.grantee <> c.relowner
-    ORDER BY 1
-"""
-
-
-def readers_of() -> exp.Expr:
-    """The roles that may read the relation that parameter 1 names, but for its owner; '' for everybody."""
-    return parse_one(_READERS, dialect="postgres")
-
-
-_RELATIONS = """
-    SELECT c.relname::text AS name, c.relkind::text AS kind
-    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = $1
-"""
-
-
-def relations_of() -> exp.Expr:
-    """The relations of the schema that parameter 1 names: name, and ``r`` for a table, ``v`` for a view, ..."""
-    return parse_one(_RELATIONS, dialect="postgres")
-
-
-_BEHIND = """
-    SELECT DISTINCT n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind
-    FROM pg_catalog.pg_rewrite AS r
-    JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
-    JOIN pg_catalog.pg_class AS c ON d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = d.refobjid
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE r.ev_class = to_regclass($1) AND c.oid <> r.ev_class
-"""
-
-
-def behind() -> exp.Expr:
-    """The relations that the view which parameter 1 names reads: schema, name, kind as of `relations_of`."""
-    return parse_one(_BEHIND, dialect="postgres")
-
-
-_UPON = """
-    SELECT DISTINCT
-        coalesce(n.nspname || '.' || c.relname, pg_describe_object(d.classid, d.objid, d.objsubid))::text AS name
-    FROM pg_catalog.pg_depend AS d
-    LEFT JOIN pg_catalog.pg_rewrite AS r ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
-    LEFT JOIN pg_catalog.pg_class AS c ON c.oid = r.ev_class
-    LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = to_regclass($1) AND d.deptype = 'n'
-        AND c.oid IS DISTINCT FROM d.refobjid AND c.oid IS DISTINCT FROM to_regclass($2)
-    ORDER BY 1
-"""
-
-
-def upon() -> exp.Expr:
-    """What depends on the relation that parameter 1 names, by name; but for the one that parameter 2 names."""
-    return parse_one(_UPON, dialect="postgres")
-
-
-_SHAPE = """
-    SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attcollation::text AS collation
-    FROM pg_catalog.pg_attribute AS a
-    WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
-    ORDER BY a.attnum
-"""
-
-
-def shape_of() -> exp.Expr:
-    """Of the relation that parameter 1 names, what must stay the same for a view to be replaced."""
-    return parse_one(_SHAPE, dialect="postgres")
-
-
-def definition() -> exp.Expr:
-    """The query of the view that parameter 1 names."""
-    return parse_one("SELECT pg_get_viewdef(to_regclass($1)) AS query", dialect="postgres")
 
 
 def is_column_list(query: str, columns: Sequence[str], source: str) -> bool:
@@ -206,18 +130,30 @@ def _plain(query: exp.Expr, source: str) -> exp.Expr:
     return query.copy().transform(plain)
 
 
-def schema_exists() -> exp.Select:
-    """One row: how many schemas have the name that parameter 1 gives."""
-    schemas = table("pg_namespace", "pg_catalog")
-    query = select([exp.Count(this=exp.Star())], schemas)
-    return query.where(exp.EQ(this=col("nspname"), expression=cast(parameter(1), "name")), copy=False)
-
-
-def grant_select(target: exp.Table, role: str) -> exp.Grant:
-    """Let a role read a relation; '' for everybody."""
-    principal = ident(role) if role else exp.Var(this="PUBLIC")
+def grant_select(target: exp.Table, role: str, may_grant: bool = False) -> exp.Grant:
+    """Let a role read a relation, and maybe let others do so; '' for everybody."""
     return exp.Grant(
         privileges=[exp.GrantPrivilege(this=exp.Var(this="SELECT"))],
         securable=target,
-        principals=[exp.GrantPrincipal(this=principal)],
+        principals=[_principal(role)],
+        grant_option=may_grant,
     )
+
+
+def revoke_all(target: exp.Table, roles: Sequence[str]) -> exp.Revoke:
+    """Take all that roles may do with a relation; '' for everybody."""
+    return exp.Revoke(
+        privileges=[exp.GrantPrivilege(this=exp.Var(this="ALL"))],
+        kind="TABLE",
+        securable=target,
+        principals=[_principal(role) for role in roles],
+    )
+
+
+def _principal(role: str) -> exp.GrantPrincipal:
+    return exp.GrantPrincipal(this=ident(role) if role else exp.Var(this="PUBLIC"))
+
+
+def locked_for_rows(target: exp.Table) -> exp.Command:
+    """Let nobody change what a table is, its triggers included, until the transaction ends."""
+    return exp.Command(this="LOCK", expression=f"TABLE {target.sql('postgres')} IN ROW EXCLUSIVE MODE")

@@ -78,6 +78,10 @@ class ByClass(AnyRecoding, Protocol):
         """The same, with one more column of the source: for checks."""
         ...
 
+    def of_rows(self, source: exp.Table) -> ByClass:
+        """The same, of other rows of the source."""
+        ...
+
     def class_keys(self) -> dict[int, str]:
         """By attribute the column of `rows` that tells classes apart; what is the same in all rows is left out."""
         ...
@@ -122,6 +126,10 @@ class Recoding:
     def with_column(self, column: Column) -> Recoding:
         """The same, with one more column of the source."""
         return replace(self, columns=(*self.columns, column))
+
+    def of_rows(self, source: exp.Table) -> Recoding:
+        """The same, of other rows of the source."""
+        return replace(self, source=source)
 
     def class_keys(self) -> dict[int, str]:
         """By attribute below its top, its code."""

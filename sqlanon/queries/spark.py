@@ -22,6 +22,7 @@ from sqlanon.queries.names import (
     table,
     text,
 )
+from sqlanon.queries.values import one_float
 
 TEXT = "STRING"
 """Spark's type of text."""
@@ -91,8 +92,8 @@ def plain_there(name: str, type_: str) -> exp.Expr:
         return anonymous("collate", col(name), text("UTF8_BINARY"))
     if _TEXTS.fullmatch(type_):
         return cast(col(name), TEXT)
-    if type_ in ("float", "double"):  # -0.0 becomes 0.0
-        return cast(exp.Add(this=col(name), expression=number(0)), type_)
+    if type_ in ("float", "double"):
+        return one_float(col(name), type_, anonymous("isnan", col(name)))
     return col(name)
 
 
@@ -125,6 +126,21 @@ def _there(type_: str) -> str:
     if own is None:
         raise ValueError(f"{type_} has no equal in Spark")
     return own
+
+
+def spelled_out(statement: exp.Expr) -> exp.Expr:
+    """A statement without variables in its texts: Spark would replace ``${env:HOME}`` wherever it stands.
+
+    >>> spelled_out(text("it's ${env:HOME}")).sql("spark")
+    "'it\\\\'s \\\\u0024{env:HOME}'"
+    """
+
+    def escaped(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Literal) and node.is_string and "${" in node.name:
+            return exp.Var(this=node.sql("spark").replace("${", "\\u0024{"))
+        return node
+
+    return statement.transform(escaped)
 
 
 def row_count(relation: exp.Expr) -> exp.Select:

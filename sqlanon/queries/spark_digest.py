@@ -1,13 +1,9 @@
-"""The content digest as Spark works it out: the same number that ``sqlanon.digest`` gives of the same rows in DuckDB.
-
-Spark has no integers of 128 bits. What is needed of a cell's product of 124 bits are its highest 31 bits and its lowest
-31, and XOR keeps both apart: each is worked out in BIGINT, from halves of 31 bits.
-"""
+"""The content digest as Spark works it out: the number that ``sqlanon.digest`` gives of the same rows in DuckDB."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sqlglot import exp
 
@@ -15,6 +11,10 @@ from sqlanon.queries.names import anonymous, cast, col, is_null, named, number, 
 
 _HALF = 31
 _MASK = 2**_HALF - 1
+_THIRD = 1431655765
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
+"""Types whose values are numbers in the digest, not texts."""
+
 _PIECE = 21
 """Sums are worked out in pieces of so many bits: no BIGINT overflows before there are 2 ** 42 rows."""
 
@@ -40,26 +40,14 @@ def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """
     columns = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
     raw: list[exp.Expr] = [named(_raw(col(name), type_), cell) for cell, name, type_ in columns]
-    hashed: list[exp.Expr] = [named(_hash(_text(col(cell), type_)), cell) for cell, _, type_ in columns]
-    halves: list[exp.Expr] = []
-    for cell, _, _ in columns:
-        first, second = (_reversed(col(cell), start) for start in (25, 17))
-        halves += [named(first, f"{cell}_t"), named(second, f"{cell}_u")]
-    numbers: list[exp.Expr] = []
-    for cell, _, _ in columns:
-        top, rest = col(f"{cell}_t"), col(f"{cell}_u")
-        numbers.append(named(_right(top, 1), f"{cell}_a1"))
-        numbers.append(named(exp.Add(this=_left(_and(top, 1), 30), expression=_right(rest, 2)), f"{cell}_a0"))
-    lines = [_line(columns, _high), _line(columns, _low)]
-    stages = subquery(select(raw, relation.copy()), "raw")
-    following: list[list[exp.Expr]] = [hashed, halves, numbers, [named(lines[0], "high"), named(lines[1], "low")]]
-    for number_, stage in enumerate(following):
-        stages = subquery(select(stage, stages), f"stage_{number_}")
-    product = named(exp.Mul(this=col("high"), expression=col("low")), "product")
-    return select(
-        [named(exp.Count(this=exp.Star()), "rows"), named(_total(col("product")), "digest")],
-        subquery(select([product], stages), "rows"),
-    )
+    hashed: list[exp.Expr] = [
+        named(col(cell) if type_ in _NUMBERS else _hash(_text(col(cell), type_)), cell) for cell, _, type_ in columns
+    ]
+    stages = subquery(select(hashed, subquery(select(raw, relation.copy()), "raw")), "hashed")
+    line = subquery(select([named(_line(columns), "line")], stages), "lines")
+    high, low = _right(col("line"), 32), _and(col("line"), _MASK)
+    product = subquery(select([named(exp.Mul(this=high, expression=low), "product")], line), "rows")
+    return select([named(exp.Count(this=exp.Star()), "rows"), named(_total(col("product")), "digest")], product)
 
 
 def digestible(type_: str) -> bool:
@@ -84,6 +72,8 @@ def _raw(value: exp.Expr, type_: str) -> exp.Expr:
         some = cast(exp.Coalesce(this=value, expressions=[number(0)]), "DOUBLE")
         told = anonymous("reflect", text(_SHORTEST), text("toString"), some)
         return exp.If(this=is_null(value.copy()), true=exp.null(), false=told)
+    if type_ in _NUMBERS:
+        return cast(value, "BIGINT")
     return value if type_ == "VARCHAR" else cast(value, "STRING")
 
 
@@ -145,57 +135,52 @@ def _replaced(value: exp.Expr, pattern: str, by: str) -> exp.Expr:
 
 
 def _hash(value: exp.Expr) -> exp.Expr:
-    """The MD5 of a cell, as hexadecimal digits: of no text if it is NULL."""
-    behind = exp.Coalesce(this=anonymous("concat", text("="), value), expressions=[text("")])
-    return anonymous("md5", behind)
+    """The MD5 of a cell, as hexadecimal digits."""
+    return anonymous("md5", anonymous("concat", text("="), value))
 
 
-def _reversed(digits: exp.Expr, start: int) -> exp.Expr:
-    """Eight digits of it, from a place, as a number whose last byte comes first."""
-    eight = anonymous("substring", digits, number(start), number(8))
-    value = cast(anonymous("conv", eight, number(16), number(10)), "BIGINT")
-    bytes_ = (
-        _left(_and(value.copy(), 0xFF), 24),
-        _left(_and(value.copy(), 0xFF00), 8),
-        _and(_right(value.copy(), 8), 0xFF00),
-        _right(value, 24),
-    )
-    return _sum(*bytes_)
-
-
-def _line(columns: list[tuple[str, str, str]], part: Callable[[str, int], exp.Expr]) -> exp.Expr:
-    """A part of a row's number: the XOR of its cells'."""
-    cells = [exp.Paren(this=part(cell, _of_name(name))) for cell, name, _ in columns]
+def _line(columns: list[tuple[str, str, str]]) -> exp.Expr:
+    """A row's number: the XOR of its cells'."""
+    cells = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, name, type_ in columns]
     line: exp.Expr = cells[0]
     for cell in cells[1:]:
         line = exp.BitwiseXor(this=line, expression=cell)
     return line
 
 
-def _high(cell: str, name: int) -> exp.Expr:
-    """The highest 31 bits of a cell's number."""
-    b1, b0 = name >> _HALF, name & _MASK
-    a1, a0 = col(f"{cell}_a1"), col(f"{cell}_a0")
-    middle = _sum(_times(a1, b0), _times(a0, b1), _right(_times(a0.copy(), b0), _HALF))
-    return _right(_sum(_times(a1.copy(), b1), _right(middle, _HALF)), _HALF)
+def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:
+    """A cell's number, of an integer or of the digits of its text's MD5."""
+    of_name = int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "little")
+    if type_ in _NUMBERS:
+        low = exp.Paren(this=exp.Add(this=_and(value, _MASK), expression=cast(number(_THIRD), "BIGINT")))
+        high = _right(value.copy(), _HALF)
+        found: exp.Expr = exp.BitwiseXor(
+            this=exp.Paren(this=_times(low, of_name >> 97)), expression=exp.Paren(this=_times(high, of_name & _MASK))
+        )
+    else:
+        found = _times(_last_bits(value), of_name >> 97)
+    return exp.Coalesce(this=found, expressions=[cast(number(0), "BIGINT")])
 
 
-def _low(cell: str, name: int) -> exp.Expr:
-    """The lowest 31 bits of it."""
-    return _and(_times(col(f"{cell}_a0"), name & _MASK), _MASK)
-
-
-def _of_name(name: str) -> int:
-    """The upper 62 bits of the MD5 of a column's name."""
-    digest = hashlib.md5(name.encode(), usedforsecurity=False).digest()
-    return int.from_bytes(digest, "little") >> 66
+def _last_bits(digits: exp.Expr) -> exp.Expr:
+    """The upper 31 bits of an MD5, read as a number whose last byte comes first."""
+    last = anonymous("substring", digits, number(25), number(8))
+    value = cast(anonymous("conv", last, number(16), number(10)), "BIGINT")
+    bytes_ = (
+        _left(_and(value.copy(), 0xFF), 24),
+        _left(_and(value.copy(), 0xFF00), 8),
+        _and(_right(value.copy(), 8), 0xFF00),
+        _right(value, 24),
+    )
+    return _right(_sum(*bytes_), 1)
 
 
 def _total(product: exp.Expr) -> exp.Expr:
-    """The sum of products of 62 bits, as text."""
+    """The sum of products of 62 bits and a sign, as text."""
     pieces = []
     for place in (2 * _PIECE, _PIECE, 0):
-        added = exp.Sum(this=_and(_right(product.copy(), place), 2**_PIECE - 1))
+        piece = _right(product.copy(), place)
+        added = exp.Sum(this=piece if place == 2 * _PIECE else _and(piece, 2**_PIECE - 1))  # the first has the sign
         whole = cast(exp.Coalesce(this=added, expressions=[number(0)]), "DECIMAL(28,0)")
         pieces.append(exp.Mul(this=whole, expression=number(2**place)) if place else whole)
     return cast(_sum(*pieces), "STRING")

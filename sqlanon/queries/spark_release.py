@@ -53,7 +53,9 @@ def manifest_table(target: exp.Table, release: str) -> exp.Create:
 
 
 def _parquet_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
-    columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in types.items()]
+    # A schema may have a collation for those that have none, which takes texts that differ for the same.
+    own = {name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()}
+    columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in own.items()]
     properties: list[exp.Expr] = [
         exp.FileFormatProperty(this=exp.Var(this="PARQUET")),
         exp.Property(this=text(MADE_BY), value=text(release)),

@@ -27,6 +27,7 @@ from sqlanon.queries.names import (
     select,
     subquery,
     total,
+    union_all,
 )
 
 SIZE = "class_size"
@@ -233,6 +234,57 @@ def other_figures(found: exp.Select, expected: Mapping[str, int]) -> exp.Select:
     unlike = [exp.NEQ(this=col(name), expression=number(value)) for name, value in expected.items()]
     output: list[exp.Expr] = [col(name) for name in found.named_selects]
     return select(output, subquery(found, "figures")).where(exp.or_(*unlike, copy=False), copy=False)
+
+
+def other_rows(statement: exp.Select, release: exp.Table) -> exp.Select:
+    """The rows that the release has more often, or less often, than the statement that makes it gives them.
+
+    Rows are compared by ``GROUP BY``: NULL equals NULL there and NaN equals NaN, in every dialect.
+
+    >>> from sqlanon.queries.names import table
+    >>> print(other_rows(select([col("zip")], table("t")), table("r")).sql("duckdb", pretty=True))
+    SELECT
+      "zip",
+      SUM("made") AS "rows_of_statement",
+      SUM("found") AS "rows_of_release"
+    FROM (
+      SELECT
+        "zip",
+        1 AS "made",
+        0 AS "found"
+      FROM (
+        SELECT
+          "zip"
+        FROM "t"
+      ) AS "statement"
+      UNION ALL
+      SELECT
+        "zip",
+        0 AS "made",
+        1 AS "found"
+      FROM "r"
+    ) AS "both"
+    GROUP BY
+      "zip"
+    HAVING
+      SUM("made") <> SUM("found")
+    """
+    columns = statement.named_selects
+    made, found = free_name("made", columns), free_name("found", columns)
+
+    def counted(relation: exp.Expr, in_statement: int, in_release: int) -> exp.Select:
+        marks: list[exp.Expr] = [named(number(in_statement), made), named(number(in_release), found)]
+        return select([*map(col, columns), *marks], relation)
+
+    both = union_all(counted(subquery(statement, "statement"), 1, 0), counted(release.copy(), 0, 1))
+    sums = [exp.Sum(this=col(name)) for name in (made, found)]
+    output: list[exp.Expr] = [
+        *map(col, columns),
+        named(sums[0], free_name("rows_of_statement", columns)),
+        named(sums[1], free_name("rows_of_release", columns)),
+    ]
+    query = select(output, subquery(both, "both"), [col(name) for name in columns])
+    return query.having(exp.NEQ(this=sums[0].copy(), expression=sums[1].copy()), copy=False)
 
 
 def row_count(relation: exp.Table) -> exp.Select:

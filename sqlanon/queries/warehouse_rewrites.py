@@ -32,6 +32,7 @@ NODES: frozenset[type[exp.Expr]] = frozenset(
         *(exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ),
         *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs, exp.Ln, exp.Case, exp.If, exp.Coalesce, exp.Nullif),
         *(exp.Cast, exp.Count, exp.Sum, exp.Min, exp.Max, exp.Window, exp.RowNumber, exp.Order, exp.Ordered, exp.Var),
+        exp.Union,
     }
 )
 """The nodes that are known."""

@@ -15,3 +15,16 @@ class Check:
     name: str
     passed: bool | None
     message: str
+
+
+def source_check(name: str, passed: bool, claim: str, found: str | None = None) -> Check:
+    """A check that has the source.
+
+    Parameters
+    ----------
+    name:
+        Of what, behind `AGAINST`.
+    claim, found:
+        What is so if it passed, and what was found if it did not: by default the claim.
+    """
+    return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {found or claim}")

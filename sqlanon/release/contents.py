@@ -3,15 +3,30 @@ else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import col, is_there, select, text, union_all
+from sqlanon.queries.names import (
+    col,
+    column_definitions,
+    create_schema,
+    is_there,
+    literal_path,
+    select,
+    table,
+    text,
+    union_all,
+)
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.presented import ABOUT, objects
 from sqlanon.release.reader import ATTACHED
+from sqlanon.resources import macros
 
 STORAGE_VERSION = "v1.0.0"
 """Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
@@ -72,12 +87,21 @@ def _names(kind: str, function: str, name: str) -> exp.Select:
 
 
 def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
-    """The comments of an open release file by table or view, and column; the column of the whole is empty."""
+    """The comments of an open release file by table or view, and column; the column of the whole is empty. What is not
+    in the main schema has its schema before its name."""
+    name_of = exp.Case(
+        ifs=[exp.If(this=exp.EQ(this=col("schema_name"), expression=text("main")), true=text(""))],
+        default=exp.Concat(expressions=[col("schema_name"), text(".")], safe=True),
+    )
     parts = [
-        _of(ATTACHED, [col(name), column.copy(), col("comment")], function).where(is_there(col("comment")), copy=False)
+        _of(
+            ATTACHED,
+            [exp.Concat(expressions=[name_of.copy(), col(name)], safe=True), column.copy(), col("comment")],
+            function,
+        ).where(is_there(col("comment")), copy=False)
         for function, name, column in _COMMENTED
     ]
-    return {(name, column): told for name, column, told in engine.rows(union_all(*parts))}
+    return {(name, column): comment for name, column, comment in engine.rows(union_all(*parts))}
 
 
 def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
@@ -85,14 +109,87 @@ def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str
     return dict(engine.rows(_of(database, [col("view_name"), col("sql")], "duckdb_views")))
 
 
-def changed_macros(engine: DuckDBEngine) -> list[str]:
-    """The macros of an open release file that are not ours, by name."""
-    return sorted({name for name, _ in _definitions(engine, "memory") ^ _definitions(engine, ATTACHED)})
+def free_blocks(engine: DuckDBEngine) -> int:
+    """How many blocks of an open release file are not in use: they may have rows that were deleted."""
+    sizes = exp.Table(this=exp.Anonymous(this="pragma_database_size", expressions=[]))
+    query = select([col("free_blocks")], sizes)
+    return int(engine.rows(query.where(exp.EQ(this=col("database_name"), expression=text(ATTACHED))))[0][0])
 
 
-def _definitions(engine: DuckDBEngine, database: str) -> set[tuple[str, str]]:
-    query = _of(database, [col("function_name"), col("macro_definition")], "duckdb_functions")
-    return {(name, definition) for name, definition in engine.rows(query)}
+def unexpected_definitions(engine: DuckDBEngine) -> list[str]:
+    """The tables of an open release file that have more than names and types of columns, by name: collations,
+    defaults, generated columns and conditions may have a value in them, or change what a reader sees."""
+    statements = _of(ATTACHED, [col("schema_name"), col("table_name"), col("sql")], "duckdb_tables")
+    found = {(schema, name): sql for schema, name, sql in engine.rows(statements) if schema in ("main", "sqlanon")}
+    shown: list[exp.Expr] = [col(name) for name in ("schema_name", "table_name", "column_name", "data_type")]
+    nullable = col("is_nullable")
+    columns: dict[tuple[str, str], list[tuple[str, str]]] = {name: [] for name in found}
+    query = _of(ATTACHED, [*shown, nullable], "duckdb_columns").order_by(col("column_index"), copy=False)
+    for schema, name, column, type_, is_nullable in engine.rows(query):
+        if (schema, name) in columns:
+            own = type_ if is_nullable or schema == "main" else f"{type_} NOT NULL"
+            columns[schema, name].append((column, own))
+    with _beside(engine) as beside:
+        for (schema, name), own_columns in columns.items():
+            with suppress(duckdb.Error):  # a type of its own
+                engine.execute(column_definitions(table(name, schema, beside), own_columns))
+        plain = _of(beside, [col("schema_name"), col("table_name"), col("sql")], "duckdb_tables")
+        again = {(schema, name): sql for schema, name, sql in engine.rows(plain)}
+    return sorted(
+        f"{schema}.{name}" for (schema, name), sql in found.items() if _is_other(sql, again.get((schema, name), ""))
+    )
+
+
+def _is_other(one: str, other: str) -> bool:
+    """Whether two definitions differ in more than how their columns are compressed."""
+    return _COMPRESSION.sub("", one) != _COMPRESSION.sub("", other)
+
+
+_COMPRESSION = re.compile(r" USING COMPRESSION \w+")
+
+
+def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
+    """The macros of an open release file that are not ours, by name: parameters, their types and defaults, and all
+    overloads count.
+
+    Parameters
+    ----------
+    folder:
+        A new one, which the engine may write to: the catalog's functions show no defaults, an export does.
+    """
+    with _beside(engine) as beside:
+        with engine.using(beside):
+            engine.script(macros())
+        ours = _exported(engine, beside, folder / "ours")
+    with _beside(engine, schema=False) as beside:
+        engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
+        theirs = _exported(engine, beside, folder / "theirs")
+    changed = [one for one in theirs ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
+    return sorted({_NAME.sub(r"\1", one) for one in changed})
+
+
+_COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")
+_NAME = re.compile(r"CREATE (?:[A-Z]+ )+(?:sqlanon\.)?([^ (]+).*", re.DOTALL)
+
+
+def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
+    """The statements that make what is in a database."""
+    engine.script(f"EXPORT DATABASE {database} TO {literal_path(str(folder)).sql('duckdb')}")
+    content = (folder / "schema.sql").read_text(encoding="utf-8")
+    return {one.strip().rstrip(";") for one in re.split(r"\n(?=CREATE )", content)}
+
+
+@contextmanager
+def _beside(engine: DuckDBEngine, schema: bool = True) -> Iterator[str]:
+    """A database in memory, for a while."""
+    name = "made_beside"
+    engine.attach(":memory:", name)
+    try:
+        if schema:
+            engine.execute(create_schema("sqlanon", name))
+        yield name
+    finally:
+        engine.detach(name)
 
 
 def _of(database: str, columns: list[exp.Expr], function: str) -> exp.Select:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -12,10 +13,10 @@ from typing import Any
 from sqlanon.privacy.combinations import GUARANTEES
 
 FORMAT = 1
-DIGEST = "xor-md5-cells"
+DIGEST = "sum-xor-cells"
 """The algorithm of ``sqlanon.digest``."""
 
-DIGESTS: Mapping[str, str] = {DIGEST: "digest", "sum-md5-lower64": "digest_of_rows"}
+DIGESTS: Mapping[str, str] = {DIGEST: "digest", "xor-md5-cells": "digest_of_cells", "sum-md5-lower64": "digest_of_rows"}
 """The macros of the algorithms: of this version's, and of older ones'."""
 
 
@@ -45,15 +46,19 @@ class ReleasedColumn:
 class Manifest:
     """One row of ``sqlanon.manifest``: its columns, with the JSON ones as Python values.
 
+    All of it follows from the policy and from what is released, so that no other figure tells a value that is not.
     ``rows`` counts the source's rows; ``classes`` and ``smallest_class`` are the release's. ``generalization`` has a
     level for each quasi-identifier, or None where its values are released at several. ``guarantee`` says of what the
-    requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time. ``epsilon``
-    and what follows are of noise, and None without: the ε of a record, and by attribute; the share of records that are
-    linked to their own values (to a hundredth); what was suppressed for the confidence that was asked for. ``decoys``
-    and what follows are of decoys, and None where none were asked for: how many of the released rows they are, how many
-    classes they fill, and the smallest class without them. The score is that of the real rows. ``heights`` are those of
-    the hierarchies, by quasi-identifier. ``version`` counts the releases in one file; None where there is one table and
-    no more: in a Parquet file, and in releases of sqlanon before it counted.
+    requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time. ``score`` is
+    None where it is no figure of the release alone (`sqlanon.release.score`); ``optimal`` is true where the strategy
+    always proves it. ``epsilon`` and ``noise`` are of noise, and None without: the ε of a record, and by attribute;
+    ``confidence`` is what was asked for. ``decoys`` counts those among the released rows; None where none were asked
+    for. ``heights`` are those of the hierarchies, by quasi-identifier, where readers can know them. ``version`` counts
+    the releases in one file; None where there is one table and no more: in a Parquet file, and in releases of sqlanon
+    before it counted.
+
+    Older releases have more, which may follow from values that are not released: the exact score, ``linking_risk``, the
+    rows that were suppressed for ``confidence``, ``decoy_classes`` and ``smallest_class_without_decoys``.
     """
 
     table_name: str
@@ -70,7 +75,7 @@ class Manifest:
     classes: int
     smallest_class: int
     measure: str
-    score: float
+    score: float | None
     optimal: bool
     digest: str
     guarantee: str = GUARANTEES[0]
@@ -110,7 +115,7 @@ class Manifest:
         fields = dict(row)
         for name in _AS_JSON:
             if fields.get(name) is not None:
-                fields[name] = json.loads(fields[name])
+                fields[name] = _parsed(fields[name])
         _refuse_strange(fields)
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
         if isinstance(fields["published_at"], str):
@@ -134,7 +139,45 @@ class Manifest:
     @classmethod
     def from_json(cls, text: str) -> Manifest:
         """Read what `to_json` wrote."""
-        return cls.from_row(json.loads(text))
+        return cls.from_row(_parsed(text))
+
+
+def _parsed(text: str) -> Any:
+    """The value of JSON as `json.dumps` writes it: a key that is there twice has a value that nobody would read."""
+    value = json.loads(text)
+    if text not in (json.dumps(value, ensure_ascii=False), json.dumps(value)):
+        raise ValueError("its JSON has more than what is read of it: a key twice, or space")
+    return value
+
+
+def strange_fields(manifest: Manifest) -> list[str]:
+    """The fields of a manifest that no release of sqlanon has, by name. What is left of free text are the names of the
+    table, of columns and of attributes."""
+    levels = {name: level or 0 for name, level in manifest.generalization.items()}
+    heights, confidence = manifest.heights or {}, manifest.confidence or {}
+    optional = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys, manifest.version)
+    sound = {
+        "sqlanon_version": _VERSION.fullmatch(manifest.sqlanon_version),
+        "engine": _ENGINE.fullmatch(manifest.engine),
+        "policy_hash": _HASH.fullmatch(manifest.policy_hash),
+        "published_at": manifest.published_at.tzinfo is None,
+        "guarantee": manifest.guarantee in GUARANTEES,
+        "optimal": type(manifest.optimal) is bool,
+        "heights": heights.keys() <= levels.keys() and all(levels[name] <= heights[name] for name in heights),
+        "linking_risk": manifest.linking_risk is None or type(manifest.linking_risk) in (int, float),
+        "confidence": confidence.keys() <= {"beta", "suppressed_rows"}
+        and all(type(figure) in (int, float) for figure in confidence.values()),
+        "decoys": all(figure is None or type(figure) is int for figure in optional),
+    }
+    return [name for name, right in sound.items() if not right]
+
+
+_VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d+)?(\.(post|dev)\d+)?(\+[a-z0-9.]{1,12})?")
+_ENGINE = re.compile(
+    r"(duckdb|spark|postgresql) \d+(\.(dev|post)?\d+)*((a|b|rc|beta)\d+)?(-[A-Za-z0-9.]{1,12})?( \([-+~.\w ]{1,50}\))?"
+    r", python \d+(\.\d+)*((a|b|rc)\d+)?\+?"
+)
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def _refuse_strange(fields: Mapping[str, Any]) -> None:
@@ -161,5 +204,5 @@ def _refuse_no_numbers(fields: Mapping[str, Any]) -> None:
     levels = [*fields["generalization"].values(), *(fields.get("heights") or {}).values()]
     if not all(level is None or type(level) is int for level in levels):
         raise ValueError("a level is no whole number")
-    if not isinstance(fields["score"], (int, float)):
+    if fields["score"] is not None and type(fields["score"]) not in (int, float):
         raise ValueError("the score is no number")

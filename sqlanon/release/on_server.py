@@ -92,6 +92,8 @@ class ServerRelease(Generic[AnySpot]):
     spot: AnySpot
     manifest: Manifest
     limits: Limits = NO_LIMITS
+    sha256: ClassVar[None] = None
+    """There is no file."""
 
     @property
     def path(self) -> str:

@@ -17,24 +17,32 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
+from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError, SqlanonError
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.queries import postgres as pg
+from sqlanon.queries import postgres_catalog as pc
 from sqlanon.queries import postgres_release as pr
-from sqlanon.queries.names import col, create_view, qualified, select, star, table
+from sqlanon.queries.names import (
+    col,
+    create_temporary_table,
+    create_view,
+    drop_table,
+    select,
+    star,
+    table,
+)
+from sqlanon.queries.postgres_qualified import by_full_names
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.on_server import ServerRelease, version_of
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.on_server import ServerRelease
 from sqlanon.release.once import Once
-from sqlanon.release.reader import SUBJECT, OpenRelease, load_older
+from sqlanon.release.postgres_checks import number_of, server_checks
+from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
 from sqlanon.release.verify import Verification, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
-
-_TABLES = "rpfm"
-"""Kinds of relations that have rows: tables, also partitioned and foreign ones, and materialized views."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class PostgresSpot:
 
 def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
     """DuckDB's types of a relation's columns, PostgreSQL's where there is no equal; none if there is no relation."""
-    rows = server.rows(pg.columns_of(), [qualified(schema, name)])
+    rows = server.rows(pg.columns_of(), [number_of(server, schema, name)])
     return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
 
 
@@ -109,6 +117,10 @@ class PostgresRelease(ServerRelease[PostgresSpot]):
             It is gone, or is no release any more.
         """
         return verify_postgres(self.spot, self.limits)
+
+    def class_sizes_sql(self) -> str:
+        """The statement behind `class_sizes`, to be run on the server: it holds on any search path."""
+        return by_full_names(self._class_sizes()).sql(self.spot.dialect, pretty=True)
 
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
@@ -134,9 +146,11 @@ def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, l
     with spot.opened() as server, spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
         try:
-            with server.told(ReleaseError), server.reading():
+            with server.reading(ReleaseError):
                 manifest = _read(engine, server, spot)
-                checks = _view_checks(server, spot, manifest)
+                checks = server_checks(server, spot.schema, spot.name, manifest)
+        except SqlanonError:
+            raise
         except duckdb.Error as error:
             raise BrokenReleaseError(
                 f"{shown_place(spot.path)} cannot be read: a value does not have its type"
@@ -152,9 +166,17 @@ def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, l
 
 def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> Manifest:
     """Copy the rows that the view shows; the manifest."""
-    types = types_of(server, spot.schema, spot.name)
+    schemas = server.rows(pc.schema(), [spot.schema])
+    if schemas and not schemas[0][1]:
+        raise ReleaseError(f"this user may not use the schema {spot.schema!r}: GRANT USAGE ON SCHEMA")
+    types = types_of(server, spot.schema, spot.name) if schemas else {}
     manifests: list[tuple[Any, ...]] = []
     if types and types_of(server, spot.schema, MANIFEST):
+        for name in (MANIFEST, spot.name):
+            if not server.rows(pc.may_read(), [number_of(server, spot.schema, name)])[0][0]:
+                raise ReleaseError(
+                    f"this user may not read {spot.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
+                )
         manifests = server.rows(pr.manifest_of(spot.schema), [spot.name])
     if not manifests:
         raise ReleaseError(f"{spot.schema}.{spot.name} is no release of sqlanon: there is no manifest of it")
@@ -167,24 +189,24 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> M
     return manifest
 
 
-def _view_checks(server: PostgresEngine, spot: PostgresSpot, manifest: Manifest) -> list[Check]:
-    """Whether the view shows the columns of the table of its version and nothing more; whether other tables of its
-    name are there. The right rows may come from the wrong place, and be others tomorrow."""
-    own = spot.name if manifest.version is None else versioned(spot.name, manifest.version)
-    view = qualified(spot.schema, spot.name)
-    reads = server.rows(pr.behind(), [view])
-    query = server.rows(pr.definition(), [view])[0][0] if reads else ""
-    right = reads == [(spot.schema, own, "r")] and pr.is_column_list(query, [one.name for one in manifest.columns], own)
-    shown = f"the columns of the table {own!r}, and nothing more"
-    others = sorted(
-        name
-        for name, kind in server.rows(pr.relations_of(), [spot.schema])
-        if kind in _TABLES and name != own and version_of(name, spot.name) is not None
-    )
-    return [
-        Check("view", right, shown if right else f"{spot.name!r} is not the view of {shown}"),
-        Check("versions", not others, f"not of the release: {', '.join(others)}" if others else "no other is there"),
-    ]
+@contextmanager
+def copied_rows(engine: DuckDBEngine, spot: PostgresSpot, manifest: Manifest) -> Iterator[exp.Table]:
+    """The rows that the view shows, copied to the engine that has their source, for a while.
+
+    Raises
+    ------
+    ReleaseError
+        They cannot be read.
+    """
+    target, types = table(COPIED, "main", "temp"), {column.name: column.type for column in manifest.columns}
+    with spot.opened() as server, server.told(ReleaseError), server.reading():
+        query = travelling(select([col(name) for name in types], spot.table), types)
+        with server.stream(query) as reader, engine.registered(reader) as relation:
+            engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
+    try:
+        yield target
+    finally:
+        engine.execute(drop_table(target.copy()))
 
 
 def verify_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Verification:

@@ -111,6 +111,7 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
     """The rows of ``sqlanon.figures``."""
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
+    hidden = "" if manifest.score is not None else ", which follows from values that are not released: not shown"
     figures: list[tuple[str, float | None, str]] = [
         ("rows", manifest.rows, "rows of the source"),
         ("released_rows", manifest.released_rows, "rows of this release"),
@@ -119,8 +120,8 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("classes", manifest.classes, "equivalence classes: rows that no quasi-identifier tells apart"),
         ("smallest_class", manifest.smallest_class, "rows of the smallest class"),
         ("average_class", average, "released_rows / classes"),
-        ("score", manifest.score, f"what was lost, by the measure {manifest.measure}"),
-        ("optimal", manifest.optimal, "1: it is proven that no generalization that meets the policy is better"),
+        ("score", manifest.score, f"what was lost, by the measure {manifest.measure}{hidden}"),
+        ("optimal", manifest.optimal, "1: the strategy proves that no generalization that meets the policy is better"),
     ]
     return [(i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)]
 

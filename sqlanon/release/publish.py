@@ -7,9 +7,8 @@ never held a private value: it is written once, from the recoded rows, by an eng
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,9 +16,11 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp
 
+from sqlanon.disk import disk_problem
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
-from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.errors import AuditError, DiskError, OvertakenError, ReleaseError
+from sqlanon.policy import why_not_written
 from sqlanon.queries.macros import digest_of, k_anonymity_of
 from sqlanon.queries.names import (
     column_definitions,
@@ -30,6 +31,7 @@ from sqlanon.queries.names import (
 )
 from sqlanon.release.check import Check
 from sqlanon.release.contents import expected_objects, found_objects
+from sqlanon.release.file_hash import sha256_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.presented import Suppressed, present, refuse_name
@@ -37,7 +39,7 @@ from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release,
 from sqlanon.release.staging import STAGED, Content, refuse_types, to_parquet, write_rows
 from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.resources import macros, sql_text
-from sqlanon.workdir import private_directory
+from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_directory
 
 BEFORE = "release_before"
 
@@ -60,23 +62,37 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
     ------
     ReleaseError
         The place cannot be written, or holds something that is no release of this table.
+    OvertakenError
+        Another run has published there meanwhile.
     AuditError
         The audit refused the release; what was there before still is.
     """
     is_parquet = path.suffix.lower() == ".parquet"
+    if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
+        raise ReleaseError(f"{path} {wrong}")
     if is_parquet:
-        refuse_types(content)
+        refuse_types({column.name: column.type for column in content.columns}, is_parquet=True)
+    there = _what_is_at(path)
     before = _refuse_to_destroy(path, table_name, engine.limits)
     content = _versioned(content, is_parquet, before)
     try:
         with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
             kept = Kept(path, () if is_parquet else before[: content.keep - 1])
             verification = audited(engine, content, directory, kept, is_parquet)
-            with content.recording(verification.manifest):
-                _swap_in(verification.path, path, directory)
-    except OSError as error:
-        raise ReleaseError(f"{path} cannot be written: {error.strerror or error}") from error
-    return replace(verification, path=path)
+            _flush(verification.path)
+            sha256 = sha256_of(verification.path)
+            with alone_at(path):
+                if _what_is_at(path) != there:  # the versions in it were those before
+                    raise OvertakenError(f"another run has published to {path} meanwhile: try again")
+                with content.recording(verification.manifest, sha256):
+                    _swap_in(verification.path, path)
+    except BusyError as error:
+        raise ReleaseError(f"another run is publishing to {path}: try again when it is done") from error
+    except (OSError, DiskError) as error:
+        reason = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
+        state = "nothing was published" if there is None else "the release that is there is unchanged"
+        raise ReleaseError(f"{path} cannot be written: {reason}; {state}") from error
+    return replace(verification, path=path, sha256=sha256)
 
 
 def audited(
@@ -269,14 +285,49 @@ def against_the_run(found: Manifest, written: Manifest, content: Content) -> lis
     return failures
 
 
-def _swap_in(staged: Path, path: Path, directory: Path) -> None:
-    """Give the file the mode of any new file, make sure that it is on the disk, and rename it into place."""
-    probe = directory / "mode"
-    probe.touch()
-    shutil.copymode(probe, staged)
-    with staged.open("rb") as file:
-        os.fsync(file.fileno())
+def _what_is_at(path: Path) -> tuple[int, ...] | None:
+    """Tells one file at a place from another; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _swap_in(staged: Path, path: Path) -> None:
+    """Give a file its mode, and rename it into place."""
+    _give_mode(staged, path)
     staged.replace(path)
+    with suppress(OSError):  # not every system can, and it is in its place
+        _flush(path.parent)
+
+
+def _give_mode(staged: Path, path: Path) -> None:
+    """The mode, the owner and the group of the release that is replaced; else those of any new file. Where it cannot be
+    given to that group, its own group may do what everybody may."""
+    try:
+        old = path.stat()
+    except FileNotFoundError:
+        staged.chmod(mode_of_new_files())
+        return
+    mode, new = old.st_mode & 0o777, staged.stat()
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        for owner in (old.st_uid, -1):
+            with suppress(OSError):
+                os.chown(staged, owner, old.st_gid)
+                break
+        else:
+            mode = (mode & ~0o070) | ((mode & 0o007) << 3)
+    staged.chmod(mode)
+
+
+def _flush(path: Path) -> None:
+    """Make sure that it is on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def utc_now() -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.queries.names import table
 from sqlanon.queries.presented import class_sizes
+from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.verify import Verification, verification_sql, verify_file
@@ -30,22 +31,32 @@ class Release:
         What it claims.
     limits:
         What `verify` may take of the machine.
+    sha256:
+        The SHA-256 of its file, in hexadecimal digits. Pass it on by another way than the file: a reader who has it
+        finds any change (``sqlanon verify RELEASE --sha256 HEX``).
     """
 
     path: Path
     table: str
     manifest: Manifest
     limits: Limits = NO_LIMITS
+    sha256: str | None = None
 
-    def verify(self) -> Verification:
+    def verify(self, sha256: str | None = None) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
+
+        Parameters
+        ----------
+        sha256:
+            The SHA-256 that its file should have, such as `Release.sha256`: it finds deliberate changes, too.
 
         Raises
         ------
         ReleaseError
-            It is gone, or is no release any more.
+            It is gone, or is no release any more; or ``sha256`` is no SHA-256.
         """
-        return verify_file(self.path, limits=self.limits)
+        found = verify_file(self.path, limits=self.limits)
+        return found if sha256 is None else replace(found, checks=(file_check(self.path, sha256), *found.checks))
 
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`, to be run in the release file with any DuckDB client."""

@@ -27,6 +27,9 @@ SUBJECT = table("subject")
 
 ATTACHED = "release_file"
 
+COPIED = "sqlanon_released_rows"
+"""The rows of a release on a server, copied to the engine that has its source."""
+
 VERIFIED = "sqlanon_verified"
 """A release, for the engine that has its source."""
 
@@ -35,7 +38,8 @@ VERIFIED = "sqlanon_verified"
 class OpenRelease:
     """A release that is open for reading: the engine, what it was asked, the manifest, and whether it is Parquet.
 
-    ``manifests`` has those of all versions that are kept, the newest first.
+    ``manifests`` has those of all versions that are kept, the newest first. ``file`` is the file, where it is one that
+    was opened for reading, and ``scratch`` a folder that the engine may write to; else None.
     """
 
     engine: DuckDBEngine
@@ -43,6 +47,8 @@ class OpenRelease:
     manifest: Manifest
     is_parquet: bool
     manifests: tuple[Manifest, ...]
+    file: Path | None = None
+    scratch: Path | None = None
 
 
 @contextmanager
@@ -70,9 +76,11 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
         raise ReleaseError(f"there is no release at {path}")
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
+        scratch = spill / "scratch"
+        scratch.mkdir()
         is_parquet = path.suffix.lower() == ".parquet"
         try:
-            manifests = [_open_parquet(engine, path)] if is_parquet else _open_database(engine, path)
+            manifests = [_open_parquet(engine, path)] if is_parquet else _open_database(engine, path, scratch)
         except duckdb.Error as error:
             raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -83,7 +91,7 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
         load_older(engine, manifest)
         if not is_parquet:
             _view(engine, _rows_of(manifest))
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests))
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests), path, scratch)
 
 
 def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
@@ -92,8 +100,10 @@ def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
         engine.script(sql_text("macros_older.sql"))
 
 
-def _open_database(engine: DuckDBEngine, path: Path) -> list[Manifest]:
+def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Manifest]:
     engine.attach(path, ATTACHED, read_only=True)
+    allowed = literal_path(str(scratch)).sql("duckdb")
+    engine.connection.execute(f"SET allowed_directories = [{allowed}]")
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
     found = read_manifests(engine)
@@ -129,6 +139,8 @@ def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:
     if len(rows) != 1:
         raise duckdb.CatalogException("no manifest")
     found = Manifest.from_json(rows[0][0])
+    if found.version is not None:
+        raise ValueError("it has a version, and a Parquet file has one and no more")
     _view(engine, read_parquet([str(path)]))
     return found
 

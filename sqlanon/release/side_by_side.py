@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.queries.attacks.linked import Linked, known_labels, strange_labels
+from sqlanon.queries.attacks.linked import Linked, known_labels, labels_of, of_several_levels, strange_labels
 from sqlanon.queries.names import cast, col, named, select, subquery
 from sqlanon.release.manifest import Manifest
 
 _NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT|DOUBLE|DECIMAL.*")
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 
-MOST_RANGES = 500
+MOST_RANGES = 4000
 """So many ranges of an attribute are compared with other labels; each meets many."""
-
 
 LEAST = 2
 """Where nothing is promised, nobody is to be alone."""
@@ -245,26 +244,56 @@ def link(first: Subject, second: Subject, trees: Trees) -> Link:
     return Link(one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing))
 
 
+def compared_with(engine: Engine, linked: Link, ranges: Set[int]) -> Link:
+    """The same link, quicker to look at: attributes of few labels are compared first, and ranges looked for only where
+    a release has any."""
+    several = [i for i, _ in of_several_levels(linked.attributes)]
+    if not several:
+        return linked
+    attributes = list(linked.attributes)
+    columns = [[attributes[i].first or "" for i in several], [attributes[i].second or "" for i in several]]
+    counts = [
+        engine.rows(labels_of(release, names))[0]
+        for release, names in zip((linked.first, linked.second), columns, strict=True)
+    ]
+    for i, first, second in zip(several, *counts, strict=True):
+        attributes[i] = replace(attributes[i], pairs=first * second, ranges=i in ranges)
+    return replace(linked, attributes=tuple(attributes))
+
+
 def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
     """The columns of a release, the first of a link, whose labels tell nothing by their hierarchies: sets, medians,
     and values that these do not have."""
-    found = []
-    for one in attributes:
+    return strange_or_ranges(engine, subject, attributes)[0]
+
+
+def strange_or_ranges(
+    engine: Engine, subject: Subject, attributes: Sequence[Linked]
+) -> tuple[list[str], frozenset[int]]:
+    """`strange_columns`; and the numbers of the attributes that have ranges for labels."""
+    strange, with_ranges = [], set()
+    for i, one in enumerate(attributes):
         if one.first is None or one.hierarchy is None:
             continue
         if len(one.first_levels) == 1:
             level = one.first_levels[0]
-            query = known_labels(subject.relation, one.first, one.hierarchy, level)
+            query = known_labels(subject.relation, one.first, one.hierarchy, [level])
             labels, known = engine.rows(query)[0]
             # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
             is_strange = 0 < level < one.height and labels > 0 and not known
         else:
-            query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
-            ranges, others = engine.rows(query)[0]
-            is_strange = subject.shows_medians or others > 0 or ranges > MOST_RANGES
+            is_strange = subject.shows_medians
+            labels, known = engine.rows(
+                known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
+            )[0]
+            if labels > known:
+                query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
+                ranges, others = engine.rows(query)[0]
+                is_strange |= others > 0 or ranges > MOST_RANGES
+                with_ranges |= {i} if ranges else set()
         if is_strange:
-            found.append(one.first)
-    return found
+            strange.append(one.first)
+    return strange, frozenset(with_ranges)
 
 
 def _comparable(first: Subject, second: Subject, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:

@@ -74,7 +74,7 @@ def publish_spark(
             manifest = verification.manifest
             server.execute(sr.manifest_table(spot.manifest(version), spot.name))
             server.execute(sr.manifest_row(spot.manifest(version), spot.name, version, manifest.to_json()))
-            with content.recording(manifest):
+            with content.recording(manifest, None):
                 server.execute(_view(spot, version, manifest))
         except BaseException:
             with suppress(Exception):  # Spark may be gone

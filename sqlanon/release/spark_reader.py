@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import is_of_spark
@@ -12,10 +17,10 @@ from sqlanon.policy import shown_place
 from sqlanon.queries import spark_release as sr
 from sqlanon.queries.spark_digest import digest_there
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.on_server import ServerRelease
 from sqlanon.release.spark_catalog import OF_MANIFEST, Described, SparkSpot, checks_of, names_there, number_in
-from sqlanon.release.spark_rows import counted, looked_at
+from sqlanon.release.spark_rows import all_here, counted, looked_at
 from sqlanon.release.verify import Verification, verification_sql
 
 _COUNT = "rows"
@@ -50,10 +55,10 @@ class SparkRelease(ServerRelease[SparkSpot]):
         """The statements behind `verify`. Two run in Spark: the content digest, and the combinations of values that the
         requirements look at. The rest runs in DuckDB, over these."""
         types = {column.name: column.type for column in self.manifest.columns}
-        there = (
-            digest_there(self.spot.table, types),
+        there = [
+            *([digest_there(self.spot.table, types)] if self.manifest.digest_algorithm == DIGEST else []),
             sr.combinations(self.spot.table, looked_at(self.manifest), _COUNT),
-        )
+        ]
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]
         return [*(one.sql(SparkEngine.dialect) for one in there), *here]
 
@@ -92,6 +97,23 @@ def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
         checks = checks_of(server, spot, view, version, manifest, names)
         told = f"of version {version}" if of_this else f"not of version {version} of {spot.name!r}"
         return replace(found, checks=(*found.checks, Check("manifest table", of_this, told), *checks))
+
+
+@contextmanager
+def fetched_rows(engine: DuckDBEngine, spot: SparkSpot, manifest: Manifest) -> Iterator[exp.Table]:
+    """The rows that the view shows, for the engine that has their source, for a while.
+
+    Raises
+    ------
+    ReleaseError
+        They cannot be read.
+    """
+    with (
+        spot.opened() as server,
+        server.told(ReleaseError),
+        all_here(engine, server, spot.table, manifest, manifest.released_rows) as rows,
+    ):
+        yield rows
 
 
 def _version(spot: SparkSpot, view: Described | None, names: frozenset[str]) -> int:

@@ -25,6 +25,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.privacy import sensitive_attributes
 from sqlanon.queries import spark as sp
 from sqlanon.queries import spark_release as sr
+from sqlanon.queries.macros import digest_of
 from sqlanon.queries.names import (
     column_definitions,
     create_temporary_table,
@@ -36,10 +37,10 @@ from sqlanon.queries.names import (
 )
 from sqlanon.queries.spark import type_here
 from sqlanon.queries.spark_digest import digest_there, digestible
-from sqlanon.queries.travel import arrived, repeated, travelling
-from sqlanon.release.manifest import Manifest
+from sqlanon.queries.travel import arrived, count_column, repeated, travelling
+from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.once import Once
-from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
 from sqlanon.release.verify import Verification, verify_rows
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
@@ -49,8 +50,9 @@ AT_ONCE = 2_000_000
 
 
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
-    """DuckDB's types of a relation's columns, Spark's where there is no equal."""
-    return {name: type_here(type_) or type_ for name, type_ in server.columns(relation).items()}
+    """DuckDB's types of a relation's columns; Spark's where there is no equal, or a collation."""
+    columns = server.columns(relation)
+    return {name: type_ if "collate" in type_ else type_here(type_) or type_ for name, type_ in columns.items()}
 
 
 def looked_at(manifest: Manifest) -> dict[str, str]:
@@ -136,31 +138,63 @@ def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits
     as_claimed = list(types.items()) == [(column.name, column.type) for column in manifest.columns]
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
-        count = "rows"
-        while count in {name.lower() for name in wanted}:
-            count += "_"
+        count = count_column(wanted)
         target, digest = table("combinations", "main", "temp"), ""
         found = Counted(engine, Once(engine), target, wanted, count, types, digest)
         if as_claimed and all(map(digestible, types.values())):
             rows, digest = server.rows(digest_there(relation.copy(), types))[0]
-            found = replace(found, digest=digest)
             try:
-                _fetch(server, found, relation, rows)
+                if manifest.digest_algorithm != DIGEST:
+                    digest = _older_digest(engine, server, relation, manifest, rows)
+                found = replace(found, digest=digest)
+                _fetch(engine, server, found.combinations, relation, wanted, count, rows)
             except duckdb.Error as error:
                 raise BrokenReleaseError("a value of the release is none of its type here") from error
             engine.execute(create_temporary_view(SUBJECT.copy(), found.rows(target)))
         yield found
 
 
-def _fetch(server: SparkEngine, found: Counted, relation: exp.Table, rows: int) -> None:
+@contextmanager
+def all_here(
+    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int
+) -> Iterator[exp.Table]:
+    """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
+    types = {column.name: column.type for column in manifest.columns}
+    count, target, view = count_column(types), table(f"{COPIED}_counted", "main", "temp"), table(COPIED, "main", "temp")
+    _fetch(engine, server, target, relation, types, count, rows)
+    try:
+        engine.execute(create_temporary_view(view.copy(), repeated(target, list(types), count)))
+        yield view
+    finally:
+        engine.execute(drop_view(view.copy()))
+        engine.execute(drop_table(target.copy()))
+
+
+def _older_digest(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int) -> str:
+    """By an algorithm that Spark is not taught any more."""
+    load_older(engine, manifest)
+    with all_here(engine, server, relation, manifest, rows) as here:
+        macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
+        return str(engine.rows(digest_of(here.sql(engine.dialect), macro=macro))[0][1])
+
+
+def _fetch(
+    engine: DuckDBEngine,
+    server: SparkEngine,
+    target: exp.Table,
+    relation: exp.Table,
+    types: Mapping[str, str],
+    count: str,
+    rows: int,
+) -> None:
     """Bring each combination here, with its count."""
-    arriving = {**found.wanted, found.count: "BIGINT"}
-    made = column_definitions(found.combinations.copy(), arriving.items())
+    arriving = {**types, count: "BIGINT"}
+    made = column_definitions(target.copy(), arriving.items())
     made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
-    found.engine.execute(made)
-    for part in _parts(server, sr.combinations(relation, found.wanted, found.count), list(arriving), rows):
-        with server.stream(part) as reader, found.engine.registered(reader) as here:
-            found.engine.execute(exp.Insert(this=found.combinations.copy(), expression=sp.arriving(here, arriving)))
+    engine.execute(made)
+    for part in _parts(server, sr.combinations(relation, types, count), list(arriving), rows):
+        with server.stream(part) as reader, engine.registered(reader) as here:
+            engine.execute(exp.Insert(this=target.copy(), expression=sp.arriving(here, arriving)))
 
 
 def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
+from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
 from sqlanon.queries.bounds import Kind
-from sqlanon.queries.names import column_definitions, drop_table, ident, star, table, text
+from sqlanon.queries.names import (
+    cast,
+    column_definitions,
+    drop_table,
+    ident,
+    named,
+    read_parquet,
+    star,
+    subquery,
+    table,
+    text,
+)
 from sqlanon.release.check import Check
 from sqlanon.release.contents import STORAGE_VERSION
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.presented import Suppressed
 from sqlanon.release.reader import ATTACHED, KEY
+from sqlanon.workdir import spill_directory
 
 STAGED = "sqlanon_staged"
-_NOT_IN_PARQUET = frozenset(
-    {"HUGEINT", "UHUGEINT", "BIGNUM", "BIT", "TIMESTAMP_S", "TIMESTAMP_MS", "TIME WITH TIME ZONE", "TIME_NS"}
+_USUAL = frozenset(
+    {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BLOB"}
 )
-_ARRAY = re.compile(r"\[\d+\]")
+"""Types that every file holds."""
+_DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
+_ROUNDED = frozenset({"TIME WITH TIME ZONE", "INTERVAL"})
+"""Types that Parquet has, without all of their values: it knows no offset of a time, and of an interval neither
+microseconds nor what is negative."""
+_NESTED = ("list", "array", "struct", "tuple", "map", "union")
 
 
 @dataclass(frozen=True)
@@ -52,8 +70,8 @@ class Content:
         Checks with the source what a release alone cannot show; it is given the released rows. None
         where there is nothing of the kind.
     recording:
-        What is written elsewhere of the release: for good once it is in its place, and not at all if it does not get
-        there.
+        What is written elsewhere of the release, by its manifest and the SHA-256 of its file (None on a server): for
+        good once it is in its place, and not at all if it does not get there.
     ranges:
         By column, in lower case, what its labels are ranges of.
     suppressed:
@@ -72,7 +90,7 @@ class Content:
     manifest: Callable[[int, int, int, str], Manifest]
     repeating: Collection[str] = ()
     audit: Callable[[exp.Table], Sequence[Check]] | None = None
-    recording: Callable[[Manifest], AbstractContextManager[None]] = lambda manifest: nullcontext()
+    recording: Callable[[Manifest, str | None], AbstractContextManager[None]] = lambda manifest, sha256: nullcontext()
     ranges: Mapping[str, Kind] = field(default_factory=dict)
     suppressed: Callable[[exp.Table], Suppressed] | None = None
     keep: int = 1
@@ -101,18 +119,61 @@ def write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name:
         engine.detach(STAGED)
 
 
-def refuse_types(content: Content) -> None:
-    """Some types have no equal in Parquet: they would come back as others."""
-    lost = [
-        f"{column.name!r} ({column.type})"
-        for column in content.columns
-        if column.type in _NOT_IN_PARQUET or _ARRAY.search(column.type)
-    ]
-    if lost:
+def refuse_types(types: Mapping[str, str], is_parquet: bool) -> None:
+    """Refuse what a file does not hold, or would give back as something else.
+
+    Parameters
+    ----------
+    types:
+        The types of columns by name.
+    is_parquet:
+        Whether it is a Parquet file, or a DuckDB file.
+
+    Raises
+    ------
+    ReleaseError
+        With the columns.
+    """
+    rare = {name: type_ for name, type_ in types.items() if type_ not in _USUAL and not _DECIMAL.fullmatch(type_)}
+    if not rare:
+        return
+    with (
+        spill_directory() as directory,
+        closing(DuckDBEngine.private(directory)) as engine,
+    ):
+        if not is_parquet:
+            engine.attach(directory / "probe.duckdb", STAGED, read_write=True, storage_version=STORAGE_VERSION)
+        path = directory / "probe.parquet" if is_parquet else None
+        lost = [f"{name!r} ({type_})" for name, type_ in rare.items() if not _comes_back(engine, type_, path)]
+    if lost and is_parquet:
         raise ReleaseError(
             f"Parquet cannot hold the types of {', '.join(lost)} as they are: cast them in a source query, "
             "or publish to a DuckDB file"
         )
+    if lost:
+        raise ReleaseError(f"a release file cannot hold the types of {', '.join(lost)}: cast them in a source query")
+
+
+def _comes_back(engine: DuckDBEngine, type_: str, path: Path | None) -> bool:
+    """Whether a Parquet file gives all values of a type back as they were; without a path, a DuckDB file."""
+    if path is None:
+        return _is_held(engine, table("probe", "main", STAGED), type_)
+    nothing = exp.Select(expressions=[named(cast(exp.null(), type_), "probe")]).limit(0, copy=False)
+    own = engine.types(subquery(nothing.copy(), "p"))["probe"]
+    try:
+        engine.execute(_as_parquet(nothing, path))
+    except duckdb.Error:
+        return False
+    return engine.columns(read_parquet([str(path)])) == {"probe": str(own)} and not _ROUNDED & set(_scalars(own))
+
+
+def _scalars(type_: DuckDBPyType) -> Iterator[str]:
+    """The names of the types in a nested one; of another its own."""
+    inner = [] if type_.id not in _NESTED else [one for _, one in type_.children if isinstance(one, DuckDBPyType)]
+    if not inner:
+        yield str(type_)
+    for one in inner:
+        yield from _scalars(one)
 
 
 def _create_table(engine: DuckDBEngine, content: Content, target: exp.Table) -> None:
@@ -145,15 +206,13 @@ def to_parquet(engine: DuckDBEngine, manifest: Manifest, target: Path) -> Path:
     rows = table(manifest.rows_table, "main", ATTACHED)
     metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
     engine.execute(
-        exp.Copy(
-            this=exp.Subquery(this=star(rows)),
-            kind=False,
-            files=[text(str(target))],
-            params=[
-                exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET")),
-                exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata),
-            ],
-        )
+        _as_parquet(star(rows), target, exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata))
     )
     target.chmod(0o600)
     return target
+
+
+def _as_parquet(query: exp.Query, target: Path, *more: exp.CopyParameter) -> exp.Copy:
+    """``COPY (query) TO target``."""
+    parquet = exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET"))
+    return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(str(target))], params=[parquet, *more])

@@ -7,28 +7,40 @@ the content digest finds what k cannot.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.policy import PrivacySection, in_postgres, shown_place
+from sqlanon.errors import BrokenReleaseError
+from sqlanon.policy import PrivacySection, in_postgres, shown_place, strange_parts
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.spark import in_spark
 from sqlanon.privacy.combinations import combinations_of, guarantee_of
 from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.queries.names import create_temporary_view, star, table
+from sqlanon.release.blocks import strange_blocks
 from sqlanon.release.check import Check
-from sqlanon.release.contents import changed_macros, expected_objects, found_objects
+from sqlanon.release.contents import (
+    changed_macros,
+    expected_objects,
+    found_objects,
+    free_blocks,
+    unexpected_definitions,
+)
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
-from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn
+from sqlanon.release.leaves import leaves_of, with_sign
+from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
+from sqlanon.release.parquet import parquet_check
 from sqlanon.release.presented import Suppressed
 from sqlanon.release.presented_check import (
     SUPPRESSION,
@@ -37,8 +49,9 @@ from sqlanon.release.presented_check import (
     suppressed_rows,
     suppression_check,
 )
-from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release
+from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
+from sqlanon.release.score import released_score
 from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__
 
@@ -55,6 +68,8 @@ class Verification:
         Of the rows that are in the file.
     suppressed:
         What it tells of suppressed rows; None where it does not.
+    sha256:
+        Of its file, where it was published just now.
     """
 
     path: Path
@@ -62,6 +77,7 @@ class Verification:
     checks: tuple[Check, ...]
     digest: str
     suppressed: Suppressed | None = None
+    sha256: str | None = None
 
     @property
     def is_file(self) -> bool:
@@ -110,7 +126,10 @@ def verify_file(
         It is not there, or not a release.
     """
     with open_release(path, limits, version) as release:
-        return verify_release(path, release, fresh)
+        try:
+            return verify_release(path, release, fresh)
+        except duckdb.Error as error:
+            raise BrokenReleaseError(f"{path} was a release of sqlanon; it cannot be read: {error}") from error
 
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
@@ -149,14 +168,59 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
         return checks
     k, classes, rows, _ = release.asked.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]
     checks += [
+        _fields(manifest),
         _equal("rows", manifest.released_rows, rows),
         _equal("classes", manifest.classes, classes),
         _equal("smallest class", manifest.smallest_class, k or 0),
+        *_score(release),
         *k_counts_decoys(_requirements(release, fresh), manifest),
         *_decoys(release),
     ]
-    checks.append(_equal("content digest", manifest.digest, digest))
-    return checks if release.is_parquet else [*checks, *_file_checks(release, fresh)]
+    checks += [_signs(release), _content_digest(manifest, digest)]
+    if not release.is_parquet:
+        return [*checks, *_file_checks(release, fresh)]
+    # Rows that come from a server have no file.
+    return checks if release.file is None else [*checks, parquet_check(release.engine, release.file)]
+
+
+def _fields(manifest: Manifest) -> Check:
+    """Whether the manifest has nothing that sqlanon does not write."""
+    strange = [*strange_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
+    message = f"no release of sqlanon has what it has in {', '.join(strange)}" if strange else "as sqlanon writes them"
+    return Check("manifest fields", not strange, message)
+
+
+def _score(release: OpenRelease) -> list[Check]:
+    """Whether the score that is shown is that of the release. Older releases show what follows from more than that."""
+    manifest = release.manifest
+    if manifest.score is None:
+        return []
+    sizes = {}
+    if manifest.measure == "discernibility":
+        sizes = dict(release.asked.rows(class_sizes_of(SUBJECT.name, manifest.quasi, None, None)))
+    score = released_score(manifest, sizes)
+    if score is None:
+        return [Check("score", None, f"not verifiable alone: the {manifest.measure} follows from the source")]
+    same = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
+    return [_equal("score", manifest.score if not same else score, score)]
+
+
+def _signs(release: OpenRelease) -> Check:
+    """Whether values that are equal are the same to a reader: floating-point zeros and NaN without a sign."""
+    floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
+    counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
+    told = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
+    return Check(
+        "signs", not told, f"zeros or NaN with a sign, which tell equal rows apart: {told}" if told else "none"
+    )
+
+
+def _content_digest(manifest: Manifest, found: str) -> Check:
+    check = _equal("content digest", manifest.digest, found)
+    if not check.passed:
+        return check
+    weak = "" if manifest.digest_algorithm == DIGEST else "a weak digest of an older version: "
+    return replace(check, message=f"{check.message} ({weak}it finds accidents, not deliberate changes)")
 
 
 def _decoys(release: OpenRelease) -> list[Check]:
@@ -225,7 +289,7 @@ def _claims_its_noise(manifest: Manifest) -> bool:
     return (
         (manifest.epsilon, manifest.noise) == (epsilon, noise)
         and (None if manifest.confidence is None else manifest.confidence.get("beta")) == beta
-        and (manifest.linking_risk is None) == (noise is None)
+        and (manifest.linking_risk is None or noise is not None)
     )
 
 
@@ -234,6 +298,8 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     expected, found = expected_objects(release.manifests), found_objects(engine)
     wrong = [f"{name} is missing" for name in sorted(expected - found)]
     wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
+    if not fresh:
+        wrong += [f"table {name} has more than columns and their types" for name in unexpected_definitions(engine)]
     message = "; ".join(wrong)
     checks = [Check("contents", not message, message or "the rows, what tells about them, and nothing else")]
     if newest.version is not None and release.manifest is newest and not message:
@@ -241,6 +307,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
         checks += [_kept(engine, one) for one in release.manifests[1:]]
     if fresh:
         return checks
+    checks.append(_no_more_bytes(release))
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
     same_version = newest.digest_algorithm == DIGEST and writer[0] == __version__
     same_writer = same_version and writer[1] == engine.version
@@ -249,25 +316,36 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     if not same_writer:  # each version spells a macro in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
-        engine.script(macros())
-        changed = changed_macros(engine)
+        assert release.scratch is not None  # what is not fresh was opened by its file
+        changed = changed_macros(engine, release.scratch)
         message = f"not as sqlanon made them: {', '.join(changed)}" if changed else "as sqlanon made them"
         checks.append(Check("macros", not changed, message))
     return checks
+
+
+def _no_more_bytes(release: OpenRelease) -> Check:
+    """Whether the file has its blocks, all in use, and nothing beside them."""
+    strange = [] if release.file is None else list(strange_blocks(release.file))
+    if free := free_blocks(release.engine):
+        strange.append(f"{free} of its blocks are not in use: they may have rows that were deleted")
+    return Check("file", not strange, "; ".join(strange) or "its blocks, all in use, and nothing beside them")
 
 
 def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether an earlier version that is kept has the rows that it claims."""
     name, rows = f"version {manifest.version}", f"version_{manifest.version}"
     relation = table(manifest.rows_table, "main", ATTACHED)
-    if manifest.digest_algorithm != DIGEST:
-        return Check(name, None, "of a version of sqlanon that counted otherwise")
     columns = _columns(manifest.columns, list(engine.columns(relation).items()))
     if not columns.passed:
         return Check(name, False, columns.message)
     engine.execute(create_temporary_view(table(rows), star(relation)))
     smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
-    found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
+    macro, place = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST]), None
+    if manifest.digest_algorithm != DIGEST:  # the file may be open for writing: nothing of these is to be in it
+        place = "memory"
+        with engine.using(place):
+            load_older(engine, manifest)
+    found = (engine.rows(digest_of(rows, place, macro))[0][1], count, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.smallest_class)
     return _equal(name, ", ".join(map(str, claimed)), ", ".join(map(str, found)))
 

@@ -152,11 +152,11 @@ def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> 
     what, place:
         What the release is, such as a file, and where.
     """
-    rows = [
+    rows: list[tuple[str, object]] = [
         (what, place),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
         ("classes", f"{manifest.classes:,}, the smallest of {manifest.smallest_class:,} rows"),
-        (f"score ({manifest.measure})", f"{manifest.score:.6g}"),
+        *([] if manifest.score is None else [(f"score ({manifest.measure})", f"{manifest.score:.6g}")]),
         ("content digest", manifest.digest),
     ]
     return html_table(caption, ["", ""], rows)

@@ -18,6 +18,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.release.verify import Verification
 from sqlanon.report.gather import Unpublished, facts_of_release
+from sqlanon.workdir import mode_of_new_files
 
 __all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
 
@@ -166,9 +167,7 @@ def _write(target: Path, text: str, private: bool) -> None:
             written = Path(file.name)
             file.write(text)
         if not private:
-            mask = os.umask(0)
-            os.umask(mask)
-            written.chmod(0o666 & ~mask)
+            written.chmod(mode_of_new_files())
         written.replace(target)
     except OSError as error:
         if written is not None:

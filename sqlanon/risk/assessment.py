@@ -19,6 +19,7 @@ from sqlanon.errors import HierarchyError, Problem
 from sqlanon.examples import example_height, show_hierarchy
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.histogram import ClassSizes
+from sqlanon.narrowing import Narrowing, narrowing_columns_of_source
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.population import population_size, sampling_fraction
 from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
@@ -123,11 +124,21 @@ class _Assessment:
             marketer=marketer,
             population=None if population is None else population_risk(sizes.sizes, counted, population),
             leakage=ranked(self._set_figures(sizes.rows), self.names, sizes.rows),
+            dependencies=self._dependencies(sizes.rows),
             **{
                 "expected_reidentifications": marketer.expected,
                 **risk_of_rows(self.run, self.steps, self.columns, self.asked, share),
             },
         )
+
+    def _dependencies(self, rows: int) -> tuple[Narrowing, ...]:
+        """The columns that are to be released as they are, and narrow a quasi-identifier."""
+        if not self.run.source.rows_at_hand:
+            return ()
+        names = [name for name, one in self.policy.attributes.items() if one.role in ("sensitive", "insensitive")]
+        columns = [self.columns.by_attribute[name] for name in names]
+        relation, quasi = self.run.source.relation, self.columns.generalized
+        return narrowing_columns_of_source(self.steps, self.work, relation, rows, columns, quasi, self.policy.source)
 
     @cached_property
     def sets(self) -> AttributeSets:

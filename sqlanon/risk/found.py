@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from sqlanon.histogram import ClassSizes
+from sqlanon.narrowing import Narrowing
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.journalist import JournalistRisk
 from sqlanon.risk.leakage import Leakage
@@ -61,6 +62,8 @@ class Risk:
     leakage:
         Of all sets of quasi-identifiers of up to the size that was asked for (by default three), the most leaking
         first.
+    dependencies:
+        The columns to be released as they are that narrow a quasi-identifier, where all of its values have one label.
     """
 
     rows: int
@@ -85,6 +88,7 @@ class Risk:
     household: HouseholdRisk | None = None
     expected_reidentifications: float
     leakage: tuple[Leakage, ...] = ()
+    dependencies: tuple[Narrowing, ...] = ()
     _relate: Callable[[Table], Any] | None = field(default=None, repr=False, compare=False)
 
     @property

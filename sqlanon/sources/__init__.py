@@ -6,7 +6,8 @@ from sqlanon.sources.frequency_set import NOT_THERE, bind_frequency_set
 from sqlanon.sources.identity import identity_of
 from sqlanon.sources.plain import fixed_column, plain_column
 from sqlanon.sources.postgres import bind_postgres, carrying, refuse_schema_of_source
-from sqlanon.sources.spark import bind_spark, refuse_floats
+from sqlanon.sources.scope import bring_temporary, refuse_functions
+from sqlanon.sources.spark import bind_spark
 
 __all__ = [
     "NOT_THERE",
@@ -19,6 +20,7 @@ __all__ = [
     "bind_postgres",
     "bind_source",
     "bind_spark",
+    "bring_temporary",
     "carrying",
     "copy_arrow",
     "file_kind",
@@ -27,7 +29,7 @@ __all__ = [
     "identity_of",
     "plain_column",
     "readable",
-    "refuse_floats",
+    "refuse_functions",
     "refuse_schema_of_source",
     "unbind_source",
 ]

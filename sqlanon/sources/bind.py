@@ -1,9 +1,8 @@
 """Where the private table comes from: bound to one relation of the engine that the queries can name.
 
 A DuckDB file is attached read-only; Parquet is scanned in place; CSV and Arrow streams are read once, into the
-private work database; a live connection is used as it is. The relation is free of what would make two values that
-a reader can tell apart look equal, or carry more than the values that it shows: ENUM dictionaries, collations, the
-sign of a floating-point zero.
+private work database; a live connection is used as it is. Values that the engine takes for equal have one form in the
+relation (`sources.plain`), and it carries nothing but its values: no dictionaries of ENUMs.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.queries.names import (
+    anonymous,
     col,
     create_temporary_view,
     drop_view,
@@ -35,6 +35,7 @@ from sqlanon.sources.bound import Place, Source
 from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.parquet import parquet_columns
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
+from sqlanon.sources.scope import is_read_alike, read_by_holder
 
 _ENDINGS = {
     "parquet": (".parquet", ".pq"),
@@ -83,24 +84,25 @@ def bind_source(
             paths = _paths(engine, section.files)
             found, more = _from_files(engine, paths, place, text_columns, wanted)
         elif section.query is not None:
-            found = _from_query(engine, section.query, place.view("query"))
+            found = _from_query(engine, section.query, place)
         else:
-            found = find_table(engine, section.table)
+            found = _from_table(engine, section.table, place)
         view, columns = _plain(engine, found, place.view("source"))
         columns = {name: columns.get(name, type_) for name, type_ in more.items()} or columns
         in_place = copied is not None or bool(paths) or _is_table(engine, found)
         return Source(view, columns, tuple(Path(path) for path in paths), in_place)
 
 
-def _is_table(engine: DuckDBEngine, found: exp.Table) -> bool:
-    """Whether a relation is a table, and no view."""
+def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bool:
+    """Whether a relation is a table, and no view; a plain one has no columns that are worked out when it is read."""
     names = {"database_name": found.catalog, "schema_name": found.db, "table_name": found.name}
     named_so = [
         exp.EQ(this=exp.Lower(this=col(column)), expression=exp.Lower(this=text(name)))
         for column, name in names.items()
     ]
     tables = exp.Table(this=exp.Anonymous(this="duckdb_tables", expressions=[]))
-    return bool(engine.rows(select([col("table_name")], tables).where(*named_so, copy=False)))
+    made = engine.rows(select([col("sql")], tables).where(*named_so, copy=False))
+    return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
 
 
 @contextmanager
@@ -128,14 +130,15 @@ def file_kind(path: str) -> str | None:
 
 
 def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
-    """A table or view by the name that the policy gives: as it stands, else with its schema before a dot.
+    """A table or view by the name that the policy gives, on the holder's connection: as it stands, else with its schema
+    before a dot.
 
     The name that is found is full: it means the same table whatever database is in use later.
     """
     if not name:
         raise SourceError(f"source: say which table: table = ..., query = ... or files = ...{_known_tables(engine)}")
-    path = exp.select(exp.func("current_database"), exp.func("current_schemas", exp.true()))
-    database, schemas = engine.rows(path)[0]
+    holder, database = engine.holder, engine.holder.database
+    schemas = holder.rows(exp.Select(expressions=[anonymous("system.main.current_schemas", exp.true())]))[0][0]
     here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas))]
     candidates = [(name, *place) for place in here]
     match table_parts(name):
@@ -147,7 +150,7 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
             candidates.append((own, second, first))
     for candidate in candidates:
         try:
-            engine.types(table(*candidate))
+            holder.types(table(*candidate))
         except (duckdb.CatalogException, duckdb.BinderException):
             continue
         return table(*candidate)
@@ -158,7 +161,7 @@ def _known_tables(engine: DuckDBEngine) -> str:
     names = engine.rows(
         exp.select(col("table_schema"), col("table_name"))
         .from_(table("tables", "information_schema"))
-        .where(exp.EQ(this=col("table_catalog"), expression=exp.func("current_database")))
+        .where(exp.EQ(this=col("table_catalog"), expression=text(engine.holder.database)))
         .order_by(col("table_schema"), col("table_name"))
         .limit(10)
     )
@@ -184,8 +187,8 @@ def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table
     return target
 
 
-def _from_query(engine: DuckDBEngine, query: str, view: exp.Table) -> exp.Table:
-    """A view over the holder's query, which must be a single SELECT: the engine's own parser says so."""
+def _from_query(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
+    """The holder's query, which must be a single SELECT: the engine's own parser says so."""
     try:
         statements = engine.connection.extract_statements(query)
     except duckdb.ParserException as error:
@@ -193,8 +196,22 @@ def _from_query(engine: DuckDBEngine, query: str, view: exp.Table) -> exp.Table:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise SourceError("source.query: must be one SELECT statement")
     # The holder's SQL stays as it is: parsing and printing it again could change what it says.
-    engine.execute(create_temporary_view(view, exp.Var(this=query.strip().rstrip(";"))))
+    plain = query.strip().rstrip(";")
+    if not is_read_alike(engine, plain):
+        return read_by_holder(engine, plain, place)
+    view = place.view("query")
+    engine.execute(create_temporary_view(view, exp.Var(this=plain)))
     return view
+
+
+def _from_table(engine: DuckDBEngine, name: str | None, place: Place) -> exp.Table:
+    """A table of the holder's. A temporary one is known to the holder's connection alone."""
+    found = find_table(engine, name)
+    if found.catalog == "temp" and engine.holder is not engine:
+        return read_by_holder(engine, star(found).sql(engine.dialect), place)
+    if _is_table(engine, found, plain=True) or is_read_alike(engine):
+        return found
+    return read_by_holder(engine, star(found).sql(engine.dialect), place)
 
 
 def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:

@@ -24,17 +24,28 @@ class Place:
     Attributes
     ----------
     name:
-        Views are temporary and begin with it: a view elsewhere would look names up in its own schema first.
-    copy:
-        The table that CSV files are copied to; None where no row may be read.
+        The names of views begin with it.
+    table:
+        The table that is made of rows that are copied.
+    reads:
+        Whether rows may be read.
+    views:
+        The schema of views, and its database. It has little else: a view looks names up in its own schema first.
     """
 
     name: str
-    copy: exp.Table | None
+    table: exp.Table
+    reads: bool = True
+    views: tuple[str, str] = ("main", "temp")
+
+    @property
+    def copy(self) -> exp.Table | None:
+        """The table that CSV files are copied to; None where no row may be read."""
+        return self.table if self.reads else None
 
     def view(self, suffix: str) -> exp.Table:
         """The name of a view."""
-        return table(f"{self.name}_{suffix}", "main", "temp")
+        return table(f"{self.name}_{suffix}", *self.views)
 
 
 @dataclass(frozen=True)

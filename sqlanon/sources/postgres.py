@@ -27,6 +27,7 @@ from sqlanon.queries.names import (
     named,
     qualified,
     select,
+    star,
     subquery,
     table,
 )
@@ -76,10 +77,13 @@ def bind_postgres(
     SourceError
         It cannot be found or read, or a type has no equal here.
     """
-    found, own = _found(server, section)
+    found, own, schema = _found(server, section)
     columns = _columns(own, wanted)
-    there = [(name, kind) for name, kind, _ in own if name.lower() in wanted]
-    plain = select([named(pg.plain_there(name, kind, columns[name]), name) for name, kind in there], found)
+    there = [(name, kind, is_enum) for name, kind, is_enum in own if name.lower() in wanted]
+    values: list[exp.Expr] = [
+        named(pg.plain_there(name, kind, columns[name], is_enum), name) for name, kind, is_enum in there
+    ]
+    plain = select(values, found)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
     count = count_column(by_lower)
@@ -101,7 +105,7 @@ def bind_postgres(
         engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
-    remote = InPostgres(server, address, relation, statement, _schema(server, section))
+    remote = InPostgres(server, address, relation, statement, schema)
     return Source(view, columns, in_place=False, counted=Counted(combinations, count), postgres=remote)
 
 
@@ -172,49 +176,83 @@ def refuse_schema_of_source(remote: InPostgres, place: str, schema: str) -> None
         )
 
 
-def _schema(server: PostgresEngine, section: SourceSection) -> str | None:
-    if section.query is not None:
-        return None
-    with server.reading():
-        found = server.rows(pg.schema_of(), [qualified(*table_parts(section.table or ""))])
-    return str(found[0][0]) if found else None
-
-
 def _no_rows(types: Mapping[str, str]) -> exp.Select:
     nothing = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
     return exp.Select(expressions=nothing).limit(0, copy=False)
 
 
-def _found(server: PostgresEngine, section: SourceSection) -> tuple[exp.Expr, list[tuple[str, str, bool]]]:
-    """The table or query there, and its columns: name, type, whether it is an enumeration."""
+def _found(server: PostgresEngine, section: SourceSection) -> tuple[exp.Expr, list[tuple[str, str, bool]], str | None]:
+    """The table or query there; its columns: name, type, whether it is an enumeration; the schema of the table."""
     if section.query is not None:
-        return _of_query(server, section.query)
+        return *_of_query(server, section.query), None
     parts = table_parts(section.table or "")
     with server.reading():
-        own = server.rows(pg.columns_of(), [qualified(*parts)]) if parts else []
-    if not own:
-        raise SourceError(
-            f"source.table: there is no table or view {section.table!r} in PostgreSQL that this user may see: write it "
-            "as schema.name, in upper and lower case as it is there"
-        )
-    return table(*reversed(parts)), [(name, kind, is_enum) for name, kind, is_enum in own]
+        found = _numbers(server, [qualified(*parts)])[0] if parts else None
+        if found is None:
+            raise SourceError(
+                f"source.table: there is no table or view {section.table!r} in PostgreSQL that this user may see: "
+                "write it as schema.name, in upper and lower case as it is there"
+            )
+        ((schema, name),) = server.rows(pg.name_by_number(), [found])
+        own = server.rows(pg.columns_of(), [found])
+    return table(name, schema), [(column, kind, is_enum) for column, kind, is_enum in own], schema
+
+
+def _numbers(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
+    """The relations of these names, as the user's own path finds them."""
+    with server.on_own_path():
+        return [server.rows(pg.number_of(), [name])[0][0] for name in names]
 
 
 def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[str, str, bool]]]:
-    """A query's columns have the types of a view over it. That is made in a transaction that leaves nothing."""
+    """A query, with the schemas of its tables; and its columns, with the types of a view over it.
+
+    Its tables are found on the user's own path. Its functions, operators and types are the server's own, unless it
+    names their schema: nobody else can put one of theirs in their place.
+    """
     try:
         is_one = pg.is_one_query(query)
+        places = pg.names_without_schema(query) if is_one else []
     except SqlglotError:
         raise SourceError("source.query: cannot be read as one SELECT: make a view of it in PostgreSQL") from None
     if not is_one:
         raise SourceError("source.query: must be one SELECT statement")
+    with server.reading():
+        found = _numbers(server, [query[first : last + 1] for first, last in places])
+        for (first, last), number in reversed(list(zip(places, found, strict=True))):
+            if number is not None:
+                ((schema, name),) = server.rows(pg.name_by_number(), [number])
+                query = f"{query[:first]}{qualified(schema, name)}{query[last + 1 :]}"
+        may_view = server.rows(pg.may_make_temporary())[0][0]
     statement = pg.query_as_it_stands(query)
+    relation = exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query")))
+    try:
+        own = _columns_of_view(server, statement) if may_view else _columns_without_view(server, relation)
+    except SourceError as error:
+        if "does not exist" not in str(error):
+            raise
+        raise SourceError(
+            f"{error}; functions, operators and types of source.query that are not PostgreSQL's own need their schema "
+            "(schema.name, OPERATOR(schema.+)), or make a view of it in PostgreSQL"
+        ) from None
+    return relation, own
+
+
+def _columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:
+    """Of a view that is made in a transaction that leaves nothing."""
     with server.undone_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
-        own = server.rows(pg.columns_of(), [qualified("pg_temp", _QUERY)])
-    return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query"))), [
-        (name, kind, is_enum) for name, kind, is_enum in own
-    ]
+        found = server.rows(pg.number_of(), [qualified("pg_temp", _QUERY)])[0][0]
+        return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.columns_of(), [found])]
+
+
+def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
+    """Where no view may be made, temporary ones included: then a numeric has no precision."""
+    with server.reading():
+        names = server.names(star(relation.copy()).limit(0, copy=False))
+        refuse_ambiguous(names, "the source")
+        types = server.rows(pg.types_without_a_view(relation, names))
+    return [(name, kind, is_enum) for name, (kind, is_enum) in zip(names, types, strict=True)]
 
 
 def _columns(own: Sequence[tuple[str, str, bool]], wanted: Collection[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def bind_spark(
     """
     server = engine.there.server
     found = _found(section)
+    if section.query is not None:
+        _refuse_functions(section.query, server.functions_replaced)
     with server.told():
         own = server.columns(found)
     columns = _columns(own, wanted)
@@ -62,20 +65,19 @@ def bind_spark(
     return Source(view, columns, _local_files(section.files), in_place, spark=InSpark(address, engine, relation))
 
 
-def refuse_floats(source: Source, columns: Collection[str]) -> None:
-    """Refuse floating-point numbers that would become text in Spark.
+def _refuse_functions(query: str, replaced: Collection[str]) -> None:
+    """Refuse functions of the user's that have the names of Spark's, whose place they would not take here.
 
     Raises
     ------
     SourceError
         With their names.
     """
-    wanted = {name.lower() for name in columns}
-    found = [name for name, type_ in source.columns.items() if name.lower() in wanted and type_ in ("FLOAT", "DOUBLE")]
-    if found:
+    called = {name.lower() for name in re.findall(r"(\w+)`?\s*\(", query)}
+    if found := sorted(called & set(replaced)):
         raise SourceError(
-            f"columns of floating-point numbers beside masked rows, with this strategy: {', '.join(map(repr, found))}; "
-            'cast them to DECIMAL with query = ... under [source], or use suppressed = "drop"'
+            f"source.query: {', '.join(found)}: the session has a function of that name, and Spark too; "
+            "make a temporary view of the query, or give the function another name"
         )
 
 

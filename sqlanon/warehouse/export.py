@@ -25,6 +25,7 @@ from sqlanon.warehouse.statements import (
     before,
     dialect_of,
     over_there,
+    settings,
     value_tables,
 )
 from sqlanon.workdir import private_directory, private_files
@@ -32,6 +33,8 @@ from sqlanon.workdir import private_directory, private_files
 STAGING_PREFIX = ".sqlanon-export-"
 
 _LINES = "-- "
+
+_SETTINGS = "A setting that the queries depend on"
 
 _NEEDED = re.compile(r"value|known|(code|label)_\d+")
 """What a statement may read of our tables. (A released column may have the name of another of theirs.)"""
@@ -76,7 +79,7 @@ def export(made: Made, figures: Mapping[str, int], folder: str | os.PathLike[str
             for name, query in _tables(made.run.engine, recoding, place):
                 made.run.engine.execute(wh.written(query, str(staged / f"{name}.parquet")))
             (staged / "release.sql").write_text(_release(made, recoding, place, dialect), encoding="utf-8")
-            (staged / "audit.sql").write_text(_audit(made, place, figures, dialect), encoding="utf-8")
+            (staged / "audit.sql").write_text(_audit(made, recoding, place, figures, dialect), encoding="utf-8")
             staged.replace(target)
     except OSError as error:
         raise ReleaseError(f"{target} cannot be written: {error.strerror or error}") from error
@@ -116,10 +119,10 @@ def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str
         "3. Run audit.sql before anybody may read the release: the source may have changed.",
     ]
     statements = (*before(dialect), place.release_statement(recoding, dialect))
-    return _file(lines, [([], statement) for statement in statements])
+    return _file(dialect, lines, [([], statement) for statement in statements])
 
 
-def _audit(made: Made, place: Target, expected: Mapping[str, int], dialect: str) -> str:
+def _audit(made: Made, recoding: Recoding, place: Target, expected: Mapping[str, int], dialect: str) -> str:
     policy = made.prepared.policy
     names = made.prepared.columns.by_attribute
     audit = audit_of(policy, place, names)
@@ -130,6 +133,8 @@ def _audit(made: Made, place: Target, expected: Mapping[str, int], dialect: str)
     found = wa.figures(place.release, quasi)
     counted = {"source_rows": expected["source_rows"]}
     queries = [([one_line(name)], query) for name, query in audit.violations]
+    queries.append((["the rows that the release has, and this statement does not make, or the other way round"],
+                    place.other_rows(recoding)))  # fmt: skip
     queries.append((["the rows of the source, if they are not as many as were counted"],
                     wa.other_figures(wa.row_count(place.source.copy()), counted)))  # fmt: skip
     queries.append((["the rows and classes of the release, if they are others than were found"],
@@ -137,16 +142,20 @@ def _audit(made: Made, place: Target, expected: Mapping[str, int], dialect: str)
     missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_told]
     lines = ["Each of these queries should return no row: what it returns breaks what it is named after.", *missing]
     others = [column.name for column in made.columns() if column.type == NOT_THERE]
+    first = [([_SETTINGS], statement) for statement in settings(dialect)]
     texts = [(comment, place.text(query, dialect)) for comment, query in queries]
     texts.append((["For people: what classes there are"], place.text(found, dialect)))
     if others:
         told = "For people: a column with almost as many values as rows re-identifies them by itself"
         texts.append(([told], place.text(wa.distinct_values(place.release, others), dialect)))
-    return _file(lines, texts)
+    return _file(dialect, lines, [*first, *texts])
 
 
-def _file(lines: list[str], statements: list[tuple[list[str], str]]) -> str:
+def _file(dialect: str, lines: list[str], statements: list[tuple[list[str], str]]) -> str:
     """Lines of comment, and statements with theirs."""
-    parts = ["".join(f"{_LINES}{line}\n" for line in lines)]
-    parts += ["".join(f"{_LINES}{line}\n" for line in comment) + f"{statement};\n" for comment, statement in statements]
+
+    def told(comment: list[str]) -> str:
+        return "".join(f"{_LINES}{wh.comment_without_variables(line, dialect)}\n" for line in comment)
+
+    parts = [told(lines), *(f"{told(comment)}{statement};\n" for comment, statement in statements)]
     return "\n".join(parts)

@@ -7,6 +7,7 @@ from sqlanon.errors import PolicyError
 from sqlanon.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.warehouse_checks import for_warehouse
+from sqlanon.queries import warehouse as wh
 from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.coding import Coded
 from sqlanon.queries.names import table
@@ -48,11 +49,15 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
         raise PolicyError(problems)
     target, names = Target.of(policy), {name: name for name in policy.attributes}
     recoding = _example(policy, engine)
+
+    def told(comment: str) -> str:
+        return wh.comment_without_variables(one_line(comment), dialect)
+
     labels = zip(policy.generalized, value_tables(policy.generalized), strict=True)
-    uploaded = ", ".join(f"{name} (of {one_line(attribute)!r})" for attribute, name in labels)
+    uploaded = ", ".join(f"{name} (of {told(attribute)!r})" for attribute, name in labels)
     audit = audit_of(policy, target, names)
     figures = wa.figures(target.release, policy.generalized)
-    missing = f"; not in SQL: {one_line(', '.join(audit.not_told))}" if audit.not_told else ""
+    missing = f"; not in SQL: {told(', '.join(audit.not_told))}" if audit.not_told else ""
     stages = (
         Stage(
             "frequency set",
@@ -69,10 +74,13 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
         ),
         Stage(
             "audit",
-            f"the classes that break a requirement, one query each: there should be none; then what classes there are"
+            "the classes that break a requirement, one query each, and the rows in which the release differs from its "
+            "statement: there should be none; then what classes there are"
             f"{missing}",
             (
-                *(f"-- {one_line(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
+                *(f"-- {told(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
+                "-- the rows that the release has, and the statement does not make, or the other way round\n"
+                f"{target.text(target.other_rows(recoding), dialect)}",
                 f"-- what classes there are\n{target.text(figures, dialect)}",
             ),
         ),

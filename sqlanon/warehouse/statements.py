@@ -16,6 +16,7 @@ from sqlanon.queries import warehouse as wh
 from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import free_name, table
+from sqlanon.queries.postgres_qualified import by_full_names
 from sqlanon.queries.recode import Recoding
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake", "spark", "trino")
@@ -29,8 +30,22 @@ _RELEASE = "release"
 _OWN_QUERY = "sqlanon_source_query"
 """Stands for the holder's query."""
 
-_BEFORE: Mapping[str, str] = {"trino": "SET SESSION skip_redundant_sort = FALSE"}
-"""What must be run first. (Trino does not sort the rows of a new table unless it is told to.)"""
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "spark": (
+        "SET spark.sql.ansi.enabled = TRUE",
+        "SET spark.sql.caseSensitive = FALSE",
+        "SET spark.sql.variable.substitute = FALSE",
+        "SET spark.sql.parser.escapedStringLiterals = FALSE",
+        "SET spark.sql.parser.quotedRegexColumnNames = FALSE",
+        "SET spark.sql.path.enabled = FALSE",
+        "SET spark.sql.functionResolution.sessionOrder = second",
+    ),
+    "postgres": ("SET standard_conforming_strings = on",),
+}
+"""The settings that the meaning of our statements depends on, where a session may have others."""
+
+_BEFORE: Mapping[str, tuple[str, ...]] = {"trino": ("SET SESSION skip_redundant_sort = FALSE",)}
+"""What must be run before the release. (Trino does not sort the rows of a new table unless it is told to.)"""
 
 
 def dialect_of(name: str) -> str:
@@ -106,7 +121,14 @@ class Target:
         assert isinstance(rows, exp.Select)
         return self._text(wh.create_release(self.release.copy(), rows), dialect)
 
+    def other_rows(self, recoding: Recoding) -> exp.Select:
+        """The query of the rows in which the release and the statement that makes it differ."""
+        return wa.other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
+
     def _text(self, statement: exp.Expr, dialect: str) -> str:
+        statement = wh.without_variables(statement, dialect)
+        if dialect == "postgres":
+            statement = by_full_names(statement)
         if self.query is not None:
             statement = wh.with_own_query(statement, _OWN_QUERY, self.query)
         return statement.sql(dialect, pretty=True)
@@ -136,9 +158,14 @@ def over_there(recoding: Recoding, source: exp.Table) -> Recoding:
     )
 
 
+def settings(dialect: str) -> tuple[str, ...]:
+    """What has to be run before any of the statements."""
+    return _SETTINGS.get(dialect, ())
+
+
 def before(dialect: str) -> tuple[str, ...]:
     """What has to be run before the release is made."""
-    return (_BEFORE[dialect],) if dialect in _BEFORE else ()
+    return (*settings(dialect), *_BEFORE.get(dialect, ()))
 
 
 @dataclass(frozen=True)

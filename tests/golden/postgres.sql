@@ -6,7 +6,7 @@ SELECT
   "sex" AS "sex",
   "diagnosis" AS "diagnosis",
   "ward" AS "ward",
-  COUNT(*) AS "n"
+  pg_catalog.COUNT(*) AS "n"
 FROM "lake"."clinic"."patients"
 GROUP BY
   "zip",
@@ -17,6 +17,7 @@ GROUP BY
   "ward";
 
 -- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect postgres finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+SET standard_conforming_strings = on;
 CREATE TABLE "shared"."patients" AS
 SELECT
   "zip",
@@ -45,11 +46,32 @@ FROM (
       "s"."cost" AS "value_6"
     FROM "lake"."clinic"."patients" AS "s"
     JOIN "sqlanon_0_zip" AS "h0"
-      ON "s"."zip" IS NOT DISTINCT FROM "h0"."value"
+      ON (
+        (
+          "s"."zip" IS NULL AND "h0"."value" IS NULL
+        )
+        OR COALESCE((
+          "s"."zip" OPERATOR(pg_catalog.=) "h0"."value"
+        ), FALSE)
+      )
     JOIN "sqlanon_1_age" AS "h1"
-      ON "s"."age" IS NOT DISTINCT FROM "h1"."value"
+      ON (
+        (
+          "s"."age" IS NULL AND "h1"."value" IS NULL
+        )
+        OR COALESCE((
+          "s"."age" OPERATOR(pg_catalog.=) "h1"."value"
+        ), FALSE)
+      )
     JOIN "sqlanon_2_born" AS "h2"
-      ON "s"."born" IS NOT DISTINCT FROM "h2"."value"
+      ON (
+        (
+          "s"."born" IS NULL AND "h2"."value" IS NULL
+        )
+        OR COALESCE((
+          "s"."born" OPERATOR(pg_catalog.=) "h2"."value"
+        ), FALSE)
+      )
     WHERE
       "h2"."known"
       AND NOT EXISTS(
@@ -57,12 +79,20 @@ FROM (
           1
         FROM "sqlanon_suppressed" AS "x"
         WHERE
-          "h0"."code_1" = "x"."code_0"
-          AND "h1"."code_1" = "x"."code_1"
-          AND "h2"."code_1" = "x"."code_2"
+          (
+            "h0"."code_1" OPERATOR(pg_catalog.=) "x"."code_0"
+          )
           AND (
-            "h2"."known"
-          ) = "x"."known"
+            "h1"."code_1" OPERATOR(pg_catalog.=) "x"."code_1"
+          )
+          AND (
+            "h2"."code_1" OPERATOR(pg_catalog.=) "x"."code_2"
+          )
+          AND (
+            (
+              "h2"."known"
+            ) OPERATOR(pg_catalog.=) "x"."known"
+          )
       )
   ) AS "r"
   JOIN (
@@ -71,33 +101,39 @@ FROM (
       "label_1" AS "label"
     FROM "sqlanon_0_zip"
   ) AS "l0"
-    ON "r"."code_0" = "l0"."code"
+    ON (
+      "r"."code_0" OPERATOR(pg_catalog.=) "l0"."code"
+    )
   JOIN (
     SELECT DISTINCT
       "code_1" AS "code",
       "label_1" AS "label"
     FROM "sqlanon_1_age"
   ) AS "l1"
-    ON "r"."code_1" = "l1"."code"
+    ON (
+      "r"."code_1" OPERATOR(pg_catalog.=) "l1"."code"
+    )
   JOIN (
     SELECT DISTINCT
       "code_1" AS "code",
       "label_1" AS "label"
     FROM "sqlanon_2_born"
   ) AS "l2"
-    ON "r"."code_2" = "l2"."code"
+    ON (
+      "r"."code_2" OPERATOR(pg_catalog.=) "l2"."code"
+    )
 ) AS "released"
 ORDER BY
-  RANDOM();
+  pg_catalog.RANDOM();
 
--- 3. audit: the classes that break a requirement, one query each: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
 SELECT
   "zip" AS "zip",
   "age" AS "age",
   "born" AS "born",
   "sex" AS "sex",
-  COUNT(*) AS "class_size"
+  pg_catalog.COUNT(*) AS "class_size"
 FROM "shared"."patients"
 GROUP BY
   "zip",
@@ -105,14 +141,16 @@ GROUP BY
   "born",
   "sex"
 HAVING
-  COUNT(*) < 5;
+  (
+    pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 5
+  );
 -- distinct 2-diversity of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  COUNT(*) AS "figure"
+  pg_catalog.COUNT(*) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -120,7 +158,7 @@ FROM (
     "q2",
     "q3",
     "value",
-    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -143,14 +181,28 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  COUNT(*) < 2;
+  (
+    pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 2
+  );
 -- entropy 1.5-diversity of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  LN(SUM("n")) - SUM("n" * LN("n")) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+  (
+    pg_catalog.LN(pg_catalog.SUM("n")) OPERATOR(pg_catalog.-) (
+      pg_catalog.SUM((
+        "n" OPERATOR(pg_catalog.*) pg_catalog.LN("n")
+      )) OPERATOR(pg_catalog./) CAST(CASE
+        WHEN (
+          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        )
+        THEN NULL
+        ELSE pg_catalog.SUM("n")
+      END AS DOUBLE PRECISION)
+    )
+  ) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -158,7 +210,7 @@ FROM (
     "q2",
     "q3",
     "value",
-    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -181,14 +233,52 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  LN(SUM("n")) - SUM("n" * LN("n")) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) < CAST(0.4054651081071644 AS DOUBLE PRECISION);
+  (
+    (
+      pg_catalog.LN(pg_catalog.SUM("n")) OPERATOR(pg_catalog.-) (
+        pg_catalog.SUM((
+          "n" OPERATOR(pg_catalog.*) pg_catalog.LN("n")
+        )) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n")
+        END AS DOUBLE PRECISION)
+      )
+    ) OPERATOR(pg_catalog.<) CAST(0.4054651081071644 AS DOUBLE PRECISION)
+  );
 -- recursive (3, 2)-diversity of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE PRECISION) END), 0) AS DOUBLE PRECISION) AS "figure"
+  (
+    CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+      WHEN (
+        pg_catalog.SUM(
+          CASE
+            WHEN (
+              "place" OPERATOR(pg_catalog.>=) 2
+            )
+            THEN "n"
+            ELSE CAST(0 AS DOUBLE PRECISION)
+          END
+        ) OPERATOR(pg_catalog.=) 0
+      )
+      THEN NULL
+      ELSE pg_catalog.SUM(
+        CASE
+          WHEN (
+            "place" OPERATOR(pg_catalog.>=) 2
+          )
+          THEN "n"
+          ELSE CAST(0 AS DOUBLE PRECISION)
+        END
+      )
+    END AS DOUBLE PRECISION)
+  ) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -196,7 +286,7 @@ FROM (
     "q2",
     "q3",
     "n",
-    ROW_NUMBER() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC NULLS LAST) AS "place"
+    pg_catalog.ROW_NUMBER() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC NULLS LAST) AS "place"
   FROM (
     SELECT
       "q0",
@@ -204,7 +294,7 @@ FROM (
       "q2",
       "q3",
       "value",
-      CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+      CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
     FROM (
       SELECT
         "zip" AS "q0",
@@ -230,7 +320,33 @@ GROUP BY
 HAVING
   NOT COALESCE(
     (
-      CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE PRECISION) END), 0) AS DOUBLE PRECISION) < CAST(3.0 AS DOUBLE PRECISION)
+      (
+        (
+          CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+            WHEN (
+              pg_catalog.SUM(
+                CASE
+                  WHEN (
+                    "place" OPERATOR(pg_catalog.>=) 2
+                  )
+                  THEN "n"
+                  ELSE CAST(0 AS DOUBLE PRECISION)
+                END
+              ) OPERATOR(pg_catalog.=) 0
+            )
+            THEN NULL
+            ELSE pg_catalog.SUM(
+              CASE
+                WHEN (
+                  "place" OPERATOR(pg_catalog.>=) 2
+                )
+                THEN "n"
+                ELSE CAST(0 AS DOUBLE PRECISION)
+              END
+            )
+          END AS DOUBLE PRECISION)
+        ) OPERATOR(pg_catalog.<) CAST(3.0 AS DOUBLE PRECISION)
+      )
     ),
     FALSE
   );
@@ -241,7 +357,7 @@ SELECT
   "q2" AS "born",
   "q3" AS "sex",
   "q4" AS "ward",
-  COUNT(*) AS "figure"
+  pg_catalog.COUNT(*) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -250,7 +366,7 @@ FROM (
     "q3",
     "q4",
     "value",
-    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -276,14 +392,26 @@ GROUP BY
   "q3",
   "q4"
 HAVING
-  COUNT(*) < 2;
+  (
+    pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 2
+  );
 -- equal 0.3-closeness of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  SUM(CASE WHEN "p" > "q" THEN "p" - "q" ELSE CAST(0 AS DOUBLE PRECISION) END) AS "figure"
+  pg_catalog.SUM(
+    CASE
+      WHEN (
+        "p" OPERATOR(pg_catalog.>) "q"
+      )
+      THEN (
+        "p" OPERATOR(pg_catalog.-) "q"
+      )
+      ELSE CAST(0 AS DOUBLE PRECISION)
+    END
+  ) AS "figure"
 FROM (
   SELECT
     "c"."q0",
@@ -300,7 +428,15 @@ FROM (
       "q2",
       "q3",
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END AS DOUBLE PRECISION)
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -308,7 +444,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -329,12 +465,20 @@ FROM (
   JOIN (
     SELECT
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
-      COUNT(*) OVER () AS "values"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER ()
+        END AS DOUBLE PRECISION)
+      ) AS "q",
+      pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -344,7 +488,14 @@ FROM (
         "value"
     ) AS "c"
   ) AS "s"
-    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+    ON (
+      (
+        "c"."value" IS NULL AND "s"."value" IS NULL
+      )
+      OR COALESCE((
+        "c"."value" OPERATOR(pg_catalog.=) "s"."value"
+      ), FALSE)
+    )
 ) AS "v"
 GROUP BY
   "q0",
@@ -352,15 +503,35 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  SUM(CASE WHEN "p" > "q" THEN "p" - "q" ELSE CAST(0 AS DOUBLE PRECISION) END) > CAST(0.30000000000099997 AS DOUBLE PRECISION);
+  (
+    pg_catalog.SUM(
+      CASE
+        WHEN (
+          "p" OPERATOR(pg_catalog.>) "q"
+        )
+        THEN (
+          "p" OPERATOR(pg_catalog.-) "q"
+        )
+        ELSE CAST(0 AS DOUBLE PRECISION)
+      END
+    ) OPERATOR(pg_catalog.>) CAST(0.30000000000099997 AS DOUBLE PRECISION)
+  );
 -- 1-disclosure privacy of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX(
-    ABS(LN(CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION)))
+  pg_catalog.MAX(
+    pg_catalog.ABS(
+      pg_catalog.LN(
+        (
+          CAST("p" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE WHEN (
+            "q" OPERATOR(pg_catalog.=) 0
+          ) THEN NULL ELSE "q" END AS DOUBLE PRECISION)
+        )
+      )
+    )
   ) AS "figure"
 FROM (
   SELECT
@@ -378,7 +549,15 @@ FROM (
       "q2",
       "q3",
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END AS DOUBLE PRECISION)
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -386,7 +565,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -407,12 +586,20 @@ FROM (
   JOIN (
     SELECT
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
-      COUNT(*) OVER () AS "values"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER ()
+        END AS DOUBLE PRECISION)
+      ) AS "q",
+      pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -422,7 +609,14 @@ FROM (
         "value"
     ) AS "c"
   ) AS "s"
-    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+    ON (
+      (
+        "c"."value" IS NULL AND "s"."value" IS NULL
+      )
+      OR COALESCE((
+        "c"."value" OPERATOR(pg_catalog.=) "s"."value"
+      ), FALSE)
+    )
 ) AS "v"
 GROUP BY
   "q0",
@@ -430,26 +624,69 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  COUNT(*) < MAX("values")
-  OR MAX(
-    ABS(LN(CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION)))
-  ) > CAST(1.000000000001 AS DOUBLE PRECISION);
+  (
+    pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) pg_catalog.MAX("values")
+  )
+  OR (
+    pg_catalog.MAX(
+      pg_catalog.ABS(
+        pg_catalog.LN(
+          (
+            CAST("p" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE WHEN (
+              "q" OPERATOR(pg_catalog.=) 0
+            ) THEN NULL ELSE "q" END AS DOUBLE PRECISION)
+          )
+        )
+      )
+    ) OPERATOR(pg_catalog.>) CAST(1.000000000001 AS DOUBLE PRECISION)
+  );
 -- enhanced 2-likeness of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX(
-    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF(
+  pg_catalog.MAX(
+    (
       (
-        CAST(1.0 AS DOUBLE PRECISION) + CASE
-          WHEN -LN("q") < CAST(2.0 AS DOUBLE PRECISION)
-          THEN -LN("q")
-          ELSE CAST(2.0 AS DOUBLE PRECISION)
-        END
-      ),
-      0
+        CAST("p" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE WHEN (
+          "q" OPERATOR(pg_catalog.=) 0
+        ) THEN NULL ELSE "q" END AS DOUBLE PRECISION)
+      ) OPERATOR(pg_catalog./) CASE
+        WHEN (
+          (
+            (
+              CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CASE
+                WHEN (
+                  (
+                    0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                  ) OPERATOR(pg_catalog.<) CAST(2.0 AS DOUBLE PRECISION)
+                )
+                THEN (
+                  0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                )
+                ELSE CAST(2.0 AS DOUBLE PRECISION)
+              END
+            )
+          ) OPERATOR(pg_catalog.=) 0
+        )
+        THEN NULL
+        ELSE (
+          (
+            CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CASE
+              WHEN (
+                (
+                  0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                ) OPERATOR(pg_catalog.<) CAST(2.0 AS DOUBLE PRECISION)
+              )
+              THEN (
+                0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+              )
+              ELSE CAST(2.0 AS DOUBLE PRECISION)
+            END
+          )
+        )
+      END
     )
   ) AS "figure"
 FROM (
@@ -468,7 +705,15 @@ FROM (
       "q2",
       "q3",
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END AS DOUBLE PRECISION)
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -476,7 +721,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -497,12 +742,20 @@ FROM (
   JOIN (
     SELECT
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
-      COUNT(*) OVER () AS "values"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER ()
+        END AS DOUBLE PRECISION)
+      ) AS "q",
+      pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -512,7 +765,14 @@ FROM (
         "value"
     ) AS "c"
   ) AS "s"
-    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+    ON (
+      (
+        "c"."value" IS NULL AND "s"."value" IS NULL
+      )
+      OR COALESCE((
+        "c"."value" OPERATOR(pg_catalog.=) "s"."value"
+      ), FALSE)
+    )
 ) AS "v"
 GROUP BY
   "q0",
@@ -520,28 +780,79 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  MAX(
-    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF(
+  (
+    pg_catalog.MAX(
       (
-        CAST(1.0 AS DOUBLE PRECISION) + CASE
-          WHEN -LN("q") < CAST(2.0 AS DOUBLE PRECISION)
-          THEN -LN("q")
-          ELSE CAST(2.0 AS DOUBLE PRECISION)
+        (
+          CAST("p" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE WHEN (
+            "q" OPERATOR(pg_catalog.=) 0
+          ) THEN NULL ELSE "q" END AS DOUBLE PRECISION)
+        ) OPERATOR(pg_catalog./) CASE
+          WHEN (
+            (
+              (
+                CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CASE
+                  WHEN (
+                    (
+                      0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                    ) OPERATOR(pg_catalog.<) CAST(2.0 AS DOUBLE PRECISION)
+                  )
+                  THEN (
+                    0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                  )
+                  ELSE CAST(2.0 AS DOUBLE PRECISION)
+                END
+              )
+            ) OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE (
+            (
+              CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CASE
+                WHEN (
+                  (
+                    0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                  ) OPERATOR(pg_catalog.<) CAST(2.0 AS DOUBLE PRECISION)
+                )
+                THEN (
+                  0 OPERATOR(pg_catalog.-) pg_catalog.LN("q")
+                )
+                ELSE CAST(2.0 AS DOUBLE PRECISION)
+              END
+            )
+          )
         END
-      ),
-      0
-    )
-  ) > CAST(1.000000000001 AS DOUBLE PRECISION);
+      )
+    ) OPERATOR(pg_catalog.>) CAST(1.000000000001 AS DOUBLE PRECISION)
+  );
 -- basic 2-likeness of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX(
-    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF((
-      CAST(1.0 AS DOUBLE PRECISION) + CAST(2.0 AS DOUBLE PRECISION)
-    ), 0)
+  pg_catalog.MAX(
+    (
+      (
+        CAST("p" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE WHEN (
+          "q" OPERATOR(pg_catalog.=) 0
+        ) THEN NULL ELSE "q" END AS DOUBLE PRECISION)
+      ) OPERATOR(pg_catalog./) CASE
+        WHEN (
+          (
+            (
+              CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CAST(2.0 AS DOUBLE PRECISION)
+            )
+          ) OPERATOR(pg_catalog.=) 0
+        )
+        THEN NULL
+        ELSE (
+          (
+            CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CAST(2.0 AS DOUBLE PRECISION)
+          )
+        )
+      END
+    )
   ) AS "figure"
 FROM (
   SELECT
@@ -559,7 +870,15 @@ FROM (
       "q2",
       "q3",
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS DOUBLE PRECISION) AS "p"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END AS DOUBLE PRECISION)
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -567,7 +886,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -588,12 +907,20 @@ FROM (
   JOIN (
     SELECT
       "value",
-      CAST("n" AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n") OVER (), 0) AS DOUBLE PRECISION) AS "q",
-      COUNT(*) OVER () AS "values"
+      (
+        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          WHEN (
+            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE pg_catalog.SUM("n") OVER ()
+        END AS DOUBLE PRECISION)
+      ) AS "q",
+      pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -603,7 +930,14 @@ FROM (
         "value"
     ) AS "c"
   ) AS "s"
-    ON "c"."value" IS NOT DISTINCT FROM "s"."value"
+    ON (
+      (
+        "c"."value" IS NULL AND "s"."value" IS NULL
+      )
+      OR COALESCE((
+        "c"."value" OPERATOR(pg_catalog.=) "s"."value"
+      ), FALSE)
+    )
 ) AS "v"
 GROUP BY
   "q0",
@@ -611,18 +945,46 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  MAX(
-    CAST("p" AS DOUBLE PRECISION) / CAST(NULLIF("q", 0) AS DOUBLE PRECISION) / NULLIF((
-      CAST(1.0 AS DOUBLE PRECISION) + CAST(2.0 AS DOUBLE PRECISION)
-    ), 0)
-  ) > CAST(1.000000000001 AS DOUBLE PRECISION);
+  (
+    pg_catalog.MAX(
+      (
+        (
+          CAST("p" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE WHEN (
+            "q" OPERATOR(pg_catalog.=) 0
+          ) THEN NULL ELSE "q" END AS DOUBLE PRECISION)
+        ) OPERATOR(pg_catalog./) CASE
+          WHEN (
+            (
+              (
+                CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CAST(2.0 AS DOUBLE PRECISION)
+              )
+            ) OPERATOR(pg_catalog.=) 0
+          )
+          THEN NULL
+          ELSE (
+            (
+              CAST(1.0 AS DOUBLE PRECISION) OPERATOR(pg_catalog.+) CAST(2.0 AS DOUBLE PRECISION)
+            )
+          )
+        END
+      )
+    ) OPERATOR(pg_catalog.>) CAST(1.000000000001 AS DOUBLE PRECISION)
+  );
 -- share of at most 0.5 of each diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+  (
+    CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+      WHEN (
+        pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+      )
+      THEN NULL
+      ELSE pg_catalog.SUM("n")
+    END AS DOUBLE PRECISION)
+  ) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -630,7 +992,7 @@ FROM (
     "q2",
     "q3",
     "value",
-    CAST(COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -653,22 +1015,42 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  CAST(MAX("n") AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) > CAST(0.500000000001 AS DOUBLE PRECISION);
+  (
+    (
+      CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        WHEN (
+          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        )
+        THEN NULL
+        ELSE pg_catalog.SUM("n")
+      END AS DOUBLE PRECISION)
+    ) OPERATOR(pg_catalog.>) CAST(0.500000000001 AS DOUBLE PRECISION)
+  );
 -- 20-anonymity of zip
 SELECT
   "zip" AS "zip",
-  COUNT(*) AS "class_size"
+  pg_catalog.COUNT(*) AS "class_size"
 FROM "shared"."patients"
 GROUP BY
   "zip"
 HAVING
-  COUNT(*) < 20;
+  (
+    pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 20
+  );
 -- average risk of at most 0.2
 SELECT
-  CAST(COUNT(*) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+  (
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+      WHEN (
+        pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+      )
+      THEN NULL
+      ELSE pg_catalog.SUM("n")
+    END AS DOUBLE PRECISION)
+  ) AS "figure"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    pg_catalog.COUNT(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -677,13 +1059,33 @@ FROM (
     "sex"
 ) AS "classes"
 HAVING
-  CAST(COUNT(*) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) > CAST(0.20000000000100002 AS DOUBLE PRECISION);
+  (
+    (
+      CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        WHEN (
+          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        )
+        THEN NULL
+        ELSE pg_catalog.SUM("n")
+      END AS DOUBLE PRECISION)
+    ) OPERATOR(pg_catalog.>) CAST(0.20000000000100002 AS DOUBLE PRECISION)
+  );
 -- sample uniqueness of at most 0.01
 SELECT
-  CAST(SUM(CASE WHEN "n" = 1 THEN 1 ELSE 0 END) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) AS "figure"
+  (
+    CAST(pg_catalog.SUM(CASE WHEN (
+      "n" OPERATOR(pg_catalog.=) 1
+    ) THEN 1 ELSE 0 END) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+      WHEN (
+        pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+      )
+      THEN NULL
+      ELSE pg_catalog.SUM("n")
+    END AS DOUBLE PRECISION)
+  ) AS "figure"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    pg_catalog.COUNT(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -692,15 +1094,170 @@ FROM (
     "sex"
 ) AS "classes"
 HAVING
-  CAST(SUM(CASE WHEN "n" = 1 THEN 1 ELSE 0 END) AS DOUBLE PRECISION) / CAST(NULLIF(SUM("n"), 0) AS DOUBLE PRECISION) > CAST(0.010000000001 AS DOUBLE PRECISION);
--- what classes there are
+  (
+    (
+      CAST(pg_catalog.SUM(CASE WHEN (
+        "n" OPERATOR(pg_catalog.=) 1
+      ) THEN 1 ELSE 0 END) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        WHEN (
+          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        )
+        THEN NULL
+        ELSE pg_catalog.SUM("n")
+      END AS DOUBLE PRECISION)
+    ) OPERATOR(pg_catalog.>) CAST(0.010000000001 AS DOUBLE PRECISION)
+  );
+-- the rows that the release has, and the statement does not make, or the other way round
 SELECT
-  COALESCE(CAST(SUM("n") AS BIGINT), 0) AS "released_rows",
-  COUNT(*) AS "classes",
-  COALESCE(MIN("n"), 0) AS "smallest_class"
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward",
+  "cost",
+  pg_catalog.SUM("made") AS "rows_of_statement",
+  pg_catalog.SUM("found") AS "rows_of_release"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    "zip",
+    "age",
+    "born",
+    "sex",
+    "diagnosis",
+    "ward",
+    "cost",
+    1 AS "made",
+    0 AS "found"
+  FROM (
+    SELECT
+      "l0"."label" AS "zip",
+      "l1"."label" AS "age",
+      "l2"."label" AS "born",
+      '*' AS "sex",
+      "r"."value_4" AS "diagnosis",
+      "r"."value_5" AS "ward",
+      "r"."value_6" AS "cost"
+    FROM (
+      SELECT
+        "h0"."code_1" AS "code_0",
+        "h1"."code_1" AS "code_1",
+        "h2"."code_1" AS "code_2",
+        "s"."diagnosis" AS "value_4",
+        "s"."ward" AS "value_5",
+        "s"."cost" AS "value_6"
+      FROM "lake"."clinic"."patients" AS "s"
+      JOIN "sqlanon_0_zip" AS "h0"
+        ON (
+          (
+            "s"."zip" IS NULL AND "h0"."value" IS NULL
+          )
+          OR COALESCE((
+            "s"."zip" OPERATOR(pg_catalog.=) "h0"."value"
+          ), FALSE)
+        )
+      JOIN "sqlanon_1_age" AS "h1"
+        ON (
+          (
+            "s"."age" IS NULL AND "h1"."value" IS NULL
+          )
+          OR COALESCE((
+            "s"."age" OPERATOR(pg_catalog.=) "h1"."value"
+          ), FALSE)
+        )
+      JOIN "sqlanon_2_born" AS "h2"
+        ON (
+          (
+            "s"."born" IS NULL AND "h2"."value" IS NULL
+          )
+          OR COALESCE((
+            "s"."born" OPERATOR(pg_catalog.=) "h2"."value"
+          ), FALSE)
+        )
+      WHERE
+        "h2"."known"
+        AND NOT EXISTS(
+          SELECT
+            1
+          FROM "sqlanon_suppressed" AS "x"
+          WHERE
+            (
+              "h0"."code_1" OPERATOR(pg_catalog.=) "x"."code_0"
+            )
+            AND (
+              "h1"."code_1" OPERATOR(pg_catalog.=) "x"."code_1"
+            )
+            AND (
+              "h2"."code_1" OPERATOR(pg_catalog.=) "x"."code_2"
+            )
+            AND (
+              (
+                "h2"."known"
+              ) OPERATOR(pg_catalog.=) "x"."known"
+            )
+        )
+    ) AS "r"
+    JOIN (
+      SELECT DISTINCT
+        "code_1" AS "code",
+        "label_1" AS "label"
+      FROM "sqlanon_0_zip"
+    ) AS "l0"
+      ON (
+        "r"."code_0" OPERATOR(pg_catalog.=) "l0"."code"
+      )
+    JOIN (
+      SELECT DISTINCT
+        "code_1" AS "code",
+        "label_1" AS "label"
+      FROM "sqlanon_1_age"
+    ) AS "l1"
+      ON (
+        "r"."code_1" OPERATOR(pg_catalog.=) "l1"."code"
+      )
+    JOIN (
+      SELECT DISTINCT
+        "code_1" AS "code",
+        "label_1" AS "label"
+      FROM "sqlanon_2_born"
+    ) AS "l2"
+      ON (
+        "r"."code_2" OPERATOR(pg_catalog.=) "l2"."code"
+      )
+  ) AS "statement"
+  UNION ALL
+  SELECT
+    "zip",
+    "age",
+    "born",
+    "sex",
+    "diagnosis",
+    "ward",
+    "cost",
+    0 AS "made",
+    1 AS "found"
+  FROM "shared"."patients"
+) AS "both"
+GROUP BY
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward",
+  "cost"
+HAVING
+  (
+    pg_catalog.SUM("made") OPERATOR(pg_catalog.<>) pg_catalog.SUM("found")
+  );
+-- what classes there are
+SELECT
+  COALESCE(CAST(pg_catalog.SUM("n") AS BIGINT), 0) AS "released_rows",
+  pg_catalog.COUNT(*) AS "classes",
+  COALESCE(pg_catalog.MIN("n"), 0) AS "smallest_class"
+FROM (
+  SELECT
+    pg_catalog.COUNT(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -717,7 +1274,7 @@ SELECT
   "age" AS "age",
   "born" AS "born",
   "sex" AS "sex",
-  COUNT(*) AS "n"
+  pg_catalog.COUNT(*) AS "n"
 FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
 ) AS "source"
 GROUP BY
@@ -727,6 +1284,7 @@ GROUP BY
   "sex";
 
 -- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect postgres finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+SET standard_conforming_strings = on;
 CREATE TABLE "shared"."patients" AS
 SELECT
   "zip",
@@ -757,18 +1315,47 @@ FROM (
     FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
     ) AS "s"
     JOIN "sqlanon_0_zip" AS "h0"
-      ON "s"."zip" IS NOT DISTINCT FROM "h0"."value"
+      ON (
+        (
+          "s"."zip" IS NULL AND "h0"."value" IS NULL
+        )
+        OR COALESCE((
+          "s"."zip" OPERATOR(pg_catalog.=) "h0"."value"
+        ), FALSE)
+      )
     JOIN "sqlanon_1_age" AS "h1"
-      ON "s"."age" IS NOT DISTINCT FROM "h1"."value"
+      ON (
+        (
+          "s"."age" IS NULL AND "h1"."value" IS NULL
+        )
+        OR COALESCE((
+          "s"."age" OPERATOR(pg_catalog.=) "h1"."value"
+        ), FALSE)
+      )
     JOIN "sqlanon_2_born" AS "h2"
-      ON "s"."born" IS NOT DISTINCT FROM "h2"."value"
+      ON (
+        (
+          "s"."born" IS NULL AND "h2"."value" IS NULL
+        )
+        OR COALESCE((
+          "s"."born" OPERATOR(pg_catalog.=) "h2"."value"
+        ), FALSE)
+      )
     LEFT JOIN "sqlanon_suppressed" AS "x"
-      ON "h0"."code_1" = "x"."code_0"
-      AND "h1"."code_1" = "x"."code_1"
-      AND "h2"."code_1" = "x"."code_2"
+      ON (
+        "h0"."code_1" OPERATOR(pg_catalog.=) "x"."code_0"
+      )
       AND (
-        "h2"."known"
-      ) = "x"."known"
+        "h1"."code_1" OPERATOR(pg_catalog.=) "x"."code_1"
+      )
+      AND (
+        "h2"."code_1" OPERATOR(pg_catalog.=) "x"."code_2"
+      )
+      AND (
+        (
+          "h2"."known"
+        ) OPERATOR(pg_catalog.=) "x"."known"
+      )
   ) AS "r"
   JOIN (
     SELECT DISTINCT
@@ -776,33 +1363,39 @@ FROM (
       "label_1" AS "label"
     FROM "sqlanon_0_zip"
   ) AS "l0"
-    ON "r"."code_0" = "l0"."code"
+    ON (
+      "r"."code_0" OPERATOR(pg_catalog.=) "l0"."code"
+    )
   JOIN (
     SELECT DISTINCT
       "code_1" AS "code",
       "label_1" AS "label"
     FROM "sqlanon_1_age"
   ) AS "l1"
-    ON "r"."code_1" = "l1"."code"
+    ON (
+      "r"."code_1" OPERATOR(pg_catalog.=) "l1"."code"
+    )
   JOIN (
     SELECT DISTINCT
       "code_1" AS "code",
       "label_1" AS "label"
     FROM "sqlanon_2_born"
   ) AS "l2"
-    ON "r"."code_2" = "l2"."code"
+    ON (
+      "r"."code_2" OPERATOR(pg_catalog.=) "l2"."code"
+    )
 ) AS "released"
 ORDER BY
-  RANDOM();
+  pg_catalog.RANDOM();
 
--- 3. audit: the classes that break a requirement, one query each: there should be none; then what classes there are
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
 -- 5-anonymity
 SELECT
   "zip" AS "zip",
   "age" AS "age",
   "born" AS "born",
   "sex" AS "sex",
-  COUNT(*) AS "class_size"
+  pg_catalog.COUNT(*) AS "class_size"
 FROM "shared"."patients"
 GROUP BY
   "zip",
@@ -810,15 +1403,155 @@ GROUP BY
   "born",
   "sex"
 HAVING
-  COUNT(*) < 5;
--- what classes there are
+  (
+    pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 5
+  );
+-- the rows that the release has, and the statement does not make, or the other way round
 SELECT
-  COALESCE(CAST(SUM("n") AS BIGINT), 0) AS "released_rows",
-  COUNT(*) AS "classes",
-  COALESCE(MIN("n"), 0) AS "smallest_class"
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward",
+  "cost",
+  pg_catalog.SUM("made") AS "rows_of_statement",
+  pg_catalog.SUM("found") AS "rows_of_release"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    "zip",
+    "age",
+    "born",
+    "sex",
+    "diagnosis",
+    "ward",
+    "cost",
+    1 AS "made",
+    0 AS "found"
+  FROM (
+    SELECT
+      CASE WHEN "r"."masked" THEN '*' ELSE "l0"."label" END AS "zip",
+      CASE WHEN "r"."masked" THEN '*' ELSE "l1"."label" END AS "age",
+      CASE WHEN "r"."masked" THEN '*' ELSE "l2"."label" END AS "born",
+      '*' AS "sex",
+      "r"."value_4" AS "diagnosis",
+      "r"."value_5" AS "ward",
+      "r"."value_6" AS "cost"
+    FROM (
+      SELECT
+        "h0"."code_1" AS "code_0",
+        "h1"."code_1" AS "code_1",
+        "h2"."code_1" AS "code_2",
+        "s"."diagnosis" AS "value_4",
+        "s"."ward" AS "value_5",
+        "s"."cost" AS "value_6",
+        NOT "h2"."known" OR NOT "x"."known" IS NULL AS "masked"
+      FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
+      ) AS "s"
+      JOIN "sqlanon_0_zip" AS "h0"
+        ON (
+          (
+            "s"."zip" IS NULL AND "h0"."value" IS NULL
+          )
+          OR COALESCE((
+            "s"."zip" OPERATOR(pg_catalog.=) "h0"."value"
+          ), FALSE)
+        )
+      JOIN "sqlanon_1_age" AS "h1"
+        ON (
+          (
+            "s"."age" IS NULL AND "h1"."value" IS NULL
+          )
+          OR COALESCE((
+            "s"."age" OPERATOR(pg_catalog.=) "h1"."value"
+          ), FALSE)
+        )
+      JOIN "sqlanon_2_born" AS "h2"
+        ON (
+          (
+            "s"."born" IS NULL AND "h2"."value" IS NULL
+          )
+          OR COALESCE((
+            "s"."born" OPERATOR(pg_catalog.=) "h2"."value"
+          ), FALSE)
+        )
+      LEFT JOIN "sqlanon_suppressed" AS "x"
+        ON (
+          "h0"."code_1" OPERATOR(pg_catalog.=) "x"."code_0"
+        )
+        AND (
+          "h1"."code_1" OPERATOR(pg_catalog.=) "x"."code_1"
+        )
+        AND (
+          "h2"."code_1" OPERATOR(pg_catalog.=) "x"."code_2"
+        )
+        AND (
+          (
+            "h2"."known"
+          ) OPERATOR(pg_catalog.=) "x"."known"
+        )
+    ) AS "r"
+    JOIN (
+      SELECT DISTINCT
+        "code_1" AS "code",
+        "label_1" AS "label"
+      FROM "sqlanon_0_zip"
+    ) AS "l0"
+      ON (
+        "r"."code_0" OPERATOR(pg_catalog.=) "l0"."code"
+      )
+    JOIN (
+      SELECT DISTINCT
+        "code_1" AS "code",
+        "label_1" AS "label"
+      FROM "sqlanon_1_age"
+    ) AS "l1"
+      ON (
+        "r"."code_1" OPERATOR(pg_catalog.=) "l1"."code"
+      )
+    JOIN (
+      SELECT DISTINCT
+        "code_1" AS "code",
+        "label_1" AS "label"
+      FROM "sqlanon_2_born"
+    ) AS "l2"
+      ON (
+        "r"."code_2" OPERATOR(pg_catalog.=) "l2"."code"
+      )
+  ) AS "statement"
+  UNION ALL
+  SELECT
+    "zip",
+    "age",
+    "born",
+    "sex",
+    "diagnosis",
+    "ward",
+    "cost",
+    0 AS "made",
+    1 AS "found"
+  FROM "shared"."patients"
+) AS "both"
+GROUP BY
+  "zip",
+  "age",
+  "born",
+  "sex",
+  "diagnosis",
+  "ward",
+  "cost"
+HAVING
+  (
+    pg_catalog.SUM("made") OPERATOR(pg_catalog.<>) pg_catalog.SUM("found")
+  );
+-- what classes there are
+SELECT
+  COALESCE(CAST(pg_catalog.SUM("n") AS BIGINT), 0) AS "released_rows",
+  pg_catalog.COUNT(*) AS "classes",
+  COALESCE(pg_catalog.MIN("n"), 0) AS "smallest_class"
+FROM (
+  SELECT
+    pg_catalog.COUNT(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",

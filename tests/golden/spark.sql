@@ -17,6 +17,13 @@ GROUP BY
   `ward`;
 
 -- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect spark finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+SET spark.sql.ansi.enabled = TRUE;
+SET spark.sql.caseSensitive = FALSE;
+SET spark.sql.variable.substitute = FALSE;
+SET spark.sql.parser.escapedStringLiterals = FALSE;
+SET spark.sql.parser.quotedRegexColumnNames = FALSE;
+SET spark.sql.path.enabled = FALSE;
+SET spark.sql.functionResolution.sessionOrder = second;
 CREATE TABLE `shared`.`patients` AS
 SELECT
   `zip`,
@@ -85,7 +92,7 @@ FROM (
 ORDER BY
   RAND();
 
--- 3. audit: the classes that break a requirement, one query each: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
 SELECT
   `zip` AS `zip`,
@@ -766,6 +773,107 @@ FROM (
 ) AS `classes`
 HAVING
   CAST(SUM(CASE WHEN `n` = 1 THEN 1 ELSE 0 END) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) > CAST(0.010000000001 AS DOUBLE);
+-- the rows that the release has, and the statement does not make, or the other way round
+SELECT
+  `zip`,
+  `age`,
+  `born`,
+  `sex`,
+  `diagnosis`,
+  `ward`,
+  `cost`,
+  SUM(`made`) AS `rows_of_statement`,
+  SUM(`found`) AS `rows_of_release`
+FROM (
+  SELECT
+    `zip`,
+    `age`,
+    `born`,
+    `sex`,
+    `diagnosis`,
+    `ward`,
+    `cost`,
+    1 AS `made`,
+    0 AS `found`
+  FROM (
+    SELECT
+      `l0`.`label` AS `zip`,
+      `l1`.`label` AS `age`,
+      `l2`.`label` AS `born`,
+      '*' AS `sex`,
+      `r`.`value_4` AS `diagnosis`,
+      `r`.`value_5` AS `ward`,
+      `r`.`value_6` AS `cost`
+    FROM (
+      SELECT
+        `h0`.`code_1` AS `code_0`,
+        `h1`.`code_1` AS `code_1`,
+        `h2`.`code_1` AS `code_2`,
+        `s`.`diagnosis` AS `value_4`,
+        `s`.`ward` AS `value_5`,
+        `s`.`cost` AS `value_6`
+      FROM `lake`.`clinic`.`patients` AS `s`
+      JOIN `sqlanon_0_zip` AS `h0`
+        ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
+      JOIN `sqlanon_1_age` AS `h1`
+        ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
+      JOIN `sqlanon_2_born` AS `h2`
+        ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
+      LEFT ANTI JOIN `sqlanon_suppressed` AS `x`
+        ON `h0`.`code_1` = `x`.`code_0`
+        AND `h1`.`code_1` = `x`.`code_1`
+        AND `h2`.`code_1` = `x`.`code_2`
+        AND (
+          `h2`.`known`
+        ) = `x`.`known`
+      WHERE
+        `h2`.`known`
+    ) AS `r`
+    JOIN (
+      SELECT DISTINCT
+        `code_1` AS `code`,
+        `label_1` AS `label`
+      FROM `sqlanon_0_zip`
+    ) AS `l0`
+      ON `r`.`code_0` = `l0`.`code`
+    JOIN (
+      SELECT DISTINCT
+        `code_1` AS `code`,
+        `label_1` AS `label`
+      FROM `sqlanon_1_age`
+    ) AS `l1`
+      ON `r`.`code_1` = `l1`.`code`
+    JOIN (
+      SELECT DISTINCT
+        `code_1` AS `code`,
+        `label_1` AS `label`
+      FROM `sqlanon_2_born`
+    ) AS `l2`
+      ON `r`.`code_2` = `l2`.`code`
+  ) AS `statement`
+  UNION ALL
+  SELECT
+    `zip`,
+    `age`,
+    `born`,
+    `sex`,
+    `diagnosis`,
+    `ward`,
+    `cost`,
+    0 AS `made`,
+    1 AS `found`
+  FROM `shared`.`patients`
+) AS `both`
+GROUP BY
+  `zip`,
+  `age`,
+  `born`,
+  `sex`,
+  `diagnosis`,
+  `ward`,
+  `cost`
+HAVING
+  SUM(`made`) <> SUM(`found`);
 -- what classes there are
 SELECT
   COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
@@ -800,6 +908,13 @@ GROUP BY
   `sex`;
 
 -- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect spark finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+SET spark.sql.ansi.enabled = TRUE;
+SET spark.sql.caseSensitive = FALSE;
+SET spark.sql.variable.substitute = FALSE;
+SET spark.sql.parser.escapedStringLiterals = FALSE;
+SET spark.sql.parser.quotedRegexColumnNames = FALSE;
+SET spark.sql.path.enabled = FALSE;
+SET spark.sql.functionResolution.sessionOrder = second;
 CREATE TABLE `shared`.`patients` AS
 SELECT
   `zip`,
@@ -868,7 +983,7 @@ FROM (
 ORDER BY
   RAND();
 
--- 3. audit: the classes that break a requirement, one query each: there should be none; then what classes there are
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
 -- 5-anonymity
 SELECT
   `zip` AS `zip`,
@@ -884,6 +999,107 @@ GROUP BY
   `sex`
 HAVING
   COUNT(*) < 5;
+-- the rows that the release has, and the statement does not make, or the other way round
+SELECT
+  `zip`,
+  `age`,
+  `born`,
+  `sex`,
+  `diagnosis`,
+  `ward`,
+  `cost`,
+  SUM(`made`) AS `rows_of_statement`,
+  SUM(`found`) AS `rows_of_release`
+FROM (
+  SELECT
+    `zip`,
+    `age`,
+    `born`,
+    `sex`,
+    `diagnosis`,
+    `ward`,
+    `cost`,
+    1 AS `made`,
+    0 AS `found`
+  FROM (
+    SELECT
+      CASE WHEN `r`.`masked` THEN '*' ELSE `l0`.`label` END AS `zip`,
+      CASE WHEN `r`.`masked` THEN '*' ELSE `l1`.`label` END AS `age`,
+      CASE WHEN `r`.`masked` THEN '*' ELSE `l2`.`label` END AS `born`,
+      '*' AS `sex`,
+      `r`.`value_4` AS `diagnosis`,
+      `r`.`value_5` AS `ward`,
+      `r`.`value_6` AS `cost`
+    FROM (
+      SELECT
+        `h0`.`code_1` AS `code_0`,
+        `h1`.`code_1` AS `code_1`,
+        `h2`.`code_1` AS `code_2`,
+        `s`.`diagnosis` AS `value_4`,
+        `s`.`ward` AS `value_5`,
+        `s`.`cost` AS `value_6`,
+        NOT `h2`.`known` OR NOT `x`.`known` IS NULL AS `masked`
+      FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
+      ) AS `s`
+      JOIN `sqlanon_0_zip` AS `h0`
+        ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
+      JOIN `sqlanon_1_age` AS `h1`
+        ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
+      JOIN `sqlanon_2_born` AS `h2`
+        ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
+      LEFT JOIN `sqlanon_suppressed` AS `x`
+        ON `h0`.`code_1` = `x`.`code_0`
+        AND `h1`.`code_1` = `x`.`code_1`
+        AND `h2`.`code_1` = `x`.`code_2`
+        AND (
+          `h2`.`known`
+        ) = `x`.`known`
+    ) AS `r`
+    JOIN (
+      SELECT DISTINCT
+        `code_1` AS `code`,
+        `label_1` AS `label`
+      FROM `sqlanon_0_zip`
+    ) AS `l0`
+      ON `r`.`code_0` = `l0`.`code`
+    JOIN (
+      SELECT DISTINCT
+        `code_1` AS `code`,
+        `label_1` AS `label`
+      FROM `sqlanon_1_age`
+    ) AS `l1`
+      ON `r`.`code_1` = `l1`.`code`
+    JOIN (
+      SELECT DISTINCT
+        `code_1` AS `code`,
+        `label_1` AS `label`
+      FROM `sqlanon_2_born`
+    ) AS `l2`
+      ON `r`.`code_2` = `l2`.`code`
+  ) AS `statement`
+  UNION ALL
+  SELECT
+    `zip`,
+    `age`,
+    `born`,
+    `sex`,
+    `diagnosis`,
+    `ward`,
+    `cost`,
+    0 AS `made`,
+    1 AS `found`
+  FROM `shared`.`patients`
+) AS `both`
+GROUP BY
+  `zip`,
+  `age`,
+  `born`,
+  `sex`,
+  `diagnosis`,
+  `ward`,
+  `cost`
+HAVING
+  SUM(`made`) <> SUM(`found`);
 -- what classes there are
 SELECT
   COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,

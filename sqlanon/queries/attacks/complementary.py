@@ -21,7 +21,7 @@ from sqlanon.queries.attacks.linked import (
 )
 from sqlanon.queries.names import all_columns, all_of, col, ident, least, named, number, same, select, total
 
-_MEETING, _FOUND = "sqlanon meeting", "sqlanon found"
+MEETING, _FOUND = "sqlanon meeting", "sqlanon found"
 
 
 def complementary_release(
@@ -54,7 +54,7 @@ def complementary_release(
     """
     values = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
-    query = select([*values, named(rows, ROWS)], within(_MEETING, "m"), [value.copy() for value in values])
+    query = select([*values, named(rows, ROWS)], within(MEETING, "m"), [value.copy() for value in values])
     query = query.having(exp.LT(this=rows.copy(), expression=number(k)), copy=False)
     return _with_meeting(query, first, second, shared, attributes)
 
@@ -69,10 +69,10 @@ def complementary_victims(
     """
     values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
-    found = select([*values], within(_MEETING, "m"), [value.copy() for value in values])
+    found = select([*values], within(MEETING, "m"), [value.copy() for value in values])
     found = found.having(exp.LT(this=rows, expression=number(k)), copy=False)
     on = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(attributes)))
-    pairs = select([all_columns("m")], within(_MEETING, "m"))
+    pairs = select([all_columns("m")], within(MEETING, "m"))
     pairs = pairs.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
     output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "combinations"), named(rows_in(pairs), "victims")]
     query = _with_meeting(select(output, within(_FOUND, "f")), first, second, shared, attributes)
@@ -83,7 +83,7 @@ def _with_meeting(
     query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
 ) -> exp.Select:
     """A query over the pairs of groups that meet: finest values, the number and rows of each group, and ``n``."""
-    query = both_grouped(query, first, second, shared, attributes, numbered=True)
+    query = both_grouped(query, first, second, shared, attributes)
     output = [
         *finest(attributes),
         *(named(col("i", side), side) for side in ("a", "b")),
@@ -92,4 +92,4 @@ def _with_meeting(
     ]
     pairs = joined(attributes, len(shared))
     pairs.set("expressions", output)
-    return query.with_(ident(_MEETING), as_=pairs, materialized=True, copy=False)
+    return query.with_(ident(MEETING), as_=pairs, materialized=True, copy=False)

@@ -69,6 +69,6 @@ def _with_found(
     only = [named(exp.AnyValue(this=col(figure.alias)), figure.alias) for figure in figures]
     by: list[exp.Expr] = [*_values(attributes), *(col(look.alias) for look in looks)]
     found = select([*_values(attributes), *only], exp.Table(this=ident(_MEETING)), by).having(alone, copy=False)
-    query = both_grouped(query, first, second, [sensitive], attributes, numbered=True)
+    query = both_grouped(query, first, second, [sensitive], attributes)
     query = query.with_(ident(_MEETING), as_=pairs, copy=False)
     return query.with_(ident(_FOUND), as_=found, materialized=True, copy=False)

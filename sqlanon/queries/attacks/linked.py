@@ -6,10 +6,14 @@ the lower one is the *finest* value that the two tell of.
 
 Rows are grouped before anything is joined. Where an attribute has one known level in each release, groups meet by their
 labels at the coarser of the two: a hash join. Where labels are of several levels (local recoding, masked rows), they
-meet by a table of the pairs of labels that go together.
+meet by a table of the pairs of labels that go together. Groups are compared one such attribute after the other, as
+prefixes: those that differ in one are not compared in the next. So the cost is that of the prefixes that meet, which
+are few more than the groups that do; a join with all tables of pairs at once costs their product.
 
 Names of columns, all ours: ``l0`` is the label of attribute 0 as text, ``k0`` its label at the coarser level, ``s0``
-the value of shared column 0, ``n`` counts rows, ``v0`` is a finest value.
+the value of shared column 0, ``n`` counts rows, ``i`` numbers groups, ``v0`` is a finest value. ``p0`` numbers what
+groups have in ``s0`` .. and ``k0`` .., ``p1`` that and their labels of the first attribute of several levels, and so
+on; ``f0`` numbers the finer labels of attribute 0.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from sqlanon.queries.names import (
     all_of,
     cast,
     col,
+    dense_rank,
     ident,
     is_null,
     is_there,
@@ -64,6 +69,8 @@ class Linked:
     ranges:
         Whether labels may be ranges, which meet all that they have values in common with: dear where there are many.
         Else they meet equal labels alone.
+    pairs:
+        About how many pairs of labels there are, if that is known: attributes with few are compared first.
     """
 
     name: str
@@ -74,6 +81,7 @@ class Linked:
     hierarchy: exp.Expr | None = None
     height: int = 0
     ranges: bool = False
+    pairs: int = 0
 
     @property
     def is_shared(self) -> bool:
@@ -177,7 +185,7 @@ def _label(level: int) -> exp.Expr:
 
 
 def compatible(one: Linked, i: int) -> exp.Select:
-    """Which labels of the two releases go together: ``one``, ``two``, and the ``finer``.
+    """Which labels of the two releases go together: ``one``, ``two``, the ``finer``, and ``f``, which numbers these.
 
     Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
     nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
@@ -194,16 +202,21 @@ def compatible(one: Linked, i: int) -> exp.Select:
             subquery(present[SECOND].copy(), "b"), on=on, copy=False
         )
     ]
-    for a in one.first_levels:
-        for b in one.second_levels:
-            if a != b and one.hierarchy is not None:
-                pairs.append(_pairs(one.hierarchy, i, a, b, present))
+    if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
+        pairs.append(_pairs(one, one.hierarchy, present))
     if one.hierarchy is not None and one.ranges:
         own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
         pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i)))))
-    finer = named(exp.Min(this=col("finer")), "finer")
-    output = [col("one"), col("two"), finer, named(exp.true(), "paired")]
+    finer = exp.Min(this=col("finer"))
+    order = exp.Order(expressions=[exp.Ordered(this=finer.copy())])
+    output = [col("one"), col("two"), named(finer, "finer"), named(dense_rank(order), "f")]
     return select([*output], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
+
+
+def labels_of(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: how many labels each column has."""
+    counts: list[exp.Expr] = [exp.Count(this=exp.Distinct(expressions=[col(name, "r")])) for name in columns]
+    return select(counts, aliased(release, "r"))
 
 
 def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
@@ -223,69 +236,120 @@ def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: 
     return query.with_(ident(_nodes_name(0)), as_=nodes_in_order(hierarchy, range(height + 1)), copy=False)
 
 
-def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, level: int) -> exp.Select:
-    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at a level."""
+def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
+    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at some levels."""
     label = cast(col(column, "r"), "VARCHAR")
     labels = exp.Select(expressions=[named(label, "label")], distinct=exp.Distinct()).from_(aliased(release, "r"))
-    nodes = exp.Select(expressions=[named(_label(level), "node")], distinct=exp.Distinct()).from_(hierarchy.copy())
+    each = [select([named(_label(level), "node")], hierarchy.copy()) for level in levels]
+    nodes = exp.Select(expressions=[col("node")], distinct=exp.Distinct()).from_(subquery(union_all(*each), "e"))
     counts: list[exp.Expr] = [exp.Count(this=col("label", "l")), exp.Count(this=col("node", "n"))]
     query = select(counts, subquery(labels, "l"))
     on = exp.EQ(this=col("label", "l"), expression=col("node", "n"))
     return query.join(subquery(nodes, "n"), on=on, join_type="left", copy=False)
 
 
-def _pairs(hierarchy: exp.Expr, i: int, a: int, b: int, present: dict[str, exp.Select]) -> exp.Select:
-    """The labels of two levels that go together, as far as the releases have them."""
-    output = [named(_label(a), "one"), named(_label(b), "two")]
-    both = exp.Select(expressions=output, distinct=exp.Distinct()).from_(hierarchy.copy(), copy=False)
-    lower = col("one" if a < b else "two", "h")
-    query = select([col("one", "h"), col("two", "h"), named(lower, "finer")], subquery(both, "h"))
-    for name, column in ((FIRST, "one"), (SECOND, "two")):
-        on = same(col(column, "h"), col(f"l{i}", "x"))
-        query = query.join(subquery(present[name].copy(), "x"), on=on, join_type="semi", copy=False)
-    return query
+def _pairs(one: Linked, hierarchy: exp.Expr, present: dict[str, exp.Select]) -> exp.Select:
+    """The labels of two levels that go together, as far as the releases have them: those of one ground value."""
+    first = _at_levels(hierarchy, one.first_levels, present[FIRST])
+    second = _at_levels(hierarchy, one.second_levels, present[SECOND])
+    is_lower = exp.LT(this=col("level", "a"), expression=col("level", "b"))
+    finer = exp.If(this=is_lower, true=col("label", "a"), false=col("label", "b"))
+    pairs: list[exp.Expr] = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, "finer")]
+    query = exp.Select(expressions=pairs, distinct=exp.Distinct()).from_(subquery(first, "a"), copy=False)
+    other = exp.NEQ(this=col("level", "a"), expression=col("level", "b"))
+    on = exp.And(this=same(col("value", "a"), col("value", "b")), expression=other)
+    return query.join(subquery(second, "b"), on=on, copy=False)
+
+
+def _at_levels(hierarchy: exp.Expr, levels: Sequence[int], present: exp.Select) -> exp.Select:
+    """Each ground value, as ``value``, with its labels at some levels: ``level`` and ``label``, if a release has it."""
+    each = [
+        select([named(col("level_0"), "value"), named(number(level), "level"), named(_label(level), "label")], table_)
+        for level, table_ in ((level, hierarchy.copy()) for level in levels)
+    ]
+    query = select([col("value", "h"), col("level", "h"), col("label", "h")], subquery(union_all(*each), "h"))
+    labels = present.copy()
+    on = same(col("label", "h"), col(labels.named_selects[0], "x"))
+    return query.join(subquery(labels, "x"), on=on, join_type="semi", copy=False)
 
 
 def meeting(attributes: Sequence[Linked], shared: int, first: str = "a", second: str = "b") -> exp.Expr:
     """When groups of the two releases can be the same rows, as far as values and known levels tell."""
-    conditions = [same(col(f"s{j}", first), col(f"s{j}", second)) for j in range(shared)]
-    conditions += [
-        same(col(f"k{i}", first), col(f"k{i}", second))
-        for i, one in shared_in(attributes)
-        if one.levels is not None and not one.meets_all
-    ]
-    return all_of(conditions)
+    return all_of(same(col(name, first), col(name, second)) for name in _key(attributes, shared))
 
 
 def of_several_levels(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
-    """The shared attributes whose labels meet by a table of pairs."""
-    return [(i, one) for i, one in shared_in(attributes) if one.levels is None]
+    """The shared attributes whose labels meet by a table of pairs, in the order in which they are compared."""
+    return sorted(((i, one) for i, one in shared_in(attributes) if one.levels is None), key=lambda at: at[1].pairs)
 
 
 def both_grouped(
-    query: exp.Select,
-    first: exp.Expr,
-    second: exp.Expr,
-    shared: Sequence[str],
-    attributes: Sequence[Linked],
-    numbered: bool = False,
+    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
 ) -> exp.Select:
-    """A query over `FIRST` and `SECOND`, with what these are, and with the tables of pairs: ``sqlanon pairs 0`` ..
-
-    With ``numbered``, each group has a number, ``i``.
-    """
+    """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
+    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` .."""
+    several = of_several_levels(attributes)
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
         grouped = keyed(groups(release, columns, shared), attributes, len(shared), is_first)
-        if numbered:
-            grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
+        grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
+        if several:
+            grouped = _with_prefixes(grouped, attributes, len(shared))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
-    for i, one in of_several_levels(attributes):
+    for i, one in several:
         if one.hierarchy is not None and one.ranges:
             nodes = nodes_in_order(one.hierarchy, range(one.height + 1))
             query = query.with_(ident(_nodes_name(i)), as_=nodes, materialized=True, copy=False)
         query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
+    for step in range(len(several) + 1) if several else ():
+        query = query.with_(
+            ident(met_name(step)), as_=_met(attributes, len(shared), step), materialized=True, copy=False
+        )
     return query
+
+
+def _with_prefixes(grouped: exp.Select, attributes: Sequence[Linked], shared: int) -> exp.Select:
+    """Groups with the numbers of their prefixes: ``p0`` .."""
+    key = [*_key(attributes, shared)]
+    labels = [f"l{i}" for i, _ in of_several_levels(attributes)]
+    numbers: list[exp.Expr] = []
+    for length in range(len(labels) + 1):
+        by = [exp.Ordered(this=col(name)) for name in (*key, *labels[:length])]
+        number_ = dense_rank(exp.Order(expressions=by)) if by else number(1)
+        numbers.append(named(number_, f"p{length}"))
+    return select([exp.Star(), *numbers], subquery(grouped, "g"))
+
+
+def _key(attributes: Sequence[Linked], shared: int) -> list[str]:
+    """The columns in which groups that meet are equal."""
+    by_level = [i for i, one in shared_in(attributes) if one.levels is not None and not one.meets_all]
+    return [*(f"s{j}" for j in range(shared)), *(f"k{i}" for i in by_level)]
+
+
+def _met(attributes: Sequence[Linked], shared: int, step: int) -> exp.Select:
+    """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
+    several = of_several_levels(attributes)
+    if not step:
+        one, two = (_prefixes(name, _key(attributes, shared), "p0") for name in (FIRST, SECOND))
+        pairs = select([named(col("p0", "a"), "a"), named(col("p0", "b"), "b")], subquery(one, "a"))
+        return pairs.join(subquery(two, "b"), on=meeting(attributes, shared), copy=False)
+    i = several[step - 1][0]
+    before, label = f"p{step - 1}", f"l{i}"
+    one, two = (_prefixes(name, [before, label], f"p{step}") for name in (FIRST, SECOND))
+    finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
+    numbers = [named(col(f"p{step}", side), side) for side in ("a", "b")]
+    query = select([*numbers, *finer], within(met_name(step - 1), "m"))
+    query = query.join(subquery(one, "a"), on=exp.EQ(this=col(before, "a"), expression=col("a", "m")), copy=False)
+    query = query.join(within(pairs_name(i), "c"), on=same(col(label, "a"), col("one", "c")), copy=False)
+    on = exp.And(
+        this=exp.EQ(this=col(before, "b"), expression=col("b", "m")), expression=same(col(label, "b"), col("two", "c"))
+    )
+    return query.join(subquery(two, "b"), on=on, copy=False)
+
+
+def _prefixes(name: str, columns: Sequence[str], prefix: str) -> exp.Select:
+    query = exp.Select(expressions=[*map(col, columns), col(prefix)], distinct=exp.Distinct())
+    return query.from_(exp.Table(this=ident(name)), copy=False)
 
 
 def _nodes_name(i: int) -> str:
@@ -297,15 +361,40 @@ def pairs_name(i: int) -> str:
     return f"sqlanon pairs {i}"
 
 
+_MET = "sqlanon met "
+
+
+def met_name(compared: int) -> str:
+    """The table of the prefixes that meet in so many attributes of several levels, within a statement."""
+    return f"{_MET}{compared}"
+
+
+def is_met(name: str) -> bool:
+    """Whether a table within a statement is of prefixes that meet."""
+    return name.startswith(_MET)
+
+
+def swapped_met(met: exp.Expr) -> exp.Select:
+    """The prefixes that meet, of the releases in the other order."""
+    return select([named(col("b"), "a"), named(col("a"), "b")], met.copy())
+
+
 def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
-    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; pairs of labels are ``c0`` .."""
-    query = exp.Select().from_(within(FIRST, "a"), copy=False)
+    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` .."""
     several = of_several_levels(attributes)
+    if not several:
+        query = exp.Select().from_(within(FIRST, "a"), copy=False)
+        return query.join(within(SECOND, "b"), on=meeting(attributes, shared), copy=False)
+    query, last = exp.Select().from_(within(met_name(len(several)), "m"), copy=False), f"p{len(several)}"
+    for name, side in ((FIRST, "a"), (SECOND, "b")):
+        on = exp.EQ(this=col(last, side), expression=col(side, "m"))
+        query = query.join(within(name, side), on=on, copy=False)
     for i, _ in several:
-        on = same(col(f"l{i}", "a"), col("one", f"c{i}"))
-        query = query.join(within(pairs_name(i), f"c{i}"), on=on, copy=False)
-    on = all_of([meeting(attributes, shared), *(same(col("two", f"c{i}"), col(f"l{i}", "b")) for i, _ in several)])
-    return query.join(within(SECOND, "b"), on=on, copy=False)
+        finer = exp.Select(expressions=[col("f"), col("finer")], distinct=exp.Distinct())
+        finer = finer.from_(exp.Table(this=ident(pairs_name(i))), copy=False)
+        on = exp.EQ(this=col("f", f"c{i}"), expression=col(f"f{i}", "m"))
+        query = query.join(subquery(finer, f"c{i}"), on=on, copy=False)
+    return query
 
 
 def finest(attributes: Sequence[Linked]) -> list[exp.Expr]:

@@ -94,7 +94,7 @@ def _matched() -> exp.Select:
 
 def _with_linked(query: exp.Select, release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked]) -> exp.Select:
     """A query over groups that meet (`_MET`), and over those of the outside table with the rows they match."""
-    query = both_grouped(query, release, outside, [], attributes, numbered=True)
+    query = both_grouped(query, release, outside, [], attributes)
     pairs = joined(attributes, 0)
     ways = {side: exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col("i", side)]) for side in ("a", "b")}
     output = [named(col("i", side), side) for side in ("a", "b")]

@@ -205,6 +205,14 @@ def _labelled(source: exp.Expr, quasi: Sequence[Released], sensitive: Mapping[st
     return select([*kept, *numbers], subquery(query, "l"))
 
 
+def at_level(source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, others: Sequence[str]) -> exp.Subquery:
+    """The rows of a source: ``label`` and ``ground`` of an attribute, released at a level, and other columns."""
+    label = named(cast(col(f"level_{level}", "h"), "VARCHAR"), "label")
+    output: list[exp.Expr] = [label, named(col(column, "r"), "ground"), *(col(name, "r") for name in others)]
+    on = same(col(column, "r"), col("level_0", "h"))
+    return subquery(select(output, aliased(source, "r")).join(aliased(hierarchy, "h"), on=on, copy=False), "r")
+
+
 def _number_of(columns: Sequence[exp.Expr]) -> exp.Window:
     order = exp.Order(expressions=[exp.Ordered(this=column.copy()) for column in columns])
     return exp.Window(this=exp.Anonymous(this="DENSE_RANK"), order=order)

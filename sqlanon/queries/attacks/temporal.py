@@ -19,20 +19,17 @@ from sqlanon.queries.attacks.linked import (
     Linked,
     both_grouped,
     meeting,
+    met_name,
     of_several_levels,
-    pairs_name,
     shared_in,
     within,
 )
 from sqlanon.queries.names import (
-    all_of,
     col,
     greatest,
-    is_there,
     least,
     named,
     number,
-    same,
     select,
     subquery,
     total,
@@ -96,24 +93,16 @@ def _by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
 
 def _counted_apart(attributes: Sequence[Linked], shared: int) -> exp.Select:
     """The rows of each group of `now` that are more than all of `then` that they could be."""
-    candidates = exp.Select().from_(within(SECOND, "b"), copy=False)
-    several = of_several_levels(attributes)
-    for i, _ in several:
-        on = same(col(f"l{i}", "b"), col("two", f"c{i}"))
-        candidates = candidates.join(within(pairs_name(i), f"c{i}"), on=on, join_type="left", copy=False)
-    paired = [same(col("one", f"c{i}"), col(f"l{i}", "a")) for i, _ in several]
-    # A label that goes together with no other has no pair, which is not the pair of NULL.
-    paired += [is_there(col("paired", f"c{i}")) for i, _ in several]
-    on = all_of([meeting(attributes, shared), *paired])
-    candidates = candidates.join(within(FIRST, "a"), on=on, join_type="left", copy=False)
-    by: list[exp.Expr] = [*_labels(attributes), *(col(f"s{j}", "b") for j in range(shared)), col(ROWS, "b")]
-    rows = exp.Coalesce(this=total(col(ROWS, "a")), expressions=[number(0)])
-    candidates.set(
-        "expressions",
-        [*_labels(attributes), named(greatest(exp.Sub(this=col(ROWS, "b"), expression=rows), number(0)), ROWS)],
-    )
-    candidates.set("group", exp.Group(expressions=by))
-    return candidates
+    compared = len(of_several_levels(attributes))
+    last, rows = f"p{compared}", total(col(ROWS, "a"))
+    met = select([col("b", "m"), named(rows, ROWS)], within(met_name(compared), "m"), [col("b", "m")])
+    on = exp.EQ(this=col(last, "a"), expression=col("a", "m"))
+    met = met.join(within(FIRST, "a"), on=on, copy=False)
+    there = exp.Coalesce(this=col(ROWS, "t"), expressions=[number(0)])
+    more = greatest(exp.Sub(this=col(ROWS, "b"), expression=there), number(0))
+    query = select([*_labels(attributes), named(more, ROWS)], within(SECOND, "b"))
+    on = exp.EQ(this=col(last, "b"), expression=col("b", "t"))
+    return query.join(subquery(met, "t"), on=on, join_type="left", copy=False)
 
 
 def _labels(attributes: Sequence[Linked]) -> list[exp.Expr]:

@@ -57,6 +57,10 @@ class LocalRecoding:
         """The same, with one more column of the source."""
         return replace(self, columns=(*self.columns, column))
 
+    def of_rows(self, source: exp.Table) -> LocalRecoding:
+        """The same, of other rows of the source."""
+        return replace(self, source=source)
+
     def class_keys(self) -> dict[int, str]:
         """By attribute its code, or its value where that is the source's own."""
         values = {column.quasi: f"value_{j}" for j, column in enumerate(self.columns) if column.quasi in self.ground}
@@ -110,13 +114,19 @@ class LocalRecoding:
         )
         output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._by_label()]
         output += [
-            named(col(column.name, "s"), f"value_{j}")
+            named(self._own_value(column), f"value_{j}")
             for j, column in enumerate(self.columns)
             if column.quasi is None or column.quasi in self.ground
         ]
         if self.mask:
             output.append(named(is_null(col("combination", "k")), MASKED))
         return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
+
+    def _own_value(self, column: Column) -> exp.Expr:
+        """A value of the source; beside masks its text, where that is not left to the engine."""
+        if self.mask and column.quasi is not None and (texts := self.attributes[column.quasi].texts) is not None:
+            return col(texts, f"h{column.quasi}")
+        return col(column.name, "s")
 
     def _value(self, j: int) -> exp.Expr:
         """Column ``j`` of the release."""

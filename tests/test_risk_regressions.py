@@ -1,4 +1,4 @@
-"""What a review of risk, attacks and decoys found: each of them stays mended."""
+"""Faults of risk, attacks and decoys that were found once: each of them stays mended."""
 
 from __future__ import annotations
 

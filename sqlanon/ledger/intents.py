@@ -1,0 +1,238 @@
+"""What a run is about to publish: written to the ledger before the release is put in its place, and settled afterwards.
+
+A run that is killed between the two leaves its intent. Whoever opens the ledger next looks at the place: if the release
+is there, its publication is completed; if not, the intent is dropped. Where the place cannot be read the intent stays,
+and counts as a release that is out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from sqlanon import catalog
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import ReleaseError, SourceError, SqlanonError
+from sqlanon.ledger.trees import forget_trees, is_gone
+from sqlanon.policy import Policy, address_of, in_postgres
+from sqlanon.policy.postgres import MANIFEST
+from sqlanon.policy.spark import in_spark
+from sqlanon.queries import postgres_release as pr
+from sqlanon.queries import spark_release as sr
+from sqlanon.queries.names import col, is_null, number, select, table
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.postgres_reader import PostgresSpot, types_of
+from sqlanon.release.reader import open_release
+from sqlanon.release.spark_catalog import Described, SparkSpot, names_there
+from sqlanon.sources import InSpark
+from sqlanon.workdir import BusyError, alone_at
+
+Claims: TypeAlias = "frozenset[tuple[str, int | None]]"
+"""What a place has: the fingerprints of the manifests there, with their versions."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a run can look, beside files.
+
+    Attributes
+    ----------
+    addresses:
+        The PostgreSQL servers that its policy names.
+    spark:
+        The Spark that its source is in.
+    """
+
+    addresses: Sequence[str] = field(default=(), repr=False)
+    spark: InSpark | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, policy: Policy, spark: InSpark | None = None) -> Places:
+        """Those of a policy, and the Spark of its source."""
+        named = [policy.source.postgres, policy.release.postgres if policy.release is not None else None]
+        return cls([address_of(one) for one in named if one is not None], spark)
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A row of the ledger that is not known to be out."""
+
+    run_id: str
+    path: Path
+    table_name: str
+    manifest_hash: str
+    version: int | None
+    published_at: datetime
+    intended_at: datetime
+
+    @property
+    def claim(self) -> tuple[str, int | None]:
+        """What its place has, if it is out."""
+        return self.manifest_hash, self.version
+
+
+_COLUMNS = ("run_id", "path", "table_name", "manifest_hash", "version", "published_at", "intended_at")
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """The lock of a catalog's publications: an intent without it is of a run that has ended.
+
+    Raises
+    ------
+    SourceError
+        Another run keeps it too long, or it cannot be made.
+    """
+    try:
+        with alone_at(path):
+            yield
+    except BusyError as error:
+        raise SourceError(f"another run is publishing with the catalog {path}: try again when it is done") from error
+
+
+def intents(engine: DuckDBEngine) -> list[Intent]:
+    """The intents in the open catalog."""
+    query = select(list(map(col, _COLUMNS)), _releases())
+    query = query.where(_is_intent(), copy=False).order_by(col("intended_at"), copy=False)
+    return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(query)]
+
+
+def settle(engine: DuckDBEngine, path: Path, places: Places) -> None:
+    """Complete or drop the intents of runs that have ended, as far as their places can be read. For who has the lock.
+
+    Raises
+    ------
+    SourceError
+        The catalog cannot be opened.
+    """
+    with catalog.open_catalog(engine, path):
+        found = intents(engine)
+    there = {one: _claims_at(one, places, engine) for one in found}
+    if not any(claims is not None for claims in there.values()):
+        return
+    with catalog.open_catalog(engine, path):
+        for one, claims in there.items():
+            if claims is not None and one.claim in claims:
+                complete(engine, one, [version for _, version in claims if version not in (None, one.version)])
+            elif claims is not None:
+                _drop(engine, one)
+
+
+def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
+    """Write to the open catalog that an intended release is out, and that what was in its place is gone, but for the
+    versions that are kept there."""
+    replace_at(engine, str(intent.path), intent.published_at, kept)
+    out = exp.EQ(this=col("intended_at"), expression=exp.Null())
+    where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
+    update = exp.Update(this=_releases(), expressions=[out], where=exp.Where(this=where))
+    engine.execute(update, [intent.run_id, str(intent.path)])
+    others = exp.and_(_at_place(), _is_intent(), copy=False)  # of whatever was intended for this place before
+    engine.execute(exp.Delete(this=_releases(), where=exp.Where(this=others)), [str(intent.path)])
+    forget_gone(engine)
+
+
+def _drop(engine: DuckDBEngine, intent: Intent) -> None:
+    where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
+    engine.execute(exp.Delete(this=_releases(), where=exp.Where(this=where)), [intent.run_id, str(intent.path)])
+    forget_gone(engine)
+
+
+def replace_at(engine: DuckDBEngine, place: str, at: datetime, kept: Collection[int | None] = ()) -> None:
+    """Write to the open catalog that a place was taken, but for the versions that it still has."""
+    standing = exp.and_(_at_place(), is_null(col("replaced_at")), is_null(col("intended_at")), copy=False)
+    if kept:
+        version = exp.Coalesce(this=col("version"), expressions=[number(1)])  # the first that a file has is not counted
+        there = exp.In(this=version, expressions=[number(one or 1) for one in kept])
+        standing = exp.and_(standing, exp.Not(this=there), copy=False)
+    gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
+    engine.execute(exp.Update(this=_releases(), expressions=[gone], where=exp.Where(this=standing)), [at, place])
+
+
+def forget_gone(engine: DuckDBEngine) -> None:
+    """Of releases that do not stand, hierarchies, keys and samples are needed no more."""
+    forget_trees(engine)
+    keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
+    engine.execute(exp.Delete(this=keys, where=exp.Where(this=is_gone())))
+    # What was published with noise counts for good.
+    noisy = select([col("run_id")], _releases()).where(exp.Not(this=is_null(col("epsilon"))), copy=False)
+    others = exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=noisy)))
+    samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
+    engine.execute(exp.Delete(this=samples, where=exp.Where(this=exp.and_(is_gone(), others, copy=False))))
+
+
+def _releases() -> exp.Table:
+    return table("releases", catalog.SCHEMA, catalog.ATTACHED)
+
+
+def _is_intent() -> exp.Expr:
+    return exp.Not(this=is_null(col("intended_at")))
+
+
+def _of_run() -> exp.Expr:
+    return exp.EQ(this=col("run_id"), expression=exp.Placeholder())
+
+
+def _at_place() -> exp.Expr:
+    return exp.EQ(this=col("path"), expression=exp.Placeholder())
+
+
+def _claims_at(intent: Intent, places: Places, engine: DuckDBEngine) -> Claims | None:
+    """What the place of an intent has now; None if it cannot be read."""
+    try:
+        if in_postgres(intent.path):
+            return _in_postgres(intent, places)
+        if in_spark(intent.path):
+            return _in_spark(intent, places)
+        if not intent.path.exists():
+            return frozenset() if intent.path.parent.is_dir() else None  # a folder may come back
+        with open_release(intent.path, engine.limits) as release:
+            return frozenset((one.fingerprint(), one.version) for one in release.manifests)
+    except (SqlanonError, OSError):
+        return None
+
+
+def _in_postgres(intent: Intent, places: Places) -> Claims | None:
+    schema = _schema_of(intent)
+    for address in places.addresses:
+        spot = PostgresSpot(address, schema, intent.table_name)
+        if spot.path != intent.path:
+            continue
+        with spot.opened() as server, server.told(ReleaseError):
+            with server.reading():  # the server may still be at the commit of a run that is gone
+                server.rows(pr.alone(str(spot.path)))
+            with server.reading():
+                known = types_of(server, schema, MANIFEST)
+                rows = server.rows(pr.manifest_of(schema), [spot.name]) if known else []
+        return _claims(text for _, text in rows)
+    return None
+
+
+def _in_spark(intent: Intent, places: Places) -> Claims | None:
+    if (there := places.spark) is None:
+        return None
+    server = there.engine.there.server
+    spot = SparkSpot.of(there.address or server.session, f"{_schema_of(intent)}.{intent.table_name}")
+    if spot.path != intent.path:
+        return None
+    with server.told(ReleaseError):
+        shown = Described.by(server, spot.table).version_shown(spot) if spot.name in names_there(server, spot) else None
+        rows = server.rows(sr.manifest_of(spot.manifest(shown))) if shown is not None else []
+    return _claims(text for _, _, text in rows)
+
+
+def _claims(texts: Iterable[str]) -> Claims | None:
+    try:
+        manifests = [Manifest.from_json(text) for text in texts]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return frozenset((one.fingerprint(), one.version) for one in manifests)
+
+
+def _schema_of(intent: Intent) -> str:
+    return intent.path.name.removesuffix(f".{intent.table_name}")

@@ -1,0 +1,347 @@
+"""Whether a Parquet file has its rows and its manifest, and nothing beside them.
+
+What the engine passes over, another reader of the file sees: metadata of columns, values in a dictionary that no row
+has, statistics, bytes between the parts. So the layout is read here, byte by byte but for the insides of pages:
+
+    PAR1 | pages of each column of each row group | Bloom filters | footer | its length | PAR1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import BinaryIO
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.queries.names import (
+    anonymous,
+    cast,
+    col,
+    ident,
+    literal_path,
+    named,
+    number,
+    or_zero,
+    read_parquet,
+    select,
+    subquery,
+    total,
+)
+from sqlanon.release.check import Check
+from sqlanon.release.leaves import Leaf, leaves_of, values_of
+from sqlanon.release.reader import KEY
+from sqlanon.release.thrift import Fields, read_struct
+
+_MAGIC = b"PAR1"
+_OF_ENGINE = ({1: b"duckdb.interval_bloom_filter", 2: b"normalized-v1"},)
+"""The keys that the engine adds by itself, with their values."""
+_ROOT = b"duckdb_schema"
+_WRITER = re.compile(rb"DuckDB version v\d+\.\d+\.\d+[-.\w]* \(build [0-9a-f]+\)")
+_FILE, _GROUP, _CHUNK, _COLUMN, _STATISTICS, _PAGE, _DATA_PAGE, _DICTIONARY_PAGE, _BLOOM = (
+    frozenset(fields)
+    for fields in (
+        (1, 2, 3, 4, 5, 6, 7),
+        (1, 2, 3, 4, 5, 6, 7),
+        (2, 3),
+        (1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13, 14, 15, 17),
+        (1, 2, 3, 4, 5, 6, 7, 8, 9),
+        (1, 2, 3, 5, 7, 8),
+        (1, 2, 3, 4),
+        (1, 2, 3),
+        (1, 2, 3, 4),
+    )
+)
+"""The fields that DuckDB writes, by their numbers in Parquet's definition: no path of another file, no keys of a
+column, no index, no statistics of a page."""
+_DATA_PAGE_2 = frozenset((1, 2, 3, 4, 5, 6, 7))
+_HEADER_BYTES = 64
+_LONGEST, _SURE = 256, 240
+_WIDTHS = {1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+"""By the numbers of Parquet's types, the bytes of their values."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A column of a row group, as the file has it.
+
+    Attributes
+    ----------
+    group, rows, place:
+        Which row group, the rows of it, and which of the leaves of the schema.
+    width:
+        The bytes of a value, where all have as many.
+    entries, dictionary_bytes:
+        Of its dictionary; None where it has none.
+    bits:
+        That are set in its Bloom filter; None where it has none.
+    """
+
+    group: int
+    rows: int
+    place: int
+    width: int | None
+    entries: int | None
+    dictionary_bytes: int | None
+    bits: int | None
+
+
+class _Strange(ValueError):  # noqa: N818 - it does not leave this module
+    pass
+
+
+def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
+    """Whether a Parquet file has nothing but its rows, what follows from them, and the manifest.
+
+    Parameters
+    ----------
+    engine:
+        Can read the file.
+    """
+    chunks, strange = chunks_of(path)
+    wrong = [strange] if strange else list(_beyond_the_rows(engine, path, chunks))
+    return Check("contents", not wrong, "; ".join(wrong) or "the rows, what follows from them, and the manifest")
+
+
+def _beyond_the_rows(engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk]) -> Iterator[str]:
+    """Dictionaries, statistics and Bloom filters that are of more than the values of their rows."""
+    types = engine.types(read_parquet([str(path)]))
+    leaves = leaves_of(types)
+    claimed = _statistics(engine, path)
+    for place, leaf in enumerate(leaves):
+        own = [one for one in chunks if one.place == place]
+        found = _figures(engine, path, own, leaf, "file_row_number" not in {name.lower() for name in types})
+        for one in own:
+            figures = found.get(one.group, _Figures(None, None, 0, 0))
+            yield from _wrong(one, figures, claimed[one.group, place], leaf)
+
+
+def _wrong(chunk: Chunk, found: _Figures, claimed: Sequence[str | None], leaf: Leaf) -> Iterator[str]:
+    size = found.size if leaf.is_text else None if chunk.width is None else chunk.width * found.distinct
+    if chunk.entries is not None and chunk.entries != found.distinct:
+        yield f"the dictionary of column {leaf.name!r} has {chunk.entries} values, and its rows have {found.distinct}"
+    elif chunk.entries is not None and size is not None and chunk.dictionary_bytes != size:
+        yield f"the dictionary of column {leaf.name!r} has {chunk.dictionary_bytes} bytes, and its values have {size}"
+    if chunk.bits is not None and chunk.entries is None:
+        yield f"column {leaf.name!r} has a Bloom filter and no dictionary"
+    if chunk.bits is not None and chunk.bits > 8 * found.distinct:
+        yield f"the Bloom filter of column {leaf.name!r} is of more values than its rows have"
+    *ends, distinct = claimed
+    right = all(
+        end is None or end == value or _is_cut(end, value)
+        for end, value in zip(ends, (found.least, found.most) * 2, strict=True)
+    )
+    if not right or (distinct is not None and chunk.entries is not None and int(distinct) != found.distinct):
+        yield f"the statistics of column {leaf.name!r} are not those of its rows"
+
+
+def _is_cut(end: str, value: str | None) -> bool:
+    """Whether an end is the beginning of a long value: it is cut after 256 bytes, and rounded up at its last ones."""
+    own, whole = end.encode(), (value or "").encode()
+    return len(whole) > _LONGEST >= len(own) and len(own) > _SURE and whole.startswith(own[:_SURE])
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """The least and the greatest value of a leaf in a row group, as text, how many there are, and their bytes in a
+    dictionary of texts."""
+
+    least: str | None
+    most: str | None
+    distinct: int
+    size: int
+
+
+def _figures(
+    engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk], leaf: Leaf, numbered: bool
+) -> dict[int, _Figures]:
+    """What the rows of each row group have of a leaf."""
+    rows: exp.Expr = read_parquet([str(path)])
+    row: exp.Expr = col("file_row_number")
+    if numbered:
+        rows.this.append("expressions", exp.PropertyEQ(this=ident("file_row_number"), expression=exp.true()))
+    else:  # a column has this name
+        row = exp.Sub(this=exp.Window(this=exp.RowNumber()), expression=number(1))
+    query = values_of(leaf, rows, named(_group(row, chunks), "g"))
+    if any(one.entries is not None for one in chunks):
+        query = select([col("g"), col("v")], subquery(query, "q"), [col("g"), col("v")])
+    value: exp.Expr = col("v")
+    if leaf.type in ("FLOAT", "DOUBLE"):  # statistics pass over NaN
+        value = exp.Case(ifs=[exp.If(this=exp.Not(this=anonymous("isnan", col("v"))), true=col("v"))])
+    ends = [exp.Min(this=value), exp.Max(this=value.copy())]
+    length = anonymous("octet_length" if leaf.type == "BLOB" else "strlen", col("v")) if leaf.is_text else number(0)
+    columns: list[exp.Expr] = [col("g")]
+    columns += [cast(end, "VARCHAR") for end in ends]
+    columns += [exp.Count(this=col("v")), or_zero(total(exp.Add(this=length, expression=number(4))))]
+    query = select(columns, subquery(query, "q"), [col("g")])
+    return {found[0]: _Figures(*found[1:]) for found in engine.rows(query)}
+
+
+def _group(row: exp.Expr, chunks: Sequence[Chunk]) -> exp.Expr:
+    """The row group that a row is in."""
+    sizes = [one.rows for one in chunks]
+    if len(set(sizes[:-1])) <= 1 and (len(sizes) == 1 or sizes[-1] <= sizes[0]):
+        return exp.IntDiv(this=row, expression=number(max(sizes[0], 1)))
+    ends = accumulate(sizes)
+    cases = [exp.If(this=exp.LT(this=row.copy(), expression=number(end)), true=number(i)) for i, end in enumerate(ends)]
+    return exp.Case(ifs=cases)
+
+
+def _statistics(engine: DuckDBEngine, path: Path) -> dict[tuple[int, int], tuple[str | None, ...]]:
+    """The statistics that a file has, by row group and leaf."""
+    names = ("row_group_id", "column_id", "stats_min", "stats_max", "stats_min_value", "stats_max_value")
+    metadata = exp.Table(this=anonymous("parquet_metadata", literal_path(str(path))))
+    query = select([col(name) for name in (*names, "stats_distinct_count")], metadata)
+    return {(group, place): tuple(claims) for group, place, *claims in engine.rows(query)}
+
+
+def chunks_of(path: Path) -> tuple[list[Chunk], str]:
+    """The columns of the row groups of a file; and what is in it that should not be, else nothing.
+
+    Parameters
+    ----------
+    path:
+        A file that the engine has opened.
+    """
+    try:
+        with path.open("rb") as file:
+            return _Layout(file, path.stat().st_size).chunks(), ""
+    except _Strange as error:
+        return [], str(error)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        return [], f"its layout cannot be read: {error}"
+
+
+class _Layout:
+    """A file while it is read: what is known of its bytes is kept."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size = file, size
+        self._used: list[tuple[int, int, str]] = [(0, 4, "the beginning")]
+
+    def chunks(self) -> list[Chunk]:
+        length = int.from_bytes(self._at(self._size - 8, 4), "little")
+        start = self._size - 8 - length
+        footer, end = read_struct(self._at(start, length))
+        if end != length:
+            raise _Strange(f"the footer has {length - end} bytes behind its end")
+        self._used.append((start, self._size, "the footer"))
+        self._of_file(footer)
+        leaves = _leaves(footer[2])
+        found = [
+            self._chunk(chunk, number, group[3], leaves, place)
+            for number, group in enumerate(footer[4])
+            for place, chunk in enumerate(self._chunks_of(group, leaves))
+        ]
+        self._all_used()
+        return found
+
+    def _of_file(self, footer: Fields) -> None:
+        _only(footer, _FILE, "the footer")
+        keys = [one.get(1) for one in footer.get(5, []) if one not in _OF_ENGINE]
+        if strange := [repr(key.decode(errors="replace")) for key in keys if key != KEY.encode()]:
+            raise _Strange(f"its metadata has the key {', '.join(strange)}, which is not of a release")
+        if len(keys) != 1 or any(set(one) != {1, 2} for one in footer[5]):
+            raise _Strange("its metadata has more than the manifest")
+        if not _WRITER.fullmatch(footer.get(6, b"")):
+            raise _Strange("its writer is not the one of releases, DuckDB")
+        for order in footer.get(7, []):
+            if any(rest for rest in order.values()):
+                raise _Strange("the order of a column is described by something else than its type")
+
+    @staticmethod
+    def _chunks_of(group: Fields, leaves: Sequence[tuple[bytes, ...]]) -> list[Fields]:
+        _only(group, _GROUP, "a row group")
+        if 4 in group or len(group[1]) != len(leaves):
+            raise _Strange("a row group has not the columns of the file, or says how it is sorted")
+        return list(group[1])
+
+    def _chunk(self, chunk: Fields, group: int, rows: int, leaves: Sequence[tuple[bytes, ...]], place: int) -> Chunk:
+        own = f"column {b'.'.join(leaves[place]).decode(errors='replace')!r}"
+        _only(chunk, _CHUNK, own)
+        column = chunk[3]
+        _only(column, _COLUMN, own)
+        _only(column.get(12, {}), _STATISTICS, f"the statistics of {own}")
+        if tuple(column[3]) != leaves[place]:
+            raise _Strange(f"{own} has another name in a row group")
+        at = column.get(11, column[9])
+        end = at + column[7]
+        self._used.append((at, end, own))
+        pages = []
+        while at < end:
+            page, at = self._page(at, end, own)
+            pages.append(page)
+        dictionaries = [page for page in pages if 7 in page]
+        if dictionaries != (pages[:1] if 11 in column else []):
+            raise _Strange(f"{own} has not one dictionary in front of its pages, or none")
+        values = sum(page.get(5, page.get(8, {}))[1] for page in pages[len(dictionaries) :])
+        if at != end or values != column[5]:
+            raise _Strange(f"the pages of {own} are not those of its values")
+        entries, size = (dictionaries[0][7][1], dictionaries[0][2]) if dictionaries else (None, None)
+        return Chunk(group, rows, place, _WIDTHS.get(column[1]), entries, size, self._bloom(column, own))
+
+    def _page(self, at: int, end: int, own: str) -> tuple[Fields, int]:
+        page, length = read_struct(self._at(at, min(_HEADER_BYTES, end - at)))
+        _only(page, _PAGE, f"a page of {own}")
+        for field, known in ((5, _DATA_PAGE), (7, _DICTIONARY_PAGE), (8, _DATA_PAGE_2)):
+            _only(page.get(field, {}), known, f"a page of {own}")
+        return page, at + length + int(page[3])
+
+    def _bloom(self, column: Fields, own: str) -> int | None:
+        if 14 not in column:
+            return None
+        start, length = column[14], column.get(15, 0)
+        content = self._at(start, length)
+        header, at = read_struct(content)
+        _only(header, _BLOOM, f"the Bloom filter of {own}")
+        if at + header[1] != length:
+            raise _Strange(f"the Bloom filter of {own} has not the length that it claims")
+        self._used.append((start, start + length, f"the Bloom filter of {own}"))
+        return bin(int.from_bytes(content[at:], "little")).count("1")
+
+    def _all_used(self) -> None:
+        at = 0
+        for start, end, what in sorted(self._used):
+            if start != at:
+                told = f"{start - at} bytes before" if start > at else "bytes that are also of something else in"
+                raise _Strange(f"it has {told} {what}")
+            at = end
+        if at != self._size:
+            raise _Strange("it has bytes behind its end")
+
+    def _at(self, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise ValueError("a part begins before the file")
+        self._file.seek(start)
+        return self._file.read(length)
+
+
+def _leaves(schema: Sequence[Fields]) -> list[tuple[bytes, ...]]:
+    """The paths of the columns that have values."""
+    if schema[0][4] != _ROOT:
+        raise _Strange("its schema has another name than those of releases")
+
+    def walk(place: int, path: tuple[bytes, ...]) -> tuple[list[tuple[bytes, ...]], int]:
+        element, at = schema[place], place + 1
+        if not element.get(5):
+            return [path], at
+        found = []
+        for _ in range(element[5]):
+            more, at_next = walk(at, (*path, schema[at][4]))
+            found += more
+            at = at_next
+        return found, at
+
+    found, end = walk(0, ())
+    if end != len(schema):
+        raise _Strange("its schema has more than its columns")
+    return found
+
+
+def _only(fields: Fields, known: frozenset[int], what: str) -> None:
+    if strange := sorted(set(fields) - known):
+        raise _Strange(f"{what} has metadata that is not of a release (field {', '.join(map(str, strange))})")

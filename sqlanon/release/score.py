@@ -1,0 +1,95 @@
+"""What a release may show of how much was lost, and of how well it was searched.
+
+A measure that looks at values which are not released gives them away: two tables that differ in one person's value,
+and have the same release, would show two scores. So a manifest has the score where it can be worked out from the rest
+of the manifest and from the released rows, and `verify` does so. The holder has it in any case, in the result and the
+catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sqlanon.policy.strategies import TRAITS
+from sqlanon.quality import MEASURES, Figures, Marginals
+
+if TYPE_CHECKING:
+    from sqlanon.policy import Policy
+    from sqlanon.release.manifest import Manifest
+
+_OF_LEVELS = frozenset({"height", "relative_height", "precision"})
+_LOCAL = frozenset(name for name, traits in TRAITS.items() if traits.local)
+_PROVE = frozenset({"optimal", "incognito"})
+"""Strategies that prove that nothing is better, whatever the values are."""
+
+
+def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
+    """The score of a release by what it shows; None where its measure needs more than that.
+
+    Parameters
+    ----------
+    manifest:
+        What it claims; of the score, nothing.
+    sizes:
+        How many classes there are of each size.
+    """
+    if not follows(manifest):
+        return None
+    specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
+    heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
+    names = [name.lower() for name in manifest.generalization]
+    of_levels = manifest.measure in _OF_LEVELS
+    marginals = Marginals(
+        rows=manifest.rows,
+        heights=tuple(heights.get(name, 0) for name in names) if of_levels else (),
+        leaves=(),
+        unknown=(0,) * len(names) if of_levels else (),
+        leaf_sums=(),
+    )
+    weights = [specs[name].get("weight", 1.0) for name in names] if of_levels else ()
+    measure = MEASURES[manifest.measure](marginals, weights, manifest.policy["search"].get("aggregate", "mean"))
+    squares = float(sum(size * size * count for size, count in sizes.items()))
+    figures = Figures(manifest.classes, manifest.suppressed_rows, squares)
+    return measure.shown(measure.score(tuple(level or 0 for level in manifest.generalization.values()), figures))
+
+
+def follows(manifest: Manifest) -> bool:
+    """Whether a score follows from what is released: classes of real rows alone, and levels that readers can know."""
+    policy, measure = manifest.policy, manifest.measure
+    if measure in ("height", "relative_height", "precision"):
+        heights = {name.lower() for name in manifest.heights or {}}
+        levels = manifest.generalization
+        known = all(level == 0 or name.lower() in heights for name, level in levels.items())
+        at_levels = None not in levels.values() and known and not _is_local(policy)
+        return at_levels and (not manifest.noise or measure != "precision")  # rows may be suppressed after the search
+    if manifest.noise or measure not in ("suppression", "average_class_size", "distinct", "discernibility"):
+        return False
+    masked = policy.get("suppressed") == "mask" and manifest.suppressed_rows > 0  # a class that is no kept one
+    persons = policy.get("persons") or manifest.decoys is not None  # sizes are counted in something else than rows
+    return measure == "suppression" or not (masked or persons or _is_local(policy))
+
+
+def _is_local(policy: Mapping[str, object]) -> bool:
+    search = policy.get("search")
+    if not isinstance(search, Mapping):
+        return True
+    return search.get("suppression") == "cells" or search.get("strategy") in _LOCAL
+
+
+def is_shown_as_optimal(policy: Policy) -> bool:
+    """Whether the policy alone says that what is found is proven to be the best: for others it may follow from values
+    that are not released."""
+    search = policy.search
+    return search.strategy in _PROVE and not search.is_local and search.time_limit is None and search.max_checks is None
+
+
+def shown_heights(policy: Policy, levels: Mapping[str, int | None], heights: Mapping[str, int]) -> dict[str, int]:
+    """The heights that readers can know. That of a hierarchy with a mask is the length of the longest text: labels show
+    it, and the values themselves do not, for the longest may be of a suppressed row."""
+    masks = {
+        name.lower()
+        for name, attribute in policy.attributes.items()
+        if any(rule.kind == "mask" for rule in attribute.hierarchy or ())
+    }
+    return {name: height for name, height in heights.items() if levels.get(name) or name.lower() not in masks}

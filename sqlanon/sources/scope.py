@@ -1,0 +1,121 @@
+"""What names and queries of the data holder mean: the same to an engine of ours as on the holder's own connection.
+
+An engine looks names up among the system's first (`DuckDBEngine.look_up_as_holder`). So the holder's queries and views
+mean the same there, unless the holder's connection has names of the system, temporary tables or settings of its own.
+Then the holder's connection reads them once, by a statement that calls no function, to a private table.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import duckdb
+from sqlglot import exp, parse_one
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.queries.names import anonymous, col, create_table, ident, select, star, table, text
+from sqlanon.sources.bound import Place
+
+_SHADOWS = parse_one(
+    """
+    WITH named AS (
+        SELECT database_name, schema_name, internal, 'function' AS kind, lower(function_name) AS name
+        FROM duckdb_functions()
+        UNION ALL SELECT database_name, schema_name, internal, 'type', lower(type_name) FROM duckdb_types()
+        UNION ALL SELECT database_name, schema_name, internal, 'relation', lower(table_name) FROM duckdb_tables()
+        UNION ALL SELECT database_name, schema_name, internal, 'relation', lower(view_name) FROM duckdb_views()
+    ), system AS (SELECT kind, name FROM named WHERE database_name = 'system')
+    SELECT DISTINCT schema_name
+    FROM named AS own SEMI JOIN system ON system.kind = own.kind AND system.name = own.name
+    WHERE NOT own.internal
+    """,
+    dialect="duckdb",
+)
+"""The schemas that have a function, type or relation of a name that the system has, too."""
+
+_OF_THE_SESSION = re.compile(r"current_(database|catalog|schema|setting)|search_path", re.IGNORECASE)
+
+_TEMPORARY = {"duckdb_tables": "table", "duckdb_views": "view", "duckdb_functions": "function", "duckdb_types": "type"}
+
+
+def is_read_alike(engine: DuckDBEngine, query: str = "") -> bool:
+    """Whether the holder's queries and views mean the same to an engine as on the holder's connection.
+
+    Parameters
+    ----------
+    query:
+        A query of the holder's.
+    """
+    if engine.holder is engine:
+        return True
+    if _OF_THE_SESSION.search(query) or engine.holder.settings() != engine.settings() or temporary(engine.holder):
+        return False
+    path = anonymous("system.main.current_schemas", exp.true())
+    in_scope = set(engine.holder.rows(exp.Select(expressions=[path]))[0][0])
+    return in_scope.isdisjoint(schema for (schema,) in engine.rows(_SHADOWS))
+
+
+def temporary(holder: DuckDBEngine) -> set[str]:
+    """The temporary objects of a connection, by name in lower case."""
+    found = set()
+    for function, kind in _TEMPORARY.items():
+        source = exp.Table(this=anonymous(f"system.main.{function}"))
+        name = "function_name" if kind == "function" else f"{kind}_name"
+        rows = holder.rows(select([col("database_name"), col("internal"), col(name)], source))
+        found |= {own.lower() for database, internal, own in rows if database == "temp" and not internal}
+    return found
+
+
+def read_by_holder(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
+    """Have the holder's connection read a query, or of its columns alone, to the place's table."""
+    own = exp.Subquery(this=exp.Var(this=f"{query}\n"), alias=exp.TableAlias(this=ident("q")))
+    rows = star(own) if place.reads else star(own).limit(0, copy=False)
+    holder = engine.holder
+    with holder.setting("python_enable_replacements", False), holder.setting("default_collation", ""):
+        holder.execute(create_table(place.table.copy(), rows))
+    return place.table
+
+
+def bring_temporary(engine: DuckDBEngine, names: list[str], schema: str, database: str) -> None:
+    """Copy temporary tables and views of the holder's connection to a schema of ours, which comes first in the path."""
+    there = temporary(engine.holder)
+    for name in names:
+        if name.lower() in there:
+            engine.holder.execute(create_table(table(name, schema, database), star(table(name, "main", "temp"))))
+
+
+def refuse_functions(engine: DuckDBEngine) -> None:
+    """Refuse functions that a user registered under a name of the system's: they are the system's own from then on.
+
+    Raises
+    ------
+    SourceError
+        There are such functions.
+    """
+    extensions, known = _functions_of_a_new_engine()
+    own_extensions, own = _functions(engine)
+    if own_extensions - extensions:  # theirs cannot be told from the user's
+        return
+    names = {name for name, _ in known}
+    if found := sorted({name for name, _ in own - known if name in names}):
+        raise SourceError(
+            f"the connection has functions under names that DuckDB has itself: {', '.join(found)}; register them under "
+            "other names, or give the path of the database file"
+        )
+
+
+@cache
+def _functions_of_a_new_engine() -> tuple[set[str], set[tuple[str, str]]]:
+    with duckdb.connect(":memory:") as connection:
+        return _functions(DuckDBEngine(connection))
+
+
+def _functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
+    """The extensions that are loaded, and the system's functions: name and types of parameters."""
+    loaded = select([col("extension_name")], exp.Table(this=anonymous("duckdb_extensions"))).where(col("loaded"))
+    functions = select(
+        [col("function_name"), col("parameter_types")], exp.Table(this=anonymous("duckdb_functions"))
+    ).where(exp.EQ(this=col("database_name"), expression=text("system")))
+    return {name for (name,) in engine.rows(loaded)}, {(name, str(types)) for name, types in engine.rows(functions)}

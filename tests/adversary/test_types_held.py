@@ -1,0 +1,74 @@
+"""A file gives back what was released; what it cannot hold is refused before anything is searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import DUCKDB_1, make_policy, some
+from odd_values import SCALARS, nested, with_odd_floats
+
+import sqlanon
+from sqlanon import ReleaseError
+
+CASES = [
+    *((name, values) for name, values in SCALARS.items() if name != "INTERVAL"),
+    ("INTERVAL", ["INTERVAL 1 MONTH", "INTERVAL '-1 day'", "INTERVAL '1 microsecond'"]),
+    *(
+        (f"{name} in {kind}", inner)
+        for name in ("INTEGER", "HUGEINT", "GEOMETRY", "VARIANT", "TIME WITH TIME ZONE")
+        for kind, inner in nested(SCALARS[name][:3], name).items()
+    ),
+]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "duckdb"])
+@pytest.mark.parametrize(
+    ("name", "values"), [pytest.param(*one.values, id=one.values[0], marks=one.marks) for one in some(CASES, 10)]
+)
+def test_a_type_is_held_or_refused_at_the_start(tmp_path: Path, name: str, values: list[str], ending: str) -> None:
+    path = tmp_path / f"release.{ending}"
+    rows = " UNION ALL ".join(f"SELECT 1 AS q, {one} AS x" for one in [*values, "NULL"])
+    place = {"file": str(path)} if ending == "parquet" else {"database": str(path)}
+    with with_odd_floats(duckdb.connect()) as connection:
+        try:
+            connection.execute(f"CREATE TABLE t AS {rows}")
+        except duckdb.Error:
+            assert DUCKDB_1
+            pytest.skip("the older DuckDB has no such values")
+        policy = make_policy({"q": "suppress", "x": "insensitive"}, release=place)
+        with sqlanon.connect(connection) as db:
+            try:
+                result = db.anonymize(policy)
+            except ReleaseError as error:
+                assert "'x'" in str(error) and ("source query" in str(error))
+                held = False
+            else:
+                assert result.publish().verify().verified
+                assert db.verify(path, policy).verified
+                held = True
+    if name in ("INTEGER", "DOUBLE", "VARCHAR", "JSON", "ENUM", "VARIANT", "UUID", "INTEGER in LIST", "INTEGER in MAP"):
+        assert held
+    if ending == "parquet" and name in (
+        "GEOMETRY",
+        "INTERVAL",
+        "BIT",
+        "HUGEINT",
+        "INTEGER in UNION",
+        "HUGEINT in LIST",
+    ):
+        assert not held
+    assert path.exists() == held
+
+
+def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
+    """Where the policy names no file, it is refused before the rows are written."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS q, union_value(u := i) AS x FROM range(4) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy({"q": "suppress", "x": "insensitive"}))
+            with pytest.raises(ReleaseError, match=r"Parquet cannot hold the types of 'x' \(UNION"):
+                result.publish(tmp_path / "release.parquet")
+            assert result.publish(tmp_path / "release.duckdb").verify().verified
+    assert [one.name for one in tmp_path.iterdir()] == ["release.duckdb"]

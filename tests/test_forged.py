@@ -1,0 +1,369 @@
+"""Releases whose rows were changed by somebody who makes the digest inside fit: found from outside the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import compacted
+from sqlglot import exp
+
+import sqlanon
+from sqlanon.cli import main
+from sqlanon.queries.names import table
+from sqlanon.queries.same_rows import different_rows
+from sqlanon.release.verify import Verification, verify_file
+from sqlanon.resources import PLAIN, macros, sql_text
+
+OLDER = Path(__file__).parent / "older" / "xor-md5-cells.parquet"
+ROWS = """
+    SELECT 20 + i % 20 AS age, ['north', 'south'][1 + i % 2] AS region, ['flu', 'gout', 'asthma'][1 + i % 3] AS illness,
+           i * 0.5::DOUBLE AS cost
+    FROM range(240) AS t(i)
+"""
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "people"
+
+[attributes]
+age = {{ role = "quasi", hierarchy = {{ intervals = [10] }} }}
+region = {{ role = "quasi", hierarchy = "suppress" }}
+illness = {{ role = "sensitive" }}
+cost = {{ role = "insensitive" }}
+
+[privacy]
+k = 5
+
+[release]
+{place}
+
+[catalog]
+database = "private.duckdb"
+"""
+PLACES = {
+    ".duckdb": 'database = "release.duckdb"\ntable = "people"',
+    ".parquet": 'file = "release.parquet"',
+}
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def policy(folder: Path, place: str) -> sqlanon.Policy:
+    path = folder / "policy.toml"
+    path.write_text(POLICY.format(place=place))
+    return sqlanon.Policy.load(path)
+
+
+def publish(folder: Path, place: str) -> sqlanon.Release:
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy(folder, place)).publish()
+        assert isinstance(release, sqlanon.Release)
+        return release
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with duckdb.connect(tmp_path / "hospital.duckdb") as connection:
+        connection.execute(f"CREATE TABLE people AS {ROWS}")
+    return tmp_path
+
+
+def failed(found: Verification) -> set[str]:
+    return {check.name for check in found.checks if check.passed is False}
+
+
+# Sixteen rows exchange their illnesses: all counts and classes stay as they are.
+EXCHANGE = """
+    SELECT * REPLACE (
+        CASE WHEN cost IN ({first}) THEN 'asthma' WHEN cost IN ({second}) THEN 'flu' ELSE illness END AS illness
+    )
+    FROM {rows}
+"""
+
+
+def exchanged(rows: str) -> str:
+    flu, asthma = (", ".join(str((i * 30 + start) * 0.5) for i in range(8)) for start in (0, 2))
+    return EXCHANGE.format(first=flu, second=asthma, rows=rows)
+
+
+def digest(connection: duckdb.DuckDBPyConnection, name: str) -> str:
+    connection.execute(macros(PLAIN))
+    found: str = connection.execute(f"SELECT digest FROM sqlanon.digest('{name}')").fetchall()[0][0]
+    return found
+
+
+def forge(path: Path, query: str = "") -> None:
+    """Change the rows, and the digest in the manifest with them."""
+    if path.suffix == ".duckdb":
+        with duckdb.connect(path) as connection:
+            connection.execute(f"CREATE TEMP TABLE new AS {query or exchanged('people_v1')}")
+            connection.execute("DELETE FROM people_v1; INSERT INTO people_v1 FROM new")
+            connection.execute("UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('people_v1'))")
+        compacted(path)
+        return
+    with duckdb.connect() as connection:
+        metadata = f"SELECT value::BLOB FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'sqlanon'"
+        manifest = json.loads(connection.execute(metadata).fetchall()[0][0].decode())
+        connection.execute(f"CREATE TABLE new AS {query or exchanged(repr(str(path)))}")
+        manifest["digest"] = digest(connection, "new")
+        written = json.dumps(manifest, ensure_ascii=False).replace("'", "''")
+        connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{written}'}})")
+
+
+@pytest.mark.parametrize("kind", list(PLACES))
+def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path) -> None:
+    release = publish(folder, PLACES[kind])
+    asked = policy(folder, PLACES[kind])
+    moved = Path(shutil.copy(release.path, folder / f"moved{kind}"))
+    with sqlanon.connect() as db:
+        honest = db.verify(release.path, asked, sha256=release.sha256)
+        assert all(check.passed for check in honest.checks if "sha256" in check.name or "recoded" in check.name)
+        assert honest.verified
+        forge(release.path)
+        forge(moved)
+        # By itself it cannot be told from an honest one.
+        assert release.verify().verified
+        expected = {"against the source: recoded source", "against the ledger: sha256"}
+        found = db.verify(release.path, asked)
+        assert failed(found) == expected
+        assert failed(release.verify(sha256=release.sha256)) == {"sha256"}
+        # The ledger does not know this place; its rows are compared all the same.
+        assert failed(db.verify(moved, asked)) == {"against the source: recoded source"}
+    (told,) = [check.message for check in found.checks if check.name == "against the source: recoded source"]
+    assert "16 rows of the release" in told and "16 of its rows are missing" in told
+    assert not any(value in told for value in ("flu", "asthma", "gout", "north"))
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1", ("1 rows", "1 of")),
+        ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("1 rows", "1 of")),
+    ],
+)
+def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, told: Sequence[str], folder: Path) -> None:
+    """A zero gets a sign; a row takes the place of another."""
+    release = publish(folder, PLACES[".duckdb"])
+    forge(release.path, query)
+    with sqlanon.connect() as db:
+        found = db.verify(release.path, policy(folder, PLACES[".duckdb"]))
+    (message,) = [check.message for check in found.checks if check.name == "against the source: recoded source"]
+    assert all(one in message for one in told)
+
+
+PAIRS = {
+    "equal": ("SELECT 1 AS a, NULL::VARCHAR AS b", "SELECT 1 AS a, NULL::VARCHAR AS b", (0, 0)),
+    "order": ("FROM (VALUES (1), (2)) AS v(a)", "FROM (VALUES (2), (1)) AS v(a)", (0, 0)),
+    "more often": ("SELECT 1 AS a FROM range(3)", "SELECT 1 AS a FROM range(5)", (0, 2)),
+    "no rows": ("SELECT 1 AS a FROM range(0)", "SELECT 1 AS a FROM range(4)", (0, 4)),
+    "a NULL": ("SELECT NULL::INTEGER AS a", "SELECT 0 AS a", (1, 1)),
+    "no text": ("SELECT '' AS a", "SELECT NULL::VARCHAR AS a", (1, 1)),
+    "zeros": ("SELECT 0.0::DOUBLE AS a", "SELECT -0.0::DOUBLE AS a", (1, 1)),
+    "a NaN with a sign": ("SELECT 'nan'::FLOAT AS a", "SELECT 'inf'::FLOAT - 'inf'::FLOAT AS a", None),
+    "the same NaN": ("SELECT 'nan'::DOUBLE AS a", "SELECT 'nan'::DOUBLE AS a", (0, 0)),
+    "intervals": ("SELECT INTERVAL 30 DAY AS a", "SELECT INTERVAL 1 MONTH AS a", (1, 1)),
+    "lists": ("SELECT ['a', 'b'] AS a", "SELECT ['a, b'] AS a", (1, 1)),
+    "zeros in lists": ("SELECT [0.0::DOUBLE] AS a", "SELECT [-0.0::DOUBLE] AS a", (1, 1)),
+    "bits": ("SELECT '01'::BIT AS a", "SELECT '1'::BIT AS a", (1, 1)),
+    "exchanged cells": ("FROM (VALUES (1, 2), (3, 4)) AS v(a, b)", "FROM (VALUES (1, 4), (3, 2)) AS v(a, b)", (2, 2)),
+    "names of keys": ("SELECT 1 AS k1, 'x' AS k0", "SELECT 1 AS k1, 'y' AS k0", (1, 1)),
+}
+
+
+@pytest.mark.parametrize("what", list(PAIRS))
+def test_two_relations_have_the_same_rows(what: str) -> None:
+    one, other, expected = PAIRS[what]
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE one AS {one}")
+        connection.execute(f"CREATE TABLE other AS {other}")
+        types = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE one").fetchall()}
+        found = connection.execute(different_rows(table("one"), table("other"), types).sql("duckdb")).fetchall()
+        if expected is None:  # inf - inf has a sign on x86, and has none elsewhere
+            sign = connection.execute("SELECT signbit(a) FROM other").fetchall()[0][0]
+            expected = (1, 1) if sign else (0, 0)
+    assert found == [expected]
+
+
+def test_a_collation_does_not_hide_another_case() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE one (a VARCHAR COLLATE nocase); INSERT INTO one VALUES ('Flu'), ('flu')")
+        connection.execute("CREATE TABLE other AS SELECT 'flu' AS a FROM range(2)")
+        query: exp.Expr = different_rows(table("one"), table("other"), {"a": "VARCHAR"})
+        assert connection.execute(query.sql("duckdb")).fetchall() == [(1, 1)]
+
+
+# The hash of the file
+
+
+def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("kind", [".duckdb", pytest.param(".parquet", marks=pytest.mark.slow)])
+def test_the_hash_is_that_of_the_file(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = policy(folder, PLACES[kind])
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    path = Path(printed["release"])
+    assert printed["sha256"] == sha256(path)
+    with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
+        assert catalog.execute("SELECT sha256 FROM sqlanon.ledger").fetchall() == [(sha256(path),)]
+    assert cli(monkeypatch, "verify", path, "--sha256", printed["sha256"].upper()) == 0
+    assert cli(monkeypatch, "verify", path, "--sha256", "0" * 64) == 1
+    assert "FAILED" in capsys.readouterr().out
+    assert cli(monkeypatch, "verify", path, "--policy", folder / "policy.toml", "--sha256", "0" * 64) == 1
+    assert cli(monkeypatch, "verify", path, "--sha256", "abc") == 2
+    assert "64 hexadecimal digits" in capsys.readouterr().err
+    # Readers leave it as it is; so does whoever opens it for writing and writes nothing.
+    for read_only in (True, False):
+        if kind == ".duckdb":
+            with duckdb.connect(path, read_only=read_only) as connection:
+                assert connection.execute("SELECT count(*) FROM people").fetchall() == [(240,)]
+    with sqlanon.connect() as db:
+        assert db.verify(path, asked).verified
+    assert sha256(path) == printed["sha256"]
+    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert f"sha256: {sha256(path)}" in capsys.readouterr().out
+
+
+def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None:
+    place = PLACES[".duckdb"] + "\nkeep = 2"
+    hashes = [publish(folder, place).sha256 for _ in range(3)]
+    with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
+        recorded = catalog.execute("SELECT version, sha256 FROM sqlanon.releases ORDER BY version").fetchall()
+    assert recorded == list(enumerate(hashes, 1))
+    asked = policy(folder, place)
+    (folder / "link").symlink_to(folder / "release.duckdb")
+    with sqlanon.connect() as db:
+        assert db.verify(folder / "release.duckdb", asked).verified
+        through = db.verify(folder / "link", asked)
+    assert {check.name: check.passed for check in through.checks}["against the ledger: sha256"] is True
+    other = place.replace("release.duckdb", "other.duckdb")
+    publish(folder, other)  # held against both versions, which are those that were published
+
+
+def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
+    release = publish(folder, PLACES[".duckdb"])
+    asked = policy(folder, PLACES[".duckdb"])
+    statements = (
+        "UPDATE sqlanon.releases SET sha256 = NULL",
+        "DROP VIEW sqlanon.ledger; ALTER TABLE sqlanon.releases DROP COLUMN sha256; "
+        "UPDATE sqlanon.catalog_format SET format = 3",
+    )
+    for statement in statements:
+        with duckdb.connect(folder / "private.duckdb") as catalog:
+            catalog.execute(statement)
+        with sqlanon.connect() as db:
+            found = db.verify(release.path, asked)
+        assert found.verified
+        (check,) = [one for one in found.checks if one.name == "against the ledger: sha256"]
+        assert check.passed is None and check.message.startswith("not recorded")
+    assert publish(folder, PLACES[".duckdb"]).sha256 == sha256(release.path)
+
+
+def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Path) -> None:
+    """Its manifest and its digest are as they were: its rows are in another order."""
+    release = publish(folder, PLACES[".parquet"])
+    fingerprint = release.manifest.fingerprint()
+    forge(release.path, f"FROM '{release.path}' ORDER BY cost DESC")
+    found = verify_file(release.path)
+    assert found.verified and found.manifest.fingerprint() == fingerprint
+    with pytest.raises(sqlanon.AuditError, match="its file was changed"):
+        publish(folder, PLACES[".duckdb"])
+
+
+# Older releases
+
+
+def test_a_release_of_an_older_version_verifies_and_says_that_its_digest_is_weak() -> None:
+    """The file was made by the version whose digest was called xor-md5-cells."""
+    found = verify_file(OLDER)
+    assert found.verified
+    assert found.manifest.digest_algorithm == "xor-md5-cells"
+    (message,) = [check.message for check in found.checks if check.name == "content digest"]
+    assert "weak digest of an older version" in message and "not deliberate changes" in message
+
+
+def test_a_changed_release_of_an_older_version_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "older.parquet"
+    with duckdb.connect() as connection:
+        kept = f"SELECT value::BLOB FROM parquet_kv_metadata('{OLDER}') WHERE decode(key) = 'sqlanon'"
+        manifest: Any = connection.execute(kept).fetchall()[0][0].decode().replace("'", "''")
+        changed = f"SELECT * REPLACE (if(stay = 5, 6, stay) AS stay) FROM '{OLDER}'"
+        connection.execute(f"COPY ({changed}) TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{manifest}'}})")
+    assert failed(verify_file(path)) == {"content digest"}
+
+
+def test_a_log_beside_the_file_is_a_change(folder: Path) -> None:
+    """DuckDB reads it into the file, whose bytes are as they were."""
+    release = publish(folder, PLACES[".duckdb"])
+    with duckdb.connect(release.path) as connection:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute("UPDATE people_v1 SET illness = 'flu' WHERE cost = 1.0")
+    assert release.path.with_name("release.duckdb.wal").exists()
+    assert sha256(release.path) == release.sha256
+    assert {"sha256", "content digest"} <= failed(release.verify(sha256=release.sha256))
+
+
+# Releases of older versions
+
+
+def of_an_older_version(path: Path) -> None:
+    """Have a release say the digest of an older version, as that would have made it."""
+    with duckdb.connect(path) as connection:
+        connection.execute(sql_text("macros_older.sql"))
+        connection.execute(
+            "UPDATE sqlanon.manifest SET digest_algorithm = 'xor-md5-cells', "
+            "digest = (SELECT digest FROM sqlanon.digest_of_cells('people_v1'))"
+        )
+        for name in ("digest_of_cells", "digest_of_rows"):
+            connection.execute(f"DROP MACRO TABLE sqlanon.{name}")
+    compacted(path)
+
+
+def test_a_version_of_an_older_sqlanon_is_kept_beside_the_new_one(folder: Path) -> None:
+    """What it is checked by is not written to the new file."""
+    place = 'database = "kept.duckdb"\ntable = "people"\nkeep = 2'
+    first = publish(folder, place)
+    of_an_older_version(first.path)
+    (folder / "private.duckdb").unlink()  # it knows the file as it was
+    second = publish(folder, place)
+    with duckdb.connect(second.path, read_only=True) as connection:
+        names = {name for (name,) in connection.execute("SELECT function_name FROM duckdb_functions()").fetchall()}
+    assert not names & {"digest_of_cells", "digest_of_rows"}
+    found = second.verify()
+    assert found.verified, found.failures
+    assert any(check.name == "version 1" and check.passed for check in found.checks)
+
+
+def test_a_publication_that_may_not_have_happened_says_nothing_of_a_file(folder: Path) -> None:
+    """The hash that a stopped run was about to publish is not held against what is there."""
+    release = publish(folder, PLACES[".duckdb"])
+    asked = policy(folder, PLACES[".duckdb"])
+    with duckdb.connect(folder / "private.duckdb") as catalog:
+        catalog.execute(
+            "INSERT INTO sqlanon.releases SELECT * REPLACE ('other' AS run_id, 'beef' AS sha256, 9 AS version, "
+            "published_at AS intended_at) FROM sqlanon.releases"
+        )
+    with sqlanon.connect() as db:
+        found = db.verify(release.path, asked)
+    assert found.verified, found.failures
+    (check,) = [one for one in found.checks if one.name == "against the ledger: sha256"]
+    assert check.passed is None

@@ -1,0 +1,425 @@
+"""Runs that are killed while they publish, and runs at the same time: what readers have, and what the ledger knows."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import EXAMPLES
+from postgres_server import VARIABLE, Server
+from test_ledger import FINE_RACE, FINE_ZIP, hospital
+from test_ledger import policy as of_hospital
+
+import sqlanon
+import sqlanon.release.publish as publishing
+from sqlanon.ledger import Places, Publication, publications, records
+from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.postgres_reader import PostgresSpot
+from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_files
+
+__all__ = ["hospital"]
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+key = ["id"]
+[attributes]
+id = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
+illness = { role = "sensitive" }
+[privacy]
+k = %d
+[search]
+suppression_limit = 0.05
+[catalog]
+database = "private.duckdb"
+[release]
+"""
+ROWS = 300
+KILLED = Path(__file__).with_name("killed.py")
+END = 100_000
+"""No run has so many steps."""
+
+
+def policy(folder: Path, name: str, release: str, k: int = 5) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(POLICY % k + release)
+    return path
+
+
+def file_release(name: str, keep: int = 1) -> str:
+    if name.endswith(".parquet"):
+        return f'file = "{name}"\ntable = "patients"\n'
+    return f'database = "{name}"\ntable = "patients"\nkeep = {keep}\n'
+
+
+def make(path: Path, force: bool = False) -> tuple[sqlanon.Result, Any]:
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy.load(path))
+        return result, result.publish(force=force)
+
+
+def start(*arguments: str | Path | int) -> subprocess.Popen[str]:
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(*arguments: str | Path | int) -> tuple[int, str]:
+    process = start(*arguments)
+    out, errors = process.communicate()
+    assert process.returncode in (0, -signal.SIGKILL), errors
+    return process.returncode, out
+
+
+def asked(folder: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """What the catalog has, by an engine that knows nothing of sqlanon."""
+    with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
+        return catalog.execute(query, parameters).fetchall()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute(
+            "CREATE TABLE patients AS SELECT i AS id, CAST(2130 + hash(i) % 40 AS VARCHAR) AS zip, "
+            f"CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range({ROWS}) AS r(i)"
+        )
+    return folder
+
+
+@pytest.fixture
+def folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    spill, work = tmp_path / "spill", tmp_path / "work"
+    spill.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("TMPDIR", str(spill))
+    monkeypatch.setattr(tempfile, "tempdir", str(spill))
+    shutil.copy(source / "hospital.duckdb", work)
+    return work
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place of releases: what policies call it, what the ledger calls it, and what readers find there."""
+
+    section: str
+    place: str
+    claims: Callable[[], Any]
+
+
+def file_target(folder: Path, name: str) -> Target:
+    path = folder / name
+    return Target(file_release(name), str(path), lambda: verify_anywhere(path, None))
+
+
+def check_ledger(folder: Path, target: Target, publications: int) -> None:
+    """Of the place, the ledger has what readers have, with its keys and hierarchies, and nothing else that stands."""
+    found = target.claims()
+    assert found.verified, found.failures
+    rows = asked(
+        folder,
+        "SELECT run_id, digest, manifest_hash FROM sqlanon.releases "
+        "WHERE path = ? AND replaced_at IS NULL AND intended_at IS NULL",
+        target.place,
+    )
+    assert [row[1:] for row in rows] == [(found.digest, found.manifest.fingerprint())]
+    assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(0,)]
+    assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE path = ?", target.place) == [(publications,)]
+    keys = asked(
+        folder, "SELECT count(*), count(DISTINCT key_hash) FROM sqlanon.released_keys WHERE run_id = ?", rows[0][0]
+    )
+    assert keys == [(found.manifest.released_rows,) * 2]
+    trees = "SELECT attribute, table_name FROM sqlanon.released_hierarchies WHERE run_id = ? ORDER BY ALL"
+    known = asked(folder, trees, rows[0][0])
+    assert [name for name, _ in known] == ["age", "zip"]
+    for _, name in known:
+        assert asked(folder, f'SELECT count(*) > 0 FROM sqlanon."{name}"') == [(True,)]
+    standing = "SELECT run_id FROM sqlanon.releases WHERE replaced_at IS NULL"
+    for table in ("released_keys", "released_hierarchies"):
+        assert asked(folder, f"SELECT run_id FROM sqlanon.{table} WHERE run_id NOT IN ({standing})") == []
+
+
+def opened_ledger(path: Path) -> list[Publication]:
+    """What a run does first that publishes: it reads the ledger."""
+    asked = sqlanon.Policy.load(path)
+    assert asked.catalog is not None
+    with sqlanon.connect() as db:
+        return publications(db._space.engine, asked.catalog.database, Places.of(asked))
+
+
+def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, ...] = ()) -> None:
+    """Kill a run at each step from a function on, or before the steps of some names, and have the next one look."""
+    policies = [policy(folder, f"k{k}", target.section, k) for k in (5, 30)]
+    status, steps = run(KILLED, policies[0], END, begin)
+    assert status == 0
+    listed = [i for i, name in enumerate(steps.splitlines()) if name in names]
+    # Of many steps, with few examples, every so manieth.
+    chosen: Iterable[int] = listed if names else itertools.count(0, max(1, round(1 / EXAMPLES)))
+    expected, turn = 1, 0
+    for at in chosen:
+        before = target.claims().digest
+        turn += target.claims().manifest.policy["privacy"]["k"] == (5, 30)[turn % 2]  # another one than is there
+        status, _ = run(KILLED, policies[turn % 2], at, begin)
+        after = target.claims()
+        assert after.verified, (at, after.failures)
+        expected += after.digest != before
+        opened_ledger(policies[0])
+        check_ledger(folder, target, expected)
+        if status == 0:
+            assert at > len(steps.splitlines()) - 10
+            break
+    # The next one publishes elsewhere, and is held against what there is; and what was left goes with the one after it.
+    result, _ = make(policy(folder, "other", file_release("other.duckdb"), 50), force=True)
+    assert [Path(one).name for one in result.held_against] == [Path(target.place).name]
+    make(policies[0], force=True)
+    check_ledger(folder, target, expected + 1)
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("r.duckdb", ("fsync",)),
+        pytest.param("r.duckdb", (), marks=pytest.mark.slow),
+        pytest.param("r.parquet", (), marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_that_is_killed_at_any_step_of_putting_a_file_in_its_place(
+    folder: Path, name: str, names: tuple[str, ...]
+) -> None:
+    check_each_step(folder, file_target(folder, name), "recording" if names else "_flush", names)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_before_it_has_anything_to_put_in_a_place(folder: Path) -> None:
+    target = file_target(folder, "r.duckdb")
+    check_each_step(folder, target, "_put_once", ("call duckdb.script", "chmod", "mkdir", "return duckdb.transaction"))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path, postgres: Server) -> None:
+    """Also right after COMMIT."""
+    postgres.run("DROP SCHEMA IF EXISTS killed CASCADE", "CREATE SCHEMA killed")
+    here = f"env:{VARIABLE}"
+    place = str(PostgresSpot.of(here, "killed.r").path)
+    section = f'postgres = "{here}"\ntable = "killed.r"\n'
+    check_each_step(folder, Target(section, place, lambda: verify_anywhere(here, "killed.r")), "recording")
+
+
+class Killed(BaseException):
+    """A run ends here, whatever it wanted to do afterwards."""
+
+
+@contextmanager
+def killed_at(module: Any, name: str) -> Iterator[None]:
+    """A run that ends where it calls a function, and does nothing more for the ledger."""
+    settle, dead = records.settle, list[bool]()
+
+    def dying(*_: Any) -> None:
+        dead.append(True)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, dying)
+        patch.setattr(records, "settle", lambda *given: None if dead else settle(*given))
+        with pytest.raises(Killed):
+            yield
+
+
+def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(folder: Path) -> None:
+    """Its place cannot be read: it counts as out. Then it can, and the ledger has it, or forgets it."""
+    (folder / "there").mkdir()
+    one, two = policy(folder, "one", file_release("r.duckdb")), policy(folder, "two", file_release("two.duckdb"))
+    one.write_text(one.read_text().replace('"r.duckdb"', '"there/r.duckdb"'))
+    for is_out in (True, False):
+        with killed_at(*((records, "complete") if is_out else (publishing, "_swap_in"))):
+            make(one)
+        (folder / "there").rename(folder / "gone")
+        with pytest.raises(sqlanon.AuditError, match="a run that was stopped may have published it") as error:
+            make(two)
+        assert str(folder / "there" / "r.duckdb") in str(error.value)
+        assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]
+        if is_out:
+            assert not (folder / "two.duckdb").exists()
+        (folder / "gone").rename(folder / "there")
+        make(two)
+        states = asked(folder, "SELECT intended_at IS NULL FROM sqlanon.releases WHERE path LIKE '%/there/r.duckdb'")
+        assert states == [(True,)]  # the second was not put there
+        (folder / "two.duckdb").unlink()
+
+
+def test_a_crash_between_the_rename_and_the_ledger_does_not_let_the_complementary_release_out(
+    hospital: Path,
+) -> None:
+    with killed_at(records, "complete"), sqlanon.connect() as db:
+        db.anonymize(of_hospital(hospital, "one", FINE_RACE)).publish()
+    assert (hospital / "one.duckdb").exists()
+    with sqlanon.connect() as db, pytest.raises(sqlanon.AuditError, match="complementary release"):
+        db.anonymize(of_hospital(hospital, "two", FINE_ZIP)).publish()
+    assert not (hospital / "two.duckdb").exists()
+
+
+# At the same time
+
+
+def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(hospital: Path) -> None:
+    done: list[BaseException | None] = []
+    ready = threading.Barrier(2)
+
+    def publish(name: str, levels: dict[str, int]) -> None:
+        with sqlanon.connect() as db:
+            result = db.anonymize(of_hospital(hospital, name, levels))
+            ready.wait()
+            try:
+                result.publish()
+            except sqlanon.SqlanonError as error:
+                done.append(error)
+            else:
+                done.append(None)
+
+    threads = [threading.Thread(target=publish, args=one) for one in (("one", FINE_RACE), ("two", FINE_ZIP))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(one).__name__ for one in done) in (["AuditError", "NoneType"], ["NoneType", "SourceError"])
+    assert [(hospital / f"{name}.duckdb").exists() for name in ("one", "two")].count(True) == 1
+
+
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -> None:
+    """With one catalog, and with one each."""
+    number = 3
+    policies = [policy(folder, f"p{i}", file_release("r.duckdb", keep=number)) for i in range(number)]
+    if not shared:
+        for path in policies:
+            path.write_text(path.read_text().replace('"private.duckdb"', f'"private_{path.stem}.duckdb"'))
+    processes = [start("-m", "sqlanon", "anonymize", path) for path in policies]
+    errors = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * number, errors
+    with duckdb.connect(folder / "r.duckdb", read_only=True) as release:
+        there = release.execute("SELECT version, digest FROM sqlanon.manifest ORDER BY version").fetchall()
+        assert [version for version, _ in there] == [1, 2, 3]
+        assert [release.execute(f"SELECT count(*) > 0 FROM patients_v{i}").fetchone() for i in (1, 2, 3)] == [
+            (True,)
+        ] * 3
+    if shared:
+        standing = "SELECT version, digest FROM sqlanon.releases WHERE replaced_at IS NULL ORDER BY version"
+        assert asked(folder, standing) == there
+    assert [one.name for one in folder.iterdir() if one.name.startswith(".")] == []
+
+
+# Locks and modes
+
+
+def test_a_lock_is_had_by_one_and_leaves_nothing(tmp_path: Path) -> None:
+    place, inside, seen = tmp_path / "r.duckdb", 0, []
+
+    def work() -> None:
+        nonlocal inside
+        for _ in range(50):
+            with alone_at(place):
+                inside += 1
+                seen.append(inside)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [1] * 200
+    assert list(tmp_path.iterdir()) == []
+    with alone_at(place), pytest.raises(BusyError), alone_at(place, patience=0.05):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("name", ["r.duckdb", pytest.param("r.parquet", marks=pytest.mark.slow)])
+def test_a_release_with_a_catalog_has_the_mode_of_a_new_file_or_of_the_one_before(folder: Path, name: str) -> None:
+    path = policy(folder, "p", file_release(name))
+    with private_files():  # of another thread
+        make(path)
+    assert os.umask(0o022) == 0o022
+    release = folder / name
+    assert stat.S_IMODE(release.stat().st_mode) == 0o644
+    assert stat.S_IMODE((folder / "private.duckdb").stat().st_mode) == 0o600
+    release.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(release, 65534, 65534)
+    owner = release.stat().st_uid, release.stat().st_gid
+    make(path)
+    assert stat.S_IMODE(release.stat().st_mode) == 0o640
+    assert (release.stat().st_uid, release.stat().st_gid) == owner
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_group_that_cannot_be_kept_gets_no_more_than_everybody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = policy(folder, "p", file_release("r.duckdb"))
+    make(path)
+    release = folder / "r.duckdb"
+    release.chmod(0o664)
+    real = Path.stat
+
+    def of_another_group(self: Path, **more: Any) -> os.stat_result:
+        found = real(self, **more)
+        return (
+            os.stat_result([*found[:5], found.st_gid + (self == release), *found[6:10]]) if self == release else found
+        )
+
+    def refused(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refused)
+    staged = folder / "staged"
+    staged.write_text("")
+    monkeypatch.setattr(Path, "stat", of_another_group)
+    publishing._give_mode(staged, release)
+    monkeypatch.undo()
+    assert stat.S_IMODE(staged.stat().st_mode) == 0o644
+
+
+@pytest.mark.usefixtures("umask")
+def test_threads_with_private_files_give_the_mask_back() -> None:
+    ready = threading.Barrier(2)
+
+    def other() -> None:
+        with private_files():
+            ready.wait()  # the first is inside
+            ready.wait()  # and has left
+            assert mode_of_new_files() == 0o644
+
+    thread = threading.Thread(target=other)
+    with private_files():
+        thread.start()
+        ready.wait()
+    ready.wait()
+    thread.join()
+    assert os.umask(0o022) == 0o022

@@ -1,0 +1,131 @@
+"""Noise that is published again averages away: what a record has spent adds up over all releases of its source."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.errors import AuditError, PolicyError
+
+ROWS = 40
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE visits AS SELECT 20 + i % 4 AS age, 100 + i * 7 % 90 AS cost, 50 + i * 3 % 40 AS weight "
+            f"FROM range({ROWS}) t(i)"
+        )
+    return tmp_path
+
+
+def policy(place: Path, name: str, noise: dict[str, float], total: float | None = None, **more: Any) -> sqlanon.Policy:
+    attributes: dict[str, Any] = {"age": {"role": "quasi", "hierarchy": {"intervals": [5]}}}
+    attributes |= {column: {"role": "quasi", "noise": {"epsilon": epsilon}} for column, epsilon in noise.items()}
+    return sqlanon.Policy(
+        source={"database": place / "clinic.duckdb", "table": "visits", "undeclared": "drop"} | more.pop("source", {}),
+        attributes=attributes,
+        privacy={"k": 5} | ({} if total is None else {"epsilon_total": total}),
+        release={"database": place / f"{name}.duckdb", "table": "visits"} | more.pop("release", {}),
+        catalog={"database": place / "catalog.duckdb"},
+    )
+
+
+def publish(asked: sqlanon.Policy, force: bool = False) -> sqlanon.Result:
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        result.publish(force=force)
+    return result
+
+
+def so_far(place: Path) -> float:
+    with duckdb.connect(str(place / "catalog.duckdb"), read_only=True) as reader:
+        row = reader.execute("SELECT max(epsilon_so_far) FROM sqlanon.ledger").fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+def test_noise_on_an_attribute_again_is_refused(clinic: Path) -> None:
+    publish(policy(clinic, "one", {"cost": 1.0}))
+    for name in ("two", "one"):  # in another place, or in the same, where it replaces the first
+        with pytest.raises(AuditError) as caught:
+            publish(policy(clinic, name, {"cost": 0.5}))
+        message = str(caught.value)
+        assert "epsilon of a record: 1 so far, in 1 release of this source, 0.5 in this one, 1.5 in all" in message
+        assert "[privacy] epsilon_total" in message and "--force" in message
+    assert not (clinic / "two.duckdb").exists()
+    assert so_far(clinic) == 1.0
+
+
+def test_what_was_replaced_was_published(clinic: Path) -> None:
+    publish(policy(clinic, "one", {"cost": 1.0}))
+    publish(policy(clinic, "one", {}))  # takes its place
+    with pytest.raises(AuditError, match="1 so far"):
+        publish(policy(clinic, "one", {"cost": 1.0}))
+
+
+def test_by_force_it_is_published_with_a_warning(clinic: Path) -> None:
+    publish(policy(clinic, "one", {"cost": 1.0}))
+    result = publish(policy(clinic, "one", {"cost": 2.0}), force=True)
+    assert any("published by force" in warning and "3 in all" in warning for warning in result.warnings)
+    assert so_far(clinic) == 3.0
+
+
+def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(clinic: Path) -> None:
+    publish(policy(clinic, "one", {"cost": 1.0}))
+    with pytest.raises(AuditError, match=r"1\.5 in all; \[privacy\] epsilon_total allows 1\.2"):
+        publish(policy(clinic, "one", {"weight": 0.5}, total=1.2))
+    publish(policy(clinic, "one", {"weight": 0.5}))
+    assert so_far(clinic) == 1.5
+
+
+def test_twelve_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
+    """The oracle adds up what was published, in decimals."""
+    total, spent, refused = Decimal("0.7"), Decimal(0), 0
+    for i in range(12):
+        epsilon = Decimal(i % 3 + 1) / 10
+        name = f"r{i % 2}"
+        asked = policy(clinic, name, {"cost": float(epsilon)}, total=float(total))
+        if spent + epsilon <= total:
+            publish(asked)
+            spent += epsilon
+        else:
+            with pytest.raises(AuditError, match=r"epsilon_total allows 0\.7"):
+                publish(asked)
+            refused += 1
+        assert so_far(clinic) == pytest.approx(float(spent))
+    assert spent == total and refused > 5
+
+
+def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy(clinic, "one", {"cost": 1.0}))
+        first, second = result.publish(), result.publish(clinic / "two.duckdb")
+    assert first.manifest.digest == second.manifest.digest
+    assert so_far(clinic) == 1.0
+
+
+def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:
+    asked = policy(clinic, "one", {"cost": 1.0}, release={"ledger": False})
+    with pytest.raises(AuditError, match=r"release\.ledger is false"):
+        publish(asked)
+    publish(asked, force=True)
+
+
+def test_a_total_that_the_release_alone_exceeds_is_a_mistake(clinic: Path) -> None:
+    with pytest.raises(PolicyError, match=r"privacy\.epsilon_total.*this one adds 2"):
+        policy(clinic, "one", {"cost": 1.0, "weight": 1.0}, total=1.5)
+    with pytest.raises(PolicyError, match=r"privacy\.epsilon_total.*there is none"):
+        policy(clinic, "one", {}, total=1.5)
+
+
+def test_a_policy_without_a_total_has_the_fingerprint_that_it_had(clinic: Path) -> None:
+    plain = policy(clinic, "one", {"cost": 1.0})
+    assert "epsilon_total" not in plain.model_dump(mode="json")["privacy"]
+    assert "epsilon_total" not in policy(clinic, "one", {"cost": 1.0}, total=2.0).redacted()["privacy"]

@@ -1,0 +1,254 @@
+"""Sources are known by their rows, whatever they are called; and two tables of the same few values are two."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples, some
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.errors import AuditError
+from sqlanon.ledger.same_rows import LEAST_SHARE, more_than_chance, share_in_common
+
+ROWS = 600
+
+
+def make(path: Path, seed: int = 1, rows: int = ROWS, only: tuple[str, ...] = ()) -> None:
+    """Visits: few values in most columns, and a cost of which there are many."""
+    chosen = random.Random(seed)
+    made = [
+        (20 + chosen.randrange(40), chosen.choice("fm"), f"021{chosen.randrange(10):02}", chosen.randrange(9000) / 4)
+        for _ in range(rows)
+    ]
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE visits (age INTEGER, sex TEXT, zip TEXT, cost DOUBLE)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", made)
+        connection.execute(f"COPY visits TO '{path.with_suffix('.csv')}' (HEADER)")
+
+
+def policy(place: Path, name: str, source: dict[str, Any], finer: str, names: dict[str, str] | None = None) -> Any:
+    """Two that are finer in one attribute each tell more together."""
+    levels = {"age": 0 if finer == "age" else 2, "zip": 0 if finer == "zip" else 2}
+    rules: dict[str, Any] = {"age": {"intervals": [20]}, "zip": {"mask": "right"}}
+    called = names or {}
+    attributes = {
+        called.get(column, column): {
+            "role": "quasi",
+            "hierarchy": rule,
+            "min_level": levels[column],
+            "max_level": levels[column],
+        }
+        for column, rule in rules.items()
+    }
+    return sqlanon.Policy(
+        source={"undeclared": "drop"} | source,
+        attributes=attributes | {called.get("cost", "cost"): {"role": "insensitive"}},
+        privacy={"k": 2},
+        search={"suppression_limit": 0.9},
+        release={"database": place / f"{name}.duckdb", "table": "visits"},
+        catalog={"database": place / "catalog.duckdb"},
+    )
+
+
+def publish(asked: sqlanon.Policy) -> sqlanon.Result:
+    with sqlanon.connect() as db:
+        result = db.anonymize(asked)
+        result.publish()
+    return result
+
+
+def at(place: Path, table: str = "visits", name: str = "clinic.duckdb") -> dict[str, Any]:
+    return {"database": place / name, "table": table}
+
+
+def of(place: Path, query: str) -> dict[str, Any]:
+    return {"database": place / "clinic.duckdb", "query": query}
+
+
+def in_place(place: Path, statement: str) -> None:
+    with duckdb.connect(str(place / "clinic.duckdb")) as connection:
+        connection.execute(statement)
+
+
+def renamed(place: Path) -> dict[str, Any]:
+    (place / "clinic.duckdb").rename(place / "other.duckdb")
+    return at(place, name="other.duckdb")
+
+
+def linked(place: Path) -> dict[str, Any]:
+    os.link(place / "clinic.duckdb", place / "other.duckdb")
+    return at(place, name="other.duckdb")
+
+
+def copied(place: Path) -> dict[str, Any]:
+    shutil.copy(place / "clinic.duckdb", place / "other.duckdb")
+    return at(place, name="other.duckdb")
+
+
+def renamed_table(place: Path) -> dict[str, Any]:
+    in_place(place, "ALTER TABLE visits RENAME TO patients")
+    return at(place, "patients")
+
+
+def view(place: Path) -> dict[str, Any]:
+    in_place(place, "CREATE VIEW patients AS SELECT zip, cost, age FROM visits")  # in another order
+    return at(place, "patients")
+
+
+def appended(place: Path) -> dict[str, Any]:
+    in_place(place, "CREATE TABLE more AS FROM visits UNION ALL SELECT age + 1, sex, zip, cost + 7 FROM visits")
+    return at(place, "more")
+
+
+def new_keys(place: Path) -> dict[str, Any]:
+    query = "SELECT row_number() OVER (ORDER BY hash(age, cost)) AS cost_id, * FROM visits"
+    in_place(place, f"CREATE TABLE more AS {query}")
+    return at(place, "more")
+
+
+DESCRIPTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "query": lambda place: of(place, "SELECT * FROM visits"),
+    "alias": lambda place: of(place, "SELECT age, sex, zip, cost AS cost FROM visits"),
+    "subset": lambda place: of(place, "SELECT * FROM visits WHERE cost < 1200"),
+    "files": lambda place: {"files": str(place / "clin*.csv")},
+    "renamed": renamed,
+    "linked": linked,
+    "copied": copied,
+    "renamed table": renamed_table,
+    "view": view,
+    "superset": appended,
+    "new keys": new_keys,
+    "retyped": lambda place: of(
+        place, "SELECT age::DOUBLE AS age, upper(sex) AS sex, zip, cost::DECIMAL(20, 5) AS cost FROM visits"
+    ),
+}
+
+
+@pytest.mark.parametrize("description", some(DESCRIPTIONS, 4))
+def test_a_source_is_known_under_another_description(tmp_path: Path, description: str) -> None:
+    make(tmp_path / "clinic.duckdb")
+    publish(policy(tmp_path, "one", at(tmp_path), "age"))
+    source = DESCRIPTIONS[description](tmp_path)
+    with pytest.raises(AuditError, match=r"the source shares about \d+% of its rows with that of this release"):
+        publish(policy(tmp_path, "two", source, "zip"))
+    assert not (tmp_path / "two.duckdb").exists()
+
+
+def test_columns_that_were_renamed_are_known_by_their_values(tmp_path: Path) -> None:
+    make(tmp_path / "clinic.duckdb")
+    publish(policy(tmp_path, "one", at(tmp_path), "age"))
+    source = of(tmp_path, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
+    names = {"age": "years", "zip": "postcode", "cost": "amount"}
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy(tmp_path, "two", source, "zip", names))
+        result.publish(force=True)
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+        rows = reader.execute("SELECT source, same_source FROM sqlanon.ledger ORDER BY published_at").fetchall()
+    assert rows[1][1] == rows[0][0] != rows[1][0]
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_another_table_of_the_same_kind_is_another_source(tmp_path: Path, seed: int) -> None:
+    make(tmp_path / "clinic.duckdb")
+    make(tmp_path / "other.duckdb", seed)
+    publish(policy(tmp_path, "one", at(tmp_path), "age"))
+    publish(policy(tmp_path, "two", at(tmp_path, name="other.duckdb"), "zip"))
+
+
+def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
+    """All combinations of the one are in the other."""
+    for name in ("one", "two"):
+        with duckdb.connect(str(tmp_path / f"{name}.duckdb")) as connection:
+            connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS sex, i * 7 % 30 AS band FROM range({600}) t(i)")
+        publish(
+            sqlanon.Policy(
+                source={"database": tmp_path / f"{name}.duckdb", "table": "t"},
+                attributes={
+                    "band": {"role": "quasi", "hierarchy": {"intervals": [10]}},
+                    "sex": {"role": "sensitive"},
+                },
+                privacy={"k": 2},
+                release={"database": tmp_path / f"r{name}.duckdb", "table": "t"},
+                catalog={"database": tmp_path / "catalog.duckdb"},
+            )
+        )
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+        assert reader.execute("SELECT count(same_source) FROM sqlanon.ledger").fetchall() == [(0,)]
+
+
+def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> None:
+    make(tmp_path / "clinic.duckdb")
+
+    def noisy(name: str, source: dict[str, Any]) -> sqlanon.Policy:
+        return sqlanon.Policy(
+            source={"undeclared": "drop"} | source,
+            attributes={
+                "age": {"role": "quasi", "hierarchy": {"intervals": [20]}},
+                "cost": {"role": "quasi", "noise": {"epsilon": 1.0}},
+            },
+            privacy={"k": 2},
+            release={"database": tmp_path / f"{name}.duckdb", "table": "visits"},
+            catalog={"database": tmp_path / "catalog.duckdb"},
+        )
+
+    publish(noisy("one", at(tmp_path)))
+    publish(policy(tmp_path, "one", at(tmp_path), "age"))  # takes its place: what was out is out
+    with pytest.raises(AuditError, match=r"1 so far, in 1 release .* 2 in all"):
+        publish(noisy("two", of(tmp_path, "SELECT * FROM visits")))
+
+
+def test_what_the_ledger_keeps_of_rows_is_hashed(tmp_path: Path) -> None:
+    make(tmp_path / "clinic.duckdb")
+    publish(policy(tmp_path, "one", at(tmp_path), "age"))
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+        hashes = reader.execute("SELECT hashes, column_names FROM sqlanon.source_samples").fetchall()
+        plain = reader.execute("SELECT md5_number_lower(':f'), md5_number_lower('f')").fetchall()[0]
+    assert len(hashes) == ROWS and len(hashes[0][0]) == len(hashes[0][1])
+    sex = hashes[0][1].index("sex")
+    assert len({row[0][sex] for row in hashes}) == 2  # equal values, equal hashes
+    assert not {value for row in hashes for value in row[0]} & set(plain)  # and no hash without the secret
+
+
+def drawn(chosen: random.Random, rows: int, values: int, skew: float) -> list[tuple[int, ...]]:
+    return [(int(values * chosen.random() ** skew), int(values * chosen.random() ** skew)) for _ in range(rows)]
+
+
+def estimate(one: list[tuple[int, ...]], two: list[tuple[int, ...]], chosen: random.Random) -> float:
+    """As the ledger estimates it, in plain Python: a sample of the one is looked up in the other."""
+    taken, counts = chosen.sample(one, min(2000, len(one))), Counter(two)
+    alone = sum(counts[row] == 1 for row in taken)
+    if not more_than_chance(*(sum(counts[row] == n for row in {*taken}) for n in (0, 1, 2))):
+        return 0.0
+    once, twice = (sum(n == times for n in counts.values()) for times in (1, 2))
+    return share_in_common(len(one), len(taken), alone, len(two), once, twice)
+
+
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@given(st.integers(0, 2**32), st.sampled_from([2, 10, 30, 100, 1000]), st.floats(0.5, 4), st.floats(0.5, 4))
+def test_independent_tables_have_no_rows_in_common(seed: int, values: int, skew: float, other: float) -> None:
+    """However many values they have, and whatever their distributions."""
+    chosen = random.Random(seed)
+    one, two = drawn(chosen, 800, values, skew), drawn(chosen, 1000, values, other)
+    assert estimate(one, two, chosen) < LEAST_SHARE
+
+
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@given(st.integers(0, 2**32), st.floats(0.5, 1.5), st.floats(0.5, 1), st.sampled_from([0.0, 0.5, 1.0]))
+def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added: float) -> None:
+    """Rows are gone, and others have come."""
+    chosen = random.Random(seed)
+    one = drawn(chosen, 1000, 200, skew)
+    common = chosen.sample(one, int(kept * len(one)))
+    two = common + drawn(chosen, int(added * len(one)), 200, skew)
+    share = len(common) / min(len(one), len(two))
+    assert estimate(one, two, chosen) == pytest.approx(share, abs=0.2)

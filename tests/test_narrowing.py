@@ -1,0 +1,230 @@
+"""Dependencies: released columns that narrow a generalized quasi-identifier, held against pairs of rows, one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.errors import AuditError
+from sqlanon.queries.names import col, table
+from sqlanon.queries.narrowing import narrowing, pinned_groups
+
+PEOPLE = """
+    SELECT i AS name, (1000 + (i * 7919) % 1000)::VARCHAR AS zip, (hash(i + 7) % 60)::INTEGER AS age,
+        'd' || ((i * 7919) % 1000) // 4 AS district, ['flu', 'cold', 'cut'][1 + (hash(i) % 3)::INTEGER] AS diagnosis,
+        (hash(i + 1) % 100000) / 100 AS cost
+    FROM range(20000) AS t(i)
+"""
+ROLES: dict[str, Any] = {
+    "name": {"role": "identifying"},
+    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+    "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
+    "district": {"role": "insensitive"},
+    "diagnosis": {"role": "sensitive"},
+    "cost": {"role": "insensitive"},
+}
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("narrowing") / "hospital.duckdb"
+    with duckdb.connect(place) as connection:
+        connection.execute(f"CREATE TABLE people AS {PEOPLE}")
+    return place
+
+
+def policy_of(hospital: Path, **privacy: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": hospital, "table": "people"},
+        attributes=ROLES,
+        privacy={"k": 20} | privacy,
+        release={"database": hospital.parent / "release.duckdb"},
+    )
+
+
+def expected(rows: list[tuple[Any, ...]]) -> dict[str, float | None]:
+    """The figures, from all pairs of rows: (label, ground value, columns ...)."""
+
+    def alike(some: list[Any]) -> float:
+        pairs = list(combinations(some, 2))
+        return sum(one == other for one, other in pairs) / len(pairs)
+
+    labels: dict[Any, list[Any]] = {}
+    groups: dict[Any, list[Any]] = {}
+    for label, ground, *columns in rows:
+        labels.setdefault(label, []).append(ground)
+        groups.setdefault((label, *columns), []).append(ground)
+    judged = {key: some for key, some in groups.items() if len(some) > 1 and len(set(labels[key[0]])) > 1}
+    n = sum(map(len, judged.values()))
+
+    def mean(figure: Any) -> float | None:
+        return sum(len(some) * figure(key, some) for key, some in judged.items()) / n if n else None
+
+    return {
+        "rows": n,
+        "before": mean(lambda key, some: len(set(labels[key[0]]))),
+        "after": mean(lambda key, some: len(set(some))),
+        "alike_before": mean(lambda key, some: alike(labels[key[0]])),
+        "alike_after": mean(lambda key, some: alike(some)),
+        "pinned": sum(
+            len(some)
+            for key, some in judged.items()
+            if len(set(some)) == 1 and alike(labels[key[0]]) ** (len(some) / 2) < 1e-6
+        ),
+    }
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(st.data())
+def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
+    value = st.sampled_from([None, "a", "b", "c"])
+    rows = data.draw(st.lists(st.tuples(value, value, value, value), max_size=30)) * data.draw(st.integers(1, 3))
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (label VARCHAR, ground VARCHAR, c VARCHAR, d VARCHAR)")
+        if rows:
+            connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        for columns, some in ((["c"], [row[:3] for row in rows]), (["c", "d"], rows)):
+            query = narrowing(table("t"), col("label"), col("ground"), [col(name) for name in columns])
+            cursor = connection.execute(query.sql("duckdb"))
+            names = [column[0] for column in cursor.description or []]
+            (found,) = cursor.fetchall()
+            wanted = expected(some)
+            assert dict(zip(names, found, strict=True)) == {
+                name: None if one is None else pytest.approx(one) for name, one in wanted.items()
+            }
+
+
+def test_groups_that_give_a_value_away() -> None:
+    """40 rows of ward 1 are all of one ZIP code, of two that are equally frequent; 4 rows are so by chance."""
+    with duckdb.connect() as connection:
+        connection.execute("""
+            CREATE TABLE t AS SELECT '*' AS label, if(i < 42, 'a', 'b') AS ground,
+                CASE WHEN i < 40 THEN 1 WHEN i < 44 THEN 2 WHEN i < 48 THEN 3 ELSE 4 + i % 2 END AS ward
+            FROM range(84) AS r(i)
+        """)
+        query = pinned_groups(table("t"), col("label"), col("ground"), col("ward"))
+        assert connection.execute(query.sql("duckdb")).fetchall() == [("*", 1, 40)]
+
+
+def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
+    """The example of the issue's kind: 20-anonymous over zip and age, and smaller groups with the district."""
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_of(hospital))
+    assert result.smallest_class >= 20
+    (found,) = result.dependencies
+    assert (found.columns, found.quasi) == (("district",), "zip")
+    with duckdb.connect(hospital, read_only=True) as connection:
+        rows = connection.execute("SELECT zip, age, district FROM people").fetchall()
+        left = connection.execute(found.query).fetchall()
+    assert result.generalization == {"zip": 2, "age": 1}
+    level = 2
+    groups = Counter((zip_[: 4 - level], age // 10, district) for zip_, age, district in rows)
+    assert found.smallest_group == min(groups.values()) < 20
+    under = {
+        label: len({one[0] for one in rows if one[0].startswith(label)})
+        for label in {one[0][: 4 - level] for one in rows}
+    }
+    assert found.before == pytest.approx(sum(under[one[0][: 4 - level]] for one in rows) / len(rows))
+    assert {values for _, values, _ in left} == {4}
+    assert found.after == pytest.approx(4, abs=0.1)
+    assert found.pinned == 0
+    (warning,) = [one for one in result.warnings if "district" in one]
+    assert "narrows 'zip'" in warning
+    assert found.query in warning
+    assert result.to_dict()["dependencies"][0]["quasi"] == "zip"
+
+
+def test_what_is_independent_does_not_warn(hospital: Path) -> None:
+    attributes = {name: one for name, one in ROLES.items() if name != "district"}
+    policy = sqlanon.Policy(
+        source={"database": hospital, "table": "people", "undeclared": "drop"}, attributes=attributes, privacy={"k": 20}
+    )
+    with sqlanon.connect() as db:
+        assert db.anonymize(policy).dependencies == ()
+
+
+def test_it_can_be_refused(hospital: Path) -> None:
+    policy = policy_of(hospital, dependencies="error")
+    with sqlanon.connect() as db, pytest.raises(AuditError, match="'district' narrows 'zip'"):
+        db.anonymize(policy).publish()
+    assert not (hospital.parent / "release.duckdb").exists()
+    # What is only warned of changes no fingerprint.
+    assert policy_of(hospital, dependencies="warn").fingerprint() == policy_of(hospital).fingerprint()
+    assert policy.fingerprint() != policy_of(hospital).fingerprint()
+
+
+@pytest.mark.parametrize("strategy", ["mondrian", "local"])
+def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "some.duckdb") as connection:
+        connection.execute(f"ATTACH '{hospital}' AS h (READ_ONLY)")
+        connection.execute("CREATE TABLE people AS FROM h.people WHERE name < 2000")
+    policy = sqlanon.Policy(
+        source={"database": tmp_path / "some.duckdb", "table": "people"},
+        attributes=ROLES,
+        privacy={"k": 20},
+        search={"strategy": strategy},
+    )
+    with sqlanon.connect() as db:
+        found = db.anonymize(policy).dependencies
+    assert [(one.columns, one.quasi) for one in found] == [(("district",), "zip")]
+
+
+def test_large_tables_are_sampled(tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "large.duckdb") as connection:
+        rows = PEOPLE.replace("20000", "200000")
+        connection.execute(f"CREATE TABLE people AS {rows}")
+    with sqlanon.connect() as db:
+        (found,) = db.anonymize(policy_of(tmp_path / "large.duckdb", k=400)).dependencies
+    assert (found.columns, found.quasi, found.smallest_group) == (("district",), "zip", None)
+
+
+def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path) -> None:
+    policy = policy_of(hospital)
+    with sqlanon.connect() as db:
+        risk = db.risk(policy)
+        assert "alike" in db.risk_sql(policy)
+        release = db.anonymize(policy).publish()
+    assert [(one.columns, one.quasi, one.before) for one in risk.dependencies] == [(("district",), "zip", 1000)]
+    assert risk.to_dict()["dependencies"][0]["after"] == pytest.approx(4, abs=0.1)
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute(f"CREATE TABLE t AS SELECT * RENAME (district AS salary) FROM ({PEOPLE})")
+        text = db.suggest("t")
+    assert "#   salary: 4.0 of 1,000.0 values of zip are left" in text
+    found = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
+    assert found.victims == 0  # four ZIP codes are left of each
+    assert sqlanon.attack(release.path, only=["dependencies"])["dependencies"].skipped
+
+
+def test_attack_counts_the_rows_that_are_given_away(tmp_path: Path) -> None:
+    """Each clinic is in one ZIP code, and all ZIP codes have one label."""
+    with duckdb.connect(tmp_path / "c.duckdb") as connection:
+        connection.execute("""
+            CREATE TABLE people AS
+            SELECT i AS name, '0' || (i % 5) AS zip, if(i % 5 = 4, 'other', 'c' || i % 10) AS clinic
+            FROM range(500) AS t(i) UNION ALL SELECT 500 + i, '0' || (i % 4), 'other' FROM range(100) AS t(i)
+        """)
+    policy = sqlanon.Policy(
+        source={"database": tmp_path / "c.duckdb", "table": "people"},
+        attributes={
+            "name": {"role": "identifying"},
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
+            "clinic": {"role": "insensitive"},
+        },
+        privacy={"k": 20},
+        release={"database": tmp_path / "r.duckdb"},
+    )
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish()
+    found = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
+    assert found.victims == 400
+    assert found.worst is not None
+    assert found.worst.figures == {"attribute": "clinic", "quasi": "zip"}

@@ -1,0 +1,372 @@
+"""What somebody changes around a release in PostgreSQL is reported; and who may read it stays as the holder said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+
+import sqlanon
+from sqlanon.release.anywhere import verify_anywhere
+
+dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
+
+HERE = f"env:{VARIABLE}"
+SCHEMA = "tampered"
+READER = "tampering_reader"
+OTHER = "tampering_other"
+
+
+@pytest.fixture
+def empty(postgres: Server) -> Iterator[Server]:
+    """A schema for releases, and two roles that may use it."""
+    postgres.run(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}")
+    for role in (READER, OTHER):
+        postgres.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"GRANT USAGE ON SCHEMA {SCHEMA} TO {role}")
+    yield postgres
+    postgres.run(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    for role in (READER, OTHER):
+        postgres.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def publish(
+    columns: str = "i % 4 AS a, chr((97 + i % 3)::INT) AS b, i / 2 AS c", place: str = HERE, name: str = "r"
+) -> Any:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(60) AS r(i)")
+    names = [column[0] for column in connection.execute("FROM t").description]
+    policy = sqlanon.Policy(
+        source={"table": "t"},
+        attributes={
+            one: {"role": "quasi", "hierarchy": "suppress"} if one == "a" else {"role": "insensitive"} for one in names
+        },
+        privacy={"k": 5},
+        release={"postgres": place, "table": f"{SCHEMA}.{name}"},
+    )
+    with sqlanon.connect(connection) as db:
+        return db.anonymize(policy).publish()
+
+
+def failing(release: Any) -> list[str]:
+    return [check.name for check in release.verify().checks if check.passed is False]
+
+
+NOTHING = "RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+LIST = "SELECT a, b, c FROM tampered.r_v1"
+ANEW = "DROP VIEW tampered.r", f"CREATE VIEW tampered.r AS {LIST}"
+
+TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a column": ("table", ("ALTER TABLE tampered.r_v1 ADD COLUMN name text",)),
+    "a column that came and went": (
+        "table",
+        ("ALTER TABLE tampered.r_v1 ADD COLUMN name text", "ALTER TABLE tampered.r_v1 DROP COLUMN name"),
+    ),
+    "a generated column": ("table", ("ALTER TABLE tampered.r_v1 ADD COLUMN g int GENERATED ALWAYS AS (1) STORED",)),
+    "a child table": ("table", ("CREATE TABLE tampered.child (name text) INHERITS (tampered.r_v1)",)),
+    "a parent table": (
+        "table",
+        ("CREATE TABLE tampered.parent ()", "ALTER TABLE tampered.r_v1 INHERIT tampered.parent"),
+    ),
+    "a default": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN b SET DEFAULT 'John Doe'",)),
+    "a constraint": ("table", ("ALTER TABLE tampered.r_v1 ADD CONSTRAINT k CHECK (b <> 'John Doe')",)),
+    "an index over a condition": ("table", ("CREATE INDEX i ON tampered.r_v1 (a) WHERE b = 'John Doe'",)),
+    "a rule": ("table", ("CREATE RULE n AS ON UPDATE TO tampered.r_v1 DO INSTEAD NOTHING",)),
+    "a trigger": (
+        "table",
+        (
+            f"CREATE FUNCTION tampered.f() {NOTHING}",
+            "CREATE TRIGGER t BEFORE INSERT ON tampered.r_v1 FOR EACH ROW EXECUTE FUNCTION tampered.f()",
+        ),
+    ),
+    "row security": ("table", ("ALTER TABLE tampered.r_v1 ENABLE ROW LEVEL SECURITY",)),
+    "a policy": ("table", ("CREATE POLICY p ON tampered.r_v1 USING (true)",)),
+    "no log": ("table", ("ALTER TABLE tampered.r_v1 SET UNLOGGED",)),
+    "another type": ("table", ("DROP VIEW tampered.r", "ALTER TABLE tampered.r_v1 ALTER b TYPE varchar(9)", ANEW[1])),
+    "another collation": (
+        "table",
+        ("DROP VIEW tampered.r", 'ALTER TABLE tampered.r_v1 ALTER b TYPE text COLLATE "C.utf8"', ANEW[1]),
+    ),
+    "a partitioned table": (
+        "table",
+        (
+            "DROP VIEW tampered.r",
+            "ALTER TABLE tampered.r_v1 RENAME TO part",
+            "CREATE TABLE tampered.r_v1 (LIKE tampered.part) PARTITION BY LIST (a)",
+            "CREATE TABLE tampered.rest PARTITION OF tampered.r_v1 DEFAULT",
+            "INSERT INTO tampered.r_v1 SELECT * FROM tampered.part",
+            ANEW[1],
+        ),
+    ),
+    "a view as another version": ("versions", ("CREATE VIEW tampered.r_v2 AS SELECT 'John Doe' AS name",)),
+    "a materialized view as another version": (
+        "versions",
+        ("CREATE MATERIALIZED VIEW tampered.r_v7 AS SELECT 1 AS a",),
+    ),
+    "a sequence as another version": ("versions", ("CREATE SEQUENCE tampered.r_v3",)),
+    "a view with a condition": ("view", (f"CREATE OR REPLACE VIEW tampered.r AS {LIST} WHERE a IS NOT NULL",)),
+    "a view of another table": (
+        "view",
+        (
+            f"CREATE TABLE tampered.other AS {LIST}",
+            ANEW[0],
+            "CREATE VIEW tampered.r AS SELECT a, b, c FROM tampered.other",
+        ),
+    ),
+    "a view with the reader's rights": ("view", ("ALTER VIEW tampered.r SET (security_invoker = true)",)),
+    "a trigger of the view": (
+        "view",
+        (
+            f"CREATE FUNCTION tampered.f() {NOTHING}",
+            "CREATE TRIGGER t INSTEAD OF DELETE ON tampered.r FOR EACH ROW EXECUTE FUNCTION tampered.f()",
+        ),
+    ),
+    "a rule of the view": ("view", ("CREATE RULE n AS ON INSERT TO tampered.r DO INSTEAD NOTHING",)),
+    "a version": ("one manifest", ("UPDATE tampered.sqlanon_manifest SET version = 7",)),
+    "a second manifest": (
+        "one manifest",
+        (
+            "ALTER TABLE tampered.sqlanon_manifest DROP CONSTRAINT sqlanon_manifest_pkey",
+            "INSERT INTO tampered.sqlanon_manifest SELECT * FROM tampered.sqlanon_manifest",
+        ),
+    ),
+    "a manifest of another name": (
+        "one manifest",
+        ("UPDATE tampered.sqlanon_manifest SET manifest = replace(manifest, '\"r\"', '\"q\"')",),
+    ),
+    "a column of the manifests": ("one manifest", ("ALTER TABLE tampered.sqlanon_manifest ADD COLUMN name text",)),
+    "a trigger of the manifests": (
+        "one manifest",
+        (
+            f"CREATE FUNCTION tampered.f() {NOTHING}",
+            "CREATE TRIGGER t AFTER INSERT ON tampered.sqlanon_manifest FOR EACH ROW EXECUTE FUNCTION tampered.f()",
+        ),
+    ),
+    "a comment of the view": ("comments", ("COMMENT ON VIEW tampered.r IS 'John Doe has HIV'",)),
+    "a comment of a column": ("comments", ("COMMENT ON COLUMN tampered.r.a IS 'John Doe has HIV'",)),
+    "no comment": ("comments", ("COMMENT ON VIEW tampered.r IS NULL",)),
+    "a comment of the table": ("comments", ("COMMENT ON COLUMN tampered.r_v1.a IS 'John Doe has HIV'",)),
+    "a comment of the manifests": ("comments", ("COMMENT ON TABLE tampered.sqlanon_manifest IS 'John Doe has HIV'",)),
+    "the owner of the view": (
+        "rights",
+        (f"ALTER VIEW tampered.r OWNER TO {OTHER}", f"GRANT SELECT ON tampered.r_v1 TO {OTHER}"),
+    ),
+    "the owner of the table": ("rights", (f"ALTER TABLE tampered.r_v1 OWNER TO {OTHER}",)),
+    "the owner of the manifests": ("rights", (f"ALTER TABLE tampered.sqlanon_manifest OWNER TO {OTHER}",)),
+    "a reader of the table": ("rights", (f"GRANT SELECT ON tampered.r_v1 TO {OTHER}",)),
+    "a reader of a column": ("rights", (f"GRANT SELECT (a) ON tampered.r_v1 TO {OTHER}",)),
+    "a writer of the view": ("rights", (f"GRANT UPDATE ON tampered.r TO {OTHER}",)),
+    "a writer of the table": ("rights", ("GRANT INSERT ON tampered.r_v1 TO PUBLIC",)),
+    "a writer of the manifests": ("rights", (f"GRANT DELETE ON tampered.sqlanon_manifest TO {OTHER}",)),
+}
+"""What is changed, by a name: the check that finds it, and the statements."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", TAMPERING)
+def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) -> None:
+    release = publish()
+    assert failing(release) == []
+    check, statements = TAMPERING[what]
+    empty.run(*statements)
+    # A view or a table that is made anew has lost its comments, and its rights are others.
+    assert set(failing(release)) - {"comments", "rights"} <= {check}
+    assert check in failing(release)
+    assert not verify_anywhere(HERE, f"{SCHEMA}.r").verified
+
+
+def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Server) -> None:
+    release = publish()
+    empty.run(
+        f"GRANT SELECT ON {SCHEMA}.r, {SCHEMA}.sqlanon_manifest TO {READER}",
+        f"CREATE INDEX faster ON {SCHEMA}.r_v1 (a)",
+        f"ALTER VIEW {SCHEMA}.r SET (security_barrier = true)",
+        f"ANALYZE {SCHEMA}.r_v1",
+    )
+    assert failing(release) == []
+
+
+def reads(server: Server, name: str, role: str = READER) -> bool:
+    """Whether a role that really connects can read a relation."""
+    with closing(dbapi.connect(server.address(role, "x"))) as connection, connection.cursor() as cursor:
+        try:
+            cursor.execute(f"SELECT count(*) FROM {SCHEMA}.{name}")
+            return bool(cursor.fetchone()[0] > 0)
+        except dbapi.ProgrammingError as error:
+            assert "permission denied" in str(error)
+            return False
+
+
+@pytest.mark.slow
+def test_a_reader_reads_what_the_holder_grants_and_no_version(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    defaults = f"ALTER DEFAULT PRIVILEGES IN SCHEMA {SCHEMA}"
+    empty.run(f"{defaults} GRANT SELECT ON TABLES TO {READER}", f"{defaults} GRANT ALL ON TABLES TO {OTHER}")
+    monkeypatch.setenv("READER", empty.address(READER, "x"))
+    assert failing(publish()) == []
+    assert (reads(empty, "r"), reads(empty, "r_v1"), reads(empty, "sqlanon_manifest")) == (True, False, True)
+    assert (reads(empty, "r", OTHER), reads(empty, "r_v1", OTHER)) == (True, False)
+    assert verify_anywhere("env:READER", f"{SCHEMA}.r").verified
+    empty.run(f"REVOKE SELECT ON {SCHEMA}.r FROM {READER}")
+    assert failing(publish()) == []  # the same columns: the view is replaced
+    assert (reads(empty, "r"), reads(empty, "r_v2")) == (False, False)
+    assert failing(publish("i % 4 AS a, i AS d")) == []  # others: it is made anew
+    assert (reads(empty, "r"), reads(empty, "r_v3"), reads(empty, "r", OTHER)) == (False, False, True)
+    with pytest.raises(sqlanon.ReleaseError, match=rf"may not read {SCHEMA}\.r: verify needs SELECT"):
+        verify_anywhere("env:READER", f"{SCHEMA}.r")
+
+
+@pytest.mark.slow
+def test_grant_options_are_carried_over_to_a_view_with_other_columns(empty: Server) -> None:
+    publish()
+    empty.run(f"GRANT SELECT ON {SCHEMA}.r TO {READER} WITH GRANT OPTION", f"GRANT SELECT ON {SCHEMA}.r TO PUBLIC")
+    publish("i % 4 AS a, i AS d")
+    query = "SELECT grantee::text, is_grantable::text FROM information_schema.role_table_grants WHERE table_name = 'r' "
+    query += f"AND table_schema = '{SCHEMA}' AND privilege_type = 'SELECT' AND grantee <> 'holder'"
+    assert sorted(empty.rows(query)) == [("PUBLIC", "NO"), (READER, "YES")]
+
+
+@pytest.mark.slow
+def test_what_others_laid_out_beforehand_is_not_written_to(empty: Server) -> None:
+    empty.run(f"CREATE TABLE {SCHEMA}.ran (who name)", f"GRANT CREATE ON SCHEMA {SCHEMA} TO {OTHER}")
+    body = f"BEGIN INSERT INTO {SCHEMA}.ran SELECT current_user; RETURN NEW; END"
+    laid = (
+        f"CREATE TABLE {SCHEMA}.sqlanon_manifest (table_name text PRIMARY KEY, version integer, manifest text)",
+        f"CREATE FUNCTION {SCHEMA}.f() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
+        f"CREATE TRIGGER t BEFORE INSERT ON {SCHEMA}.sqlanon_manifest FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.f()",
+    )
+    empty.run(f"SET SESSION AUTHORIZATION {OTHER}", *laid, "RESET SESSION AUTHORIZATION")
+    with pytest.raises(sqlanon.ReleaseError, match=rf"sqlanon_manifest belongs to {OTHER}"):
+        publish()
+    empty.run(f"ALTER TABLE {SCHEMA}.sqlanon_manifest OWNER TO holder")
+    with pytest.raises(sqlanon.ReleaseError, match="has trigger t"):
+        publish()
+    assert empty.rows(f"SELECT * FROM {SCHEMA}.ran") == []
+    empty.run(f"DROP TABLE {SCHEMA}.sqlanon_manifest")
+    publish()
+    empty.run(f"ALTER VIEW {SCHEMA}.r OWNER TO {OTHER}")
+    with pytest.raises(sqlanon.ReleaseError, match=rf"\.r belongs to {OTHER}"):
+        publish()
+
+
+@pytest.mark.slow
+def test_first_publications_at_the_same_time_all_succeed(empty: Server) -> None:
+    errors: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            publish(name=f"r{number}")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert empty.rows(f"SELECT count(*) FROM {SCHEMA}.sqlanon_manifest") == [(4,)]
+    assert all(verify_anywhere(HERE, f"{SCHEMA}.r{number}").verified for number in range(4))
+
+
+def in_postgres(source: dict[str, Any], place: str) -> sqlanon.Policy:
+    attributes = {"a": {"role": "quasi", "hierarchy": "suppress"}, "b": {"role": "insensitive"}}
+    return sqlanon.Policy(
+        source={"postgres": place, **source},
+        attributes=attributes,
+        privacy={"k": 5},
+        release={"postgres": place, "table": f"{SCHEMA}.r"},
+    )
+
+
+@pytest.mark.slow
+def test_messages_say_which_right_is_missing(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", empty.address(OTHER, "x"))
+    publish()
+    for missing, told in (
+        (f"REVOKE ALL ON {SCHEMA}.r FROM {OTHER}", rf"may not read {SCHEMA}\.sqlanon_manifest"),
+        (f"GRANT SELECT ON {SCHEMA}.sqlanon_manifest TO {OTHER}", rf"may not read {SCHEMA}\.r:"),
+        (f"REVOKE USAGE ON SCHEMA {SCHEMA} FROM {OTHER}", f"may not use the schema '{SCHEMA}'"),
+    ):
+        empty.run(missing)
+        with pytest.raises(sqlanon.ReleaseError, match=told) as found:
+            verify_anywhere("env:OTHER", f"{SCHEMA}.r")
+        assert "manifest is broken" not in str(found.value)
+    with pytest.raises(sqlanon.ReleaseError, match=f"may not use the schema '{SCHEMA}'"):
+        publish(place="env:OTHER")
+    empty.run(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {OTHER}")
+    with pytest.raises(sqlanon.ReleaseError, match="belongs to holder"):
+        publish(place="env:OTHER")
+    anew = (f"DROP SCHEMA {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}", f"GRANT USAGE ON SCHEMA {SCHEMA} TO {OTHER}")
+    empty.run(*anew)
+    with pytest.raises(sqlanon.ReleaseError, match=f"permission denied for schema {SCHEMA}"):
+        publish(place="env:OTHER")
+
+
+@pytest.mark.slow
+def test_without_the_right_to_temporary_tables_what_needs_none_works(
+    empty: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHER", empty.address(OTHER, "x"))
+    empty.run(
+        f"CREATE TYPE {SCHEMA}.mood AS ENUM ('sad', 'glad')",
+        f"CREATE TABLE {SCHEMA}.t AS SELECT i % 3 AS a, 'sad'::{SCHEMA}.mood AS b, 1.5::numeric(4,2) AS c "
+        "FROM generate_series(1, 30) AS s(i)",
+        f"GRANT SELECT ON {SCHEMA}.t TO {OTHER}",
+        f"GRANT CREATE ON SCHEMA {SCHEMA} TO {OTHER}",
+        f"ALTER ROLE {OTHER} SET search_path = {SCHEMA}",
+        f"ALTER ROLE {OTHER} SET default_transaction_isolation = 'serializable'",
+        f"ALTER ROLE {OTHER} SET quote_all_identifiers = on",
+        "REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC",
+    )
+    query = {"query": "SELECT a, b FROM t"}
+    try:
+        with sqlanon.connect() as db:
+            first = db.anonymize(in_postgres(query, "env:OTHER"))
+            assert (first.rows, first.released_rows) == (30, 30)
+            with pytest.raises(sqlanon.ReleaseError, match="permission denied to create temporary tables"):
+                first.publish()
+            loose = in_postgres({"query": "SELECT a, c AS b FROM t"}, "env:OTHER")
+            with pytest.raises(sqlanon.SourceError, match=r"'b' \(numeric\)"):
+                db.anonymize(loose)
+        empty.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
+        monkeypatch.setenv(VARIABLE, empty.address())
+        with sqlanon.connect() as db:
+            again = db.anonymize(in_postgres(query, "env:OTHER"))
+            assert (again.generalization, again.score) == (first.generalization, first.score)
+            assert db.anonymize(loose).rows == 30
+            assert again.publish().verify().verified
+    finally:
+        empty.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC", f"ALTER ROLE {OTHER} RESET ALL")
+
+
+@pytest.mark.slow
+def test_names_of_a_query_are_found_on_the_path_and_functions_of_others_need_their_schema(empty: Server) -> None:
+    empty.run(
+        f"CREATE TABLE {SCHEMA}.t AS SELECT i % 3 AS a, 'x'::text AS b FROM generate_series(1, 30) AS s(i)",
+        f'CREATE TABLE {SCHEMA}."We""ird" AS SELECT 0 AS a',
+        f"CREATE FUNCTION {SCHEMA}.own(int) RETURNS int LANGUAGE sql AS 'SELECT $1'",
+        "CREATE SCHEMA IF NOT EXISTS elsewhere",
+        f"ALTER ROLE holder SET search_path = {SCHEMA}",
+    )
+    queries = {
+        "SELECT a, b FROM T -- t": 30,
+        'SELECT t.a, b FROM t JOIN ONLY "We""ird" AS w ON w.a = t.a WHERE b <> \'é FROM t\'': 10,
+        "WITH w AS (SELECT 1 AS a) SELECT t.a, t.b FROM t, w WHERE EXISTS (SELECT FROM t AS u WHERE u.a = w.a)": 30,
+        f"SELECT {SCHEMA}.own(a) AS a, b FROM t": 30,
+    }
+    try:
+        with sqlanon.connect() as db:
+            for query, rows in queries.items():
+                policy = in_postgres({"query": query}, HERE)
+                policy = policy.model_copy(update={"release": None})
+                assert db.anonymize(policy).rows == rows
+            for query in ("SELECT own(a) AS a, b FROM t", "SELECT a, b FROM t, absent"):
+                policy = in_postgres({"query": query}, HERE).model_copy(update={"release": None})
+                with pytest.raises(sqlanon.SourceError, match="does not exist; functions, operators and types"):
+                    db.anonymize(policy)
+    finally:
+        empty.run("ALTER ROLE holder RESET search_path")

@@ -1,0 +1,169 @@
+"""What a release shows beside its rows follows from them: another value of one person changes none of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from conftest import examples, make_policy, some
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+
+Row = tuple[int | None, str | None, str]
+
+BLOCKS = ((20, 21, 22, 23, 24), (31, 32, 33), (90, 91), (None,))
+CITIES = {"North": ["Aston", "Bever"], "South": ["Corby", "Derby", "Exton"]}
+MEASURES = (
+    "loss",
+    "precision",
+    "height",
+    "relative_height",
+    "discernibility",
+    "average_class_size",
+    "distinct",
+    "suppression",
+    "entropy",
+)
+FULL = ("optimal", "k_minimal", "samarati", "samarati-binary", "incognito", "ola", "flash", "datafly")
+LOCAL = ("mondrian", "k-similar", "subtree", "local", "mu-argus")
+OF_LEVELS = ("height", "relative_height", "entropy")
+
+
+def released(rows: list[Row], policy: sqlanon.Policy) -> tuple[Counter[Any], dict[str, Any]] | None:
+    """The rows of a release, and what its manifest shows; None where there is no solution."""
+    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+        path = Path(folder) / "release.parquet"
+        connection.execute("CREATE TABLE t (age INTEGER, town VARCHAR, illness VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        try:
+            with sqlanon.connect(connection) as db:
+                db.anonymize(policy).publish(path)
+        except sqlanon.InfeasibleError:
+            return None
+        found = pq.read_table(path)
+        manifest = json.loads(found.schema.metadata[b"sqlanon"])
+        return Counter(map(tuple, (row.values() for row in found.to_pylist()))), manifest
+
+
+def figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown, but for when it was published."""
+    return {name: value for name, value in manifest.items() if name != "published_at"}
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> sqlanon.Policy:
+    strategy = draw(st.sampled_from(FULL + LOCAL))
+    cells = strategy in FULL and draw(st.integers(0, 5)) == 0
+    own = [one for one in MEASURES if not ((strategy in LOCAL or cells) and one in OF_LEVELS)]
+    search: dict[str, Any] = {
+        "strategy": strategy,
+        "measure": draw(st.sampled_from(own)),
+        "suppression_limit": draw(st.sampled_from([0.3, 0.5])),
+    }
+    if cells:
+        search["suppression"] = "cells"
+    level = 0 if strategy in LOCAL else draw(st.sampled_from([1, 1, 1, 0]))
+    attributes = {
+        "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": level},
+        "town": {"role": "quasi", "hierarchy": {"categories": CITIES}, "min_level": level},
+        "illness": "sensitive",
+    }
+    return make_policy(
+        attributes,
+        k=2,
+        search=search,
+        release={"suppressed": draw(st.sampled_from(["drop", "mask"]))},
+    )
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[list[Row], list[Row]]:
+    """Two tables that differ in one value of one person: mostly in one that the first labels do not tell apart."""
+    blocks = st.sampled_from((*BLOCKS[:1] * 3, *BLOCKS[1:]))
+    ages = blocks.flatmap(st.sampled_from)
+    regions = st.sampled_from((*CITIES.values(), (None,)))
+    towns = regions.flatmap(st.sampled_from)
+    rows = draw(st.lists(st.tuples(ages, towns, st.sampled_from(["flu", "gout"])), min_size=5, max_size=9))
+    at = draw(st.integers(0, len(rows) - 1))
+    age, town, illness = rows[at]
+    alike = next(block for block in BLOCKS if age in block)
+    near = next((region for region in CITIES.values() if town in region), [None])
+    if draw(st.booleans()):
+        return rows, [*rows[:at], (draw(st.sampled_from(alike) | ages), town, illness), *rows[at + 1 :]]
+    return rows, [*rows[:at], (age, draw(st.sampled_from(near) | towns), illness), *rows[at + 1 :]]
+
+
+def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
+    assume(pair[0] != pair[1])
+    one = released(pair[0], policy)
+    assume(one is not None)
+    assert one is not None
+    # Of a column that is all NULL nobody sees the level.
+    assume(all(any(row[i] is not None for row in one[0]) for i in range(2)))
+    other = released(pair[1], policy)
+    assume(other is not None and one[0] == other[0])
+    assert other is not None
+    assert figures(one[1]) == figures(other[1])
+
+
+@settings(max_examples=examples(5))
+@given(neighbours(), policies())
+def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
+    check(pair, policy)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(600))
+@given(neighbours(), policies())
+def test_one_value_of_one_person_changes_no_figure_at_length(
+    pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy
+) -> None:
+    check(pair, policy)
+
+
+# All of one label: whatever their ages are, the rows of the release are the same.
+SAME: tuple[list[Row], ...] = tuple(
+    [(age, "Aston", "flu") for age in ages]
+    for ages in ((20, 20, 20, 21, 22, 31, 32), (20, 20, 21, 21, 22, 31, 32), (23, 20, 20, 21, 22, 31, 32))
+)
+
+
+@pytest.mark.parametrize("measure", some(MEASURES, 8))
+def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> None:
+    """With ``entropy`` the score was another one; with ``loss``, where there was one distinct value more."""
+    attributes = {"age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": 1}, "town": "insensitive"}
+    policy = make_policy({**attributes, "illness": "sensitive"}, k=2, search={"measure": measure})
+    found = [released(rows, policy) for rows in SAME]
+    shown = [None if one is None else (one[0], figures(one[1])) for one in found]
+    assert shown[0] is not None
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_the_score_is_shown_where_it_follows_from_the_release() -> None:
+    rows: list[Row] = [(20, "Aston", "flu"), (20, "Aston", "gout"), (31, "Corby", "flu"), (32, "Derby", "flu")]
+    attributes = {"age": {"intervals": [5, 10]}, "town": {"categories": CITIES}, "illness": "sensitive"}
+    for measure, expected in (("discernibility", 8.0), ("height", 2.0), ("distinct", 2.0), ("loss", None)):
+        found = released(rows, make_policy(attributes, k=2, search={"measure": measure}))
+        assert found is not None
+        assert found[1]["score"] == expected
+
+
+def test_a_height_is_shown_where_labels_show_it() -> None:
+    """With a mask it is the length of the longest text: of a suppressed person, nobody sees how long it is."""
+    rows: list[Row] = [(20, "AB", "flu")] * 4
+    attributes = {"age": {"intervals": [5, 10]}, "town": "mask", "illness": "sensitive"}
+    policy = make_policy(attributes, k=2, search={"suppression_limit": 0.5})
+    found = [released([*rows, (20, text, "flu")], policy) for text in ("XY", "XYZ", "XYZVW")]
+    shown = [None if one is None else figures(one[1]) for one in found]
+    assert shown[0] is not None
+    assert shown[0] == shown[1] == shown[2]
+    assert json.loads(shown[0]["heights"]) == {"age": 3}

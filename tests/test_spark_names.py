@@ -1,0 +1,298 @@
+"""Names and settings of a user's session of Spark: none of them changes what is released, or in which order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlglot import exp
+from test_spark_contract import into_spark, plain_policy, planted_table
+from test_spark_manners import state
+
+import sqlanon
+from sqlanon.engines import spark_settings
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.policy.spark import spark_name_flaw
+from sqlanon.queries import spark_release as sr
+from sqlanon.queries.names import named, select, text
+from sqlanon.queries.names import table as named_table
+from sqlanon.release.spark_catalog import SparkSpot
+from sqlanon.release.spark_reader import verify_spark
+
+SCHEMA = "sqlanon_names"
+TABLE = named_table("columns_of_a_name")
+GRAMMAR = {"in", "as", "values", "exists", "cast", "over", "filter", "by", "on", "and", "or", "not", "then", "decimal"}
+"""Words before a parenthesis that are no function's name."""
+HOSTILE_VIEWS = ("source", "released", "raw", "rows", "s", "r", "h0", "l0", "x", "q", "counted", "query", "shipped")
+VARIABLES = ("zip", "age", "ill", "label", "code", "value", "secret", "one", "so_far", "n", "known", "masked", "c0")
+
+
+@contextmanager
+def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a user, as long as they are needed."""
+    before = {name: session.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        session.conf.set(name, value)
+    yield
+    for name, was in before.items():
+        session.conf.unset(name) if was is None else session.conf.set(name, was)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
+    """A policy whose counts stay in Spark, and whose release goes there."""
+    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
+    monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 5)
+    tree = plain_policy(fetch_limit=1).model_dump(exclude_none=True)
+    privacy = {"k": 4, "l_diversity": [{"attribute": "ill", "kind": "entropy", "l": 1.2}]}
+    return sqlanon.Policy(**{**tree, "privacy": privacy, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that Spark is asked from now on."""
+    found: list[str] = []
+    frame = SparkEngine._frame
+
+    def noted(self: SparkEngine, statement: Any, parameters: Any = ()) -> Any:
+        found.append(self.sql(statement))
+        return frame(self, statement, parameters)
+
+    monkeypatch.setattr(SparkEngine, "_frame", noted)
+    return found
+
+
+def published(session: Any, policy: sqlanon.Policy, schema_options: str = "") -> tuple[Any, ...]:
+    """What comes of a policy: what is found, and the digest of the rows."""
+    other = session.newSession()  # of the same catalog, and of no settings
+    other.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    if schema_options:
+        other.conf.set("spark.sql.collation.schemaLevel.enabled", "true")
+    other.sql(f"CREATE SCHEMA {SCHEMA} {schema_options}")
+    with sqlanon.connect(session) as db:
+        result = db.anonymize(policy)
+        release = result.publish()
+        assert release.verify().verified
+    return result.generalization, result.score, result.suppressed_rows, release.manifest.digest
+
+
+def functions_of(statements: list[str]) -> set[str]:
+    """The names of what is called in statements."""
+    plain = [re.sub(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", "x", one) for one in statements]
+    called = {name.lower() for one in plain for name in re.findall(r"\b([A-Za-z_]\w*)\s*\(", one)}
+    return called - GRAMMAR
+
+
+def hostile(name: str) -> Any:
+    """A function that does not do what its name says."""
+    return lambda *arguments: f"{name} of others"
+
+
+def test_functions_variables_and_views_of_a_session_take_no_name(
+    session: Any, small: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each function that a statement calls is registered, of any number of arguments, in each order of names."""
+    own = session.newSession()
+    into_spark(own, planted_table(), "planted")
+    with pytest.MonkeyPatch.context() as patch:
+        statements = recorded(patch)
+        expected = published(own, small)
+    names = functions_of(statements)
+    assert {"sha2", "uuid", "xxhash64", "concat", "count", "sum", "ln", "md5", "conv", "coalesce"} <= names
+    for name in sorted(names):
+        own.udf.register(name, hostile(name))
+    for name in HOSTILE_VIEWS:
+        own.sql("SELECT 'of others' AS `label`, 1 AS code, 'not secret' AS secret").createOrReplaceTempView(name)
+    for name in VARIABLES:
+        own.sql(f"DECLARE OR REPLACE VARIABLE `{name}` STRING DEFAULT 'of others'")
+    for order in ("first", "second", "last"):
+        own.conf.set("spark.sql.functionResolution.sessionOrder", order)
+        told = own.sql("SELECT sha2('a', 256), uuid()").collect()[0]
+        assert (told[0] == "sha2 of others") == (told[1] == "uuid of others") == (order == "first")
+        before = state(own)
+        assert published(own, small) == expected
+        assert state(own) == before
+    session.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+def turned_round(session: Any) -> dict[str, str]:
+    """All settings of Spark that are on or off and that may change what SQL means, each as it is not by default."""
+    every = getattr(getattr(session._jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
+    found, entries = {}, every.getConfigEntries().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        name, default = entry.key(), entry.defaultValueString()
+        matters = name in spark_settings.SETTINGS or spark_settings._is_of_meaning(name)
+        if matters and default in ("true", "false") and not every.isStaticConfigKey(name):
+            found[name] = "false" if default == "true" else "true"
+    return found
+
+
+OTHERS = {
+    "spark.sql.session.timeZone": "America/New_York",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.storeAssignmentPolicy": "LEGACY",
+    "spark.sql.legacy.timeParserPolicy": "LEGACY",
+    "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
+    "spark.sql.functionResolution.sessionOrder": "first",
+    "spark.sql.parquet.outputTimestampType": "INT96",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.sources.partitionOverwriteMode": "DYNAMIC",
+    "spark.sql.sources.default": "csv",
+}
+
+
+def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: sqlanon.Policy) -> None:
+    """All that may change what SQL means are turned round, those of old ways too."""
+    own = session.newSession()
+    into_spark(own, planted_table(), "planted")
+    expected = published(own, small)
+    turned = turned_round(session) | OTHERS
+    assert (
+        len(turned) > 120
+        and {
+            "spark.sql.ansi.enabled",
+            "spark.sql.ansi.doubleQuotedIdentifiers",
+            "spark.sql.ansi.enforceReservedKeywords",
+            "spark.sql.variable.substitute",
+            "spark.sql.parser.quotedRegexColumnNames",
+            "spark.sql.parser.escapedStringLiterals",
+            "spark.sql.groupByOrdinal",
+            "spark.sql.legacy.literal.pickMinimumPrecision",
+            "spark.sql.collation.schemaLevel.enabled",
+        }
+        <= turned.keys()
+    )
+    with settings(own, turned):
+        before = dict(own.conf.getAll)
+        assert published(own, small) == expected
+        assert dict(own.conf.getAll) == before
+
+
+def test_a_setting_that_is_changed_meanwhile_is_set_again_and_given_back(spark: Any, spark_connect: Any) -> None:
+    for own in (spark.newSession(), spark_connect):
+        changed = {
+            "spark.sql.ansi.enabled": "false",
+            "spark.sql.functionResolution.sessionOrder": "first",
+            "spark.sql.parser.quotedRegexColumnNames": "true",
+            "spark.sql.variable.substitute": "true",
+        }
+        engine = SparkEngine(own)
+        with settings(own, changed):
+            query = select([named(text("${spark.app.name}"), "a"), named(exp.column("a.c", quoted=True), "b")], TABLE)
+            own.sql("SELECT 1 AS `abc`, 2 AS `a.c`").createOrReplaceTempView("columns_of_a_name")
+            assert engine.rows(query) == [("${spark.app.name}", 2)]
+            assert own.conf.get("spark.sql.ansi.enabled") == "true"
+            engine.close()
+            assert {name: own.conf.get(name) for name in changed} == changed
+            own.sql("DROP VIEW columns_of_a_name")
+
+
+TEXTS = [
+    "${env:HOME}",
+    "${spark.app.name}",
+    "$${x}",
+    "\\${env:HOME}",
+    "\\\\${x}",
+    "it's ${env:HOME}",
+    "{{ x }}",
+    "\\",
+    "'",
+    '"',
+    "`",
+]
+
+
+def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
+    """Not even where variables are replaced: as in a session that was not asked to leave them."""
+    own = spark.newSession()
+    engine = SparkEngine(own)
+    told = [engine.sql(exp.select(named(text(one), "x"))) for one in TEXTS]
+    view = sr.stable_view(named_table("r", "s"), named_table("r_v1", "s"), {"a": TEXTS[0]}, TEXTS[1])
+    assert "${" not in "".join(
+        [*told, engine.sql(view), engine.sql(sr.released_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]))]
+    )
+    engine.close()
+    assert own.conf.get("spark.sql.variable.substitute") == "true"
+    assert own.sql("SELECT '${env:HOME}'").collect()[0][0] != "${env:HOME}"
+    assert [own.sql(one).collect()[0][0] for one in told] == TEXTS
+
+
+def test_the_order_of_a_release_is_none_of_the_session(session: Any) -> None:
+    """Rows of one file stand in no order of the source, where functions that make an order are registered."""
+    own = session.newSession()
+    for name in ("uuid", "sha2", "concat"):
+        own.udf.register(name, hostile(name))
+    own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    own.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    own.sql(f"CREATE SCHEMA {SCHEMA}")
+    target = named_table("t", SCHEMA)
+    engine = SparkEngine(own)
+    engine.execute(sr.released_table(target.copy(), {"id": "BIGINT"}, "t"))
+    secret = engine.ingest("secret_of_the_test", pa.table({sr.SECRET: ["00"]}))
+    engine.execute(sr.filled(target, exp.select("*").from_("range(400)"), ["id"], secret))
+    engine.close()
+    places = own.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()
+    found: dict[str, list[int]] = {}
+    for file, number in places:
+        found.setdefault(file, []).append(number)
+    assert sum(map(len, found.values())) == 400 and max(map(len, found.values())) > 100
+    # Of what a task of the source sends to a file, each number would be greater than the one before.
+    pairs = [pair for numbers in found.values() for pair in pairwise(numbers)]
+    assert 0.3 < sum(one < other for one, other in pairs) / len(pairs) < 0.7
+    own.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+def test_a_function_of_the_users_own_query_is_not_replaced_in_silence(session: Any, small: sqlanon.Policy) -> None:
+    own = session.newSession()
+    into_spark(own, planted_table(), "planted")
+    own.udf.register("upper", hostile("upper"))
+    own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    tree = small.model_dump(exclude_none=True)
+    query = "SELECT zip, age, upper(ill) AS ill, note, name FROM planted"
+    with sqlanon.connect(own) as db, pytest.raises(sqlanon.SourceError, match=r"source\.query: upper: "):
+        db.anonymize(sqlanon.Policy(**{**tree, "source": {"query": query}}))
+
+
+def test_a_search_path_is_refused(session: Any) -> None:
+    own = session.newSession()
+    with settings(own, {"spark.sql.path.enabled": "true"}):
+        SparkEngine(own).close()
+        own.sql("SET PATH = spark_catalog.default, system.session, system.builtin")
+        with pytest.raises(sqlanon.SourceError, match="search path of its own"):
+            SparkEngine(own)
+        assert own.conf.get("spark.sql.path.enabled") == "true"
+        own.sql("SET PATH = DEFAULT_PATH")
+
+
+def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before 4.2: the setting is not known, and what is registered takes the place of Spark's own."""
+    monkeypatch.setattr(spark_settings, "_ORDER", "spark.sql.functionResolution.notKnown")
+    own = session.newSession()
+    with pytest.raises(sqlanon.SourceError, match="functions of a session take the place"):
+        SparkEngine(own)
+    SparkEngine(own, is_ours=True).close()
+
+
+def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sqlanon.Policy) -> None:
+    """Readers would see larger classes than there are; and one that is given later is noticed."""
+    own = session.newSession()
+    into_spark(own, planted_table(), "planted")
+    with settings(own, {"spark.sql.collation.schemaLevel.enabled": "true"}):
+        release = published(own, small, "DEFAULT COLLATION UTF8_LCASE")
+        own.sql(f"CREATE TABLE {SCHEMA}.other (a STRING) USING PARQUET")
+        assert own.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
+        assert dict(own.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release
+        own.sql(f"ALTER TABLE {SCHEMA}.r_v1 ALTER COLUMN ill TYPE STRING COLLATE UTF8_LCASE")
+        assert not verify_spark(SparkSpot.of(own, f"{SCHEMA}.r")).verified
+    session.newSession().sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+@pytest.mark.parametrize("name", ["session.r", "SESSION.r", "global_temp.r"])
+def test_a_schema_of_temporary_views_takes_no_release(name: str) -> None:
+    assert "temporary views" in (spark_name_flaw(name) or "")
