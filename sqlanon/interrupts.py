@@ -9,43 +9,66 @@ import signal
 import socket
 import sys
 import threading
+import time
+from types import FrameType
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that end a run as Ctrl-C does."""
 
 _HEARD: list[int] = []
+"""The signals that were handled."""
 
 
 def ended_by() -> int | None:
-    """The number of the first signal that asked this process to end; None where there was none."""
+    """The number of the first signal that ended this process; None where there was none."""
     return _HEARD[0] if _HEARD else None
 
 
 def hear_interrupts() -> None:
-    """Have a thread watch for Ctrl-C, which ends what all engines are about; for a process of our own, in its main
-    thread.
+    """Interrupt all engines at Ctrl-C, SIGTERM and SIGHUP; for a process of our own, called in its main thread.
 
-    What they were asked then raises an error, so that everything is cleaned up on the way out. The other signals become
-    a Ctrl-C, which all drivers know; the first one alone, as another would break off the cleaning.
+    The statement that is running raises an error, and everything is cleaned up on the way out. What comes after the
+    first signal does not break off the cleaning, except Ctrl-C.
     """
     heard, tell = socket.socketpair()
     tell.setblocking(False)
     signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     for one in ENDING:
         if signal.getsignal(one) != signal.SIG_IGN:  # as `nohup` has it
-            signal.signal(one, lambda *_: None)
-    main = threading.get_ident()
+            signal.signal(one, _end)
 
     def watch() -> None:
         keep = tell  # closed, nothing would be told
-        while number := heard.recv(1):
-            first = not _HEARD
-            if number[0] in (signal.SIGINT, *ENDING):
-                _HEARD.append(number[0])
-            if first and number[0] in ENDING:
-                signal.pthread_kill(main, signal.SIGINT)
-            engines = sys.modules.get("sqlanon.engines.duckdb")  # not loaded yet: then none is about anything
-            if keep and engines is not None and number[0] == signal.SIGINT:
-                engines.interrupt_all()
+        while keep and (received := heard.recv(1)):
+            if received[0] in (signal.SIGINT, *ENDING):
+                _interrupt_engines(received[0])
 
     threading.Thread(target=watch, name="sqlanon-interrupts", daemon=True).start()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _HEARD.append(number)
+    raise KeyboardInterrupt
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if _HEARD:
+        return
+    _HEARD.append(number)
+    ctrl_c = signal.getsignal(signal.SIGINT)
+    if callable(ctrl_c) and ctrl_c is not _interrupt:  # Spark's driver cancels its jobs
+        ctrl_c(signal.SIGINT, frame)
+    raise KeyboardInterrupt
+
+
+def _interrupt_engines(number: int) -> None:
+    """Until a handler was called in the main thread: what runs after that belongs to the cleaning."""
+    while not _HEARD:
+        time.sleep(0.01)
+        engines = sys.modules.get("sqlanon.engines.duckdb")  # not loaded yet: then none is about anything
+        if not _HEARD and engines is not None:
+            engines.interrupt_all()
+        if number == signal.SIGINT and signal.getsignal(number) is not _interrupt:  # Spark's driver put its own there
+            _HEARD.append(number)

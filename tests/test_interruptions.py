@@ -343,6 +343,41 @@ def test_a_signal_ends_a_statement_that_would_take_hours(name: str, place: Place
     assert place.digest() == place.old.manifest.digest
 
 
+CLEANING = """
+import duckdb
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.interrupts import hear_interrupts
+from sqlglot import parse_one
+
+engine = DuckDBEngine(duckdb.connect(":memory:"))
+hear_interrupts()
+
+def count(rows):
+    query = f"SELECT count(*) FROM range({rows}) a, range(10000) b WHERE hash(a.range * b.range) = 1"
+    return engine.rows(parse_one(query))
+
+try:
+    print("here", flush=True)
+    count(1_000_000_000)
+except KeyboardInterrupt:
+    print("cleaning", flush=True)
+    count(10_000)
+    print("clean", flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(getattr(signal, name))
+    assert process.stdout.readline() == "cleaning\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate()[0] == "clean\n"
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: str, place: Place) -> None:
     dying = KILLED.replace("SIGKILL", name)

@@ -6,6 +6,7 @@ words; a sound release gives an empty list.
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections import Counter
@@ -95,7 +96,8 @@ def _duckdb(path: Path, name: str) -> Seen:
         ]
         for table in tables:
             for column, stats in connection.execute(
-                f"SELECT column_name, stats FROM pragma_storage_info('{table.replace(chr(39), chr(39) * 2)}') "
+                "SELECT column_name, CASE WHEN typeof(stats) = 'VARCHAR' THEN stats::VARCHAR ELSE stats::JSON END "
+                f"FROM pragma_storage_info('{table.replace(chr(39), chr(39) * 2)}') "
                 "WHERE segment_type NOT IN ('VALIDITY')"
             ).fetchall():
                 seen.metadata += _beyond(connection, table, column, stats)
@@ -103,13 +105,13 @@ def _duckdb(path: Path, name: str) -> Seen:
     return seen
 
 
-def _beyond(connection: duckdb.DuckDBPyConnection, table: str, column: str, stats: Any) -> list[str]:
+def _beyond(connection: duckdb.DuckDBPyConnection, table: str, column: str, stats: str | None) -> list[str]:
     """Least and greatest values that an engine keeps of a column, and that no row has."""
-    if isinstance(stats, str):  # DuckDB before 2.0 writes them as text
+    if (stats or "").startswith("["):  # DuckDB before 2.0 writes them as text
         found = re.match(r"\[Min: (.*?), Max: (.*?)(?:, Has Unicode: .*?)?\](?:\[|$)", stats)
         ends: list[Any] = list(found.groups()) if found else []
     else:
-        ends = [(stats or {}).get(end) for end in ("min", "max")]
+        ends = [json.loads(stats or "{}").get(end) for end in ("min", "max")]
     query = f"SELECT DISTINCT {_quoted(column)}::VARCHAR, typeof({_quoted(column)}) FROM {_quoted(table)}"
     # Of some types they are written as their bytes in the file.
     shown = [
