@@ -274,9 +274,8 @@ def test_the_digest_has_names_as_constants() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT '02139' AS zip")
         for one in names:
-            assert connection.execute(f"SELECT {one} FROM t").fetchall() == [("zip",)]
-            plan = connection.execute(f"EXPLAIN FROM t WHERE {one} = 'other'").fetchall()[0][1]
-            assert "SCAN" not in plan.upper(), plan  # it is known to be false before there is a row
+            plan = connection.execute(f"EXPLAIN SELECT md5_number({one}) FROM t").fetchall()[0][1]
+            assert str(md5_number("zip")) in plan, plan
 
 
 @pytest.mark.parametrize("type_", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"])
