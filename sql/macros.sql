@@ -51,7 +51,9 @@ CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE (
 -- A cell's number is h * N, where h is the upper 31 bits of the MD5 of '=' and its text; of an integer or BOOLEAN x it is
 -- ((x mod 2^31) + 1431655765) * N XOR floor(x / 2^31) * M; of NULL it is 0. A row's number is the XOR of its cells' numbers. The
 -- digest is the sum, over the rows, of floor(number / 2^32) * (number mod 2^31): the product binds the cells of a row
--- together. (In these words DuckDB works out a text that repeats only once, and no text of a number: MD5 is what costs.)
+-- together. (In these words DuckDB works out a text that repeats only once, and no text of a number: MD5 is what costs.
+-- It does so only beside constants. alias() is none, but typeof() is: the column's name is read from the type of a STRUCT
+-- of that column, "STRUCT(zip VARCHAR)", where a name that needs quotes has them.)
 CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE (
     SELECT count(*) AS rows, coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest
     FROM (
@@ -61,11 +63,18 @@ CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE (
                 WHEN typeof(COLUMNS(*)) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'BOOLEAN')
                 THEN xor(
                     ((TRY_CAST(COLUMNS(*) AS BIGINT) & 2147483647) + 1431655765)
-                    * (md5_number(alias(COLUMNS(*))) >> 97)::BIGINT,
-                    (TRY_CAST(COLUMNS(*) AS BIGINT) >> 31) * (md5_number(alias(COLUMNS(*))) & 2147483647)::BIGINT
+                    * (md5_number(replace(regexp_replace(
+                        typeof(struct_pack(COLUMNS(*))), '^STRUCT\((?:"((?:[^"]|"")*)"|([^" ]*)) .*$', '\1\2', 's'
+                    ), '""', '"')) >> 97)::BIGINT,
+                    (TRY_CAST(COLUMNS(*) AS BIGINT) >> 31)
+                    * (md5_number(replace(regexp_replace(
+                        typeof(struct_pack(COLUMNS(*))), '^STRUCT\((?:"((?:[^"]|"")*)"|([^" ]*)) .*$', '\1\2', 's'
+                    ), '""', '"')) & 2147483647)::BIGINT
                 )
                 ELSE (md5_number('=' || COLUMNS(*)::VARCHAR) >> 97)::BIGINT
-                    * (md5_number(alias(COLUMNS(*))) >> 97)::BIGINT
+                    * (md5_number(replace(regexp_replace(
+                        typeof(struct_pack(COLUMNS(*))), '^STRUCT\((?:"((?:[^"]|"")*)"|([^" ]*)) .*$', '\1\2', 's'
+                    ), '""', '"')) >> 97)::BIGINT
             END
             FROM query_table(rel)
         )

@@ -124,10 +124,11 @@ def connection_of(db: sqlanon.Database) -> Any:
     return next(iter(space._readers.values()), space._engine.holder).connection
 
 
-def compacted(path: Path) -> None:
+def compacted(path: Path, compression: str = "auto") -> None:
     """Write a release anew, without the blocks that are not in use since something in it was changed."""
     fresh = path.with_suffix(".fresh")
     with duckdb.connect() as connection:
+        connection.execute(f"SET force_compression = '{compression}'")
         connection.execute(f"ATTACH '{path}' AS changed (READ_ONLY)")
         connection.execute(f"ATTACH '{fresh}' AS fresh (STORAGE_VERSION 'v1.0.0')")
         connection.execute("COPY FROM DATABASE changed TO fresh")

@@ -676,6 +676,41 @@ def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
 
 
 @pytest.mark.slow
+def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
+    """30 days are equal to 1 month: in real rows of a class that was filled, in its decoys, and in its labels."""
+    with duckdb.connect(tmp_path / "source.duckdb") as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT to_months(1 + if(i < 40, i % 4, 4)::INTEGER) AS stay, "
+            "to_months(1 + if(i < 40, i // 4 % 2, 0)::INTEGER) AS rest FROM range(42) AS r(i)"
+        )
+    tree = plain_policy({"stay": "quasi", "rest": "insensitive"}).model_dump(mode="json", exclude_none=True)
+    asked = sqlanon.Policy(**{**tree, "source": {"database": str(tmp_path / "source.duckdb"), "table": "t"}})
+    with sqlanon.connect() as db:
+        db.anonymize(asked).publish(tmp_path / "release.duckdb")
+    place = "SELECT rowid FROM t_v1 WHERE stay = INTERVAL 5 MONTH ORDER BY rowid LIMIT"
+    changes = {
+        ("rest", "30 days", 4): {"recoded source", "rows of nobody"},
+        ("rest", "30 days", 2): {"values of decoys"},
+        ("stay", "150 days", 4): {"recoded source", "rows of nobody"},
+        ("stay", "150 days", 2): {"recoded source", "rows of nobody"},
+    }
+    assert failed(asked, tmp_path / "release.duckdb") == set()
+    for (name, value, rows), found in changes.items():
+        path = Path(shutil.copy(tmp_path / "release.duckdb", tmp_path / f"{name}_{rows}.duckdb"))
+        changed = f"if(rowid IN ({place} {rows}), INTERVAL '{value}', {name})"
+        rewrite(  # neither an UPDATE nor compression tells apart what is equal
+            path,
+            "SET force_compression = 'uncompressed'",
+            f"CREATE TEMP TABLE changed AS SELECT * REPLACE ({changed} AS {name}) FROM t_v1",
+            "DELETE FROM t_v1",
+            "INSERT INTO t_v1 FROM changed",
+        )
+        compacted(path, "uncompressed")
+        assert verify_file(path).verified
+        print(name, rows, failed(asked, path))
+
+
+@pytest.mark.slow
 def test_a_decoy_in_another_class(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
     asked, path, drawn = published(little)

@@ -13,11 +13,11 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import compacted
-from sqlglot import exp
 
 import sqlanon
 from sqlanon.cli import main
-from sqlanon.queries.names import table
+from sqlanon.queries.decoy_check import minus, strangers, surplus
+from sqlanon.queries.names import star, table
 from sqlanon.queries.same_rows import different_rows
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import PLAIN, macros, sql_text
@@ -191,15 +191,21 @@ def test_two_relations_have_the_same_rows(what: str) -> None:
         if expected is None:  # inf - inf has a sign on x86, and has none elsewhere
             sign = connection.execute("SELECT signbit(a) FROM other").fetchall()[0][0]
             expected = (1, 1) if sign else (0, 0)
+        pairs = [("one", "other"), ("other", "one")]
+        queries = [surplus(*map(table, pair), types) for pair in pairs]
+        alone = [connection.execute(query.sql("duckdb")).fetchall()[0][0] for query in queries]
     assert found == [expected]
+    assert tuple(alone) == expected
 
 
 def test_a_collation_does_not_hide_another_case() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE one (a VARCHAR COLLATE nocase); INSERT INTO one VALUES ('Flu'), ('flu')")
         connection.execute("CREATE TABLE other AS SELECT 'flu' AS a FROM range(2)")
-        query: exp.Expr = different_rows(table("one"), table("other"), {"a": "VARCHAR"})
-        assert connection.execute(query.sql("duckdb")).fetchall() == [(1, 1)]
+        one, other, types = table("one"), table("other"), {"a": "VARCHAR"}
+        assert connection.execute(different_rows(one, other, types).sql("duckdb")).fetchall() == [(1, 1)]
+        assert connection.execute(minus(one, other, types).sql("duckdb")).fetchall() == [("Flu",)]
+        assert connection.execute(strangers(one, star(other), "a", "VARCHAR").sql("duckdb")).fetchall() == [(1,)]
 
 
 # The hash of the file

@@ -316,6 +316,18 @@ def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, s
     assert fails_against_source(copy, policy_for(source))
 
 
+def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
+    words = sql_text("macros_before.sql")
+    assert words.partition("CREATE")[2] not in sql_text("macros.sql")
+    run(copy, words)
+    assert failed(copy) == set()
+    assert fetch(copy, "FROM sqlanon.digest('patients')") == fetch(
+        copy, "SELECT released_rows, digest FROM sqlanon.manifest"
+    )
+    run(copy, words.replace(">> 32", ">> 31"))
+    assert failed(copy) == {"macros"}
+
+
 def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:
     run(copy, "UPDATE sqlanon.manifest SET digest_algorithm = 'crc32'")
     assert "manifest" in failed(copy)

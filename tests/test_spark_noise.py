@@ -39,6 +39,7 @@ from sqlanon.queries import noise_check as nc
 from sqlanon.queries.counted import is_counted
 from sqlanon.queries.names import name_of, of_rows, table
 from sqlanon.queries.noise import STEPS
+from sqlanon.queries.same_rows import different_rows
 from sqlanon.steps import Steps
 
 FALSE_ALARM = 1e-6
@@ -409,22 +410,24 @@ def test_the_release_is_verified_with_its_source_there(one: Made, spark: Any, tm
 
 
 def test_rows_that_one_side_has_more_often_are_found() -> None:
-    """Against multisets of Python, with NULL and NaN."""
-    draw, names = random.Random(2), ["a", 'b"']
-    values = [(None, 1.5), ("x", None), ("x", float("nan")), ("y", 0.25), (None, None)]
+    """Against multisets of Python, with NULL, NaN and a zero with a sign; those of the source are counted."""
+    draw, types = random.Random(2), {"a": "VARCHAR", 'b"': "DOUBLE"}
+    values = [(None, 1.5), ("x", None), ("x", float("nan")), ("y", 0.0), (None, None)]
+    released, recoded, once = table("released"), table("recoded"), table("once")
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
         for _ in range(40):
-            sides = [draw.choices(values, k=draw.randrange(7)) for _ in range(2)]
+            sides = [draw.choices(one, k=draw.randrange(7)) for one in ([*values, ("y", -0.0)], values)]
             for name, rows in zip(("released", "recoded"), sides, strict=True):
-                connection.execute(f'CREATE OR REPLACE TABLE {name}_rows (a VARCHAR, "b""" DOUBLE)')
+                connection.execute(f'CREATE OR REPLACE TABLE {name} (a VARCHAR, "b""" DOUBLE)')
                 if rows:
-                    connection.executemany(f"INSERT INTO {name}_rows VALUES (?, ?)", rows)
-                engine.execute(parse_one(f"DROP TABLE IF EXISTS {name}"))
-                Steps(engine).make(table(name), nc.counted(table(f"{name}_rows"), names, "n"))
+                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows)
+            engine.execute(parse_one("DROP TABLE IF EXISTS once"))
+            Steps(engine).make(once, nc.counted(recoded, list(types), "n"))
             left, right = (Counter(map(str, rows)) for rows in sides)
-            found = engine.rows(nc.differences(table("released"), table("recoded"), names, "n"))
-            assert found == [((left - right).total(), (right - left).total())]
+            expected = [((left - right).total(), (right - left).total())]
+            assert engine.rows(different_rows(released, once, types, "n")) == expected
+            assert engine.rows(different_rows(released, recoded, types)) == expected
 
 
 # --- where it is drawn ----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from sqlanon.queries.names import (
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.presented import ABOUT, objects
 from sqlanon.release.reader import ATTACHED
-from sqlanon.resources import macros
+from sqlanon.resources import macros, sql_text
 
 STORAGE_VERSION = "v1.0.0"
 """Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
@@ -150,7 +150,7 @@ _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 
 def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     """The macros of an open release file that are not ours, by name: parameters, their types and defaults, and all
-    overloads count.
+    overloads count. What has the words of an earlier build is ours.
 
     Parameters
     ----------
@@ -161,11 +161,20 @@ def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
         with engine.using(beside):
             engine.script(macros())
         ours = _exported(engine, beside, folder / "ours")
+        with engine.using(beside):
+            engine.script(sql_text("macros_before.sql"))
+        before = _exported(engine, beside, folder / "before")
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
         theirs = _exported(engine, beside, folder / "theirs")
-    changed = [one for one in theirs ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
-    return sorted({_NAME.sub(r"\1", one) for one in changed})
+    now = {_named(one): one for one in ours - before}
+    renewed = {now[_named(one)] if one in before else one for one in theirs - ours} | theirs & ours
+    changed = [one for one in renewed ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
+    return sorted(set(map(_named, changed)))
+
+
+def _named(statement: str) -> str:
+    return _NAME.sub(r"\1", statement)
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")
