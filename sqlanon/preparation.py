@@ -109,6 +109,11 @@ class Prepared:
         return self.hierarchies[: len(self.policy.generalized)]
 
     @property
+    def heights(self) -> dict[str, int]:
+        """The heights of their hierarchies, by attribute."""
+        return {one.attribute: one.height for one in self.own_hierarchies}
+
+    @property
     def types(self) -> list[str]:
         """The types of the quasi-identifiers in the source."""
         return [self.source.columns[column] for column in self.columns.generalized]

@@ -31,7 +31,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
-from sqlanon.release.score import follows, is_shown_as_optimal, shown_heights
+from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.spark_reader import SparkRelease
 from sqlanon.remote import shown_there
 from sqlanon.run import Run
@@ -325,7 +325,7 @@ class Result(ResultFigures):
     @property
     def heights(self) -> dict[str, int]:
         """The height of each quasi-identifier's hierarchy."""
-        return self._made.heights()
+        return self._prepared.heights
 
     def export(self, folder: str | os.PathLike[str], dialect: str) -> Path:
         """Write what a warehouse needs to make the release, where the source is a frequency set.
@@ -365,6 +365,8 @@ class Result(ResultFigures):
         return export(self._made, figures, folder, dialect)
 
     def _manifest(self, table: str) -> ManifestOf:
+        levels, heights = shown_generalization(self.policy, self.generalization, self.heights)
+
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
             claims = Manifest(
                 table_name=table,
@@ -374,7 +376,7 @@ class Result(ResultFigures):
                 policy=self.policy.redacted(),
                 policy_hash=self.policy.fingerprint(),
                 columns=self._made.columns(),
-                generalization=self.generalization,
+                generalization=levels,
                 rows=self.rows,
                 released_rows=rows,
                 suppressed_rows=self.suppressed_rows,
@@ -385,7 +387,7 @@ class Result(ResultFigures):
                 optimal=self.optimal and is_shown_as_optimal(self.policy),
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
-                heights=shown_heights(self.policy, self.generalization, self._made.heights()),
+                heights=heights,
                 **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
                 **({} if self.decoys is None else self.decoys.claimed()),
             )

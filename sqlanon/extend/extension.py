@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -208,7 +209,7 @@ class Extension:
             "classes": manifest.classes,
             "score": self.score,
             "optimal": False,
-            "generalization": manifest.row()["generalization"],
+            "generalization": json.dumps(self.generalization, ensure_ascii=False),
             "nodes": 1,
             "checked": 1,
             "seconds": time.perf_counter() - self._started,

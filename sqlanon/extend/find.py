@@ -48,10 +48,10 @@ def extend(run: Run, policy: Policy) -> Extension:
     with opened(run.engine, publication) as release:
         manifest = release.manifest
     refuse_others(policy, manifest, publication)
-    levels = {name: level or 0 for name, level in manifest.generalization.items()}
     known = publications(run.engine, policy.catalog.database, Places.of(policy))
     others = [one for one in known if one.run_id in publication.after]
-    prepared = beside_earlier(run, policy, [publication, *others], levels, {publication.run_id})
+    prepared = beside_earlier(run, policy, [publication, *others], manifest, {publication.run_id})
+    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
     count = run.engine.rows(select([exp.Count(this=exp.Star())], run.work("added")))[0][0]
