@@ -11,18 +11,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.anonymization import Chosen
+from sqlanon.columns import Columns
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.queries.looks import some_rows
 from sqlanon.queries.names import Namer, col, star, subquery, table, union_all
 from sqlanon.queries.narrowing import narrowing, positional, shown_narrowing, smallest_group
-from sqlanon.queries.recode import Column
+from sqlanon.queries.recode import ByClass, Column
 from sqlanon.steps import Steps
 
 FACTOR = 2.0
@@ -36,6 +36,9 @@ ENOUGH = 20_000
 
 PAIRS = 6
 """Pairs of columns are measured if there are no more than this many columns."""
+
+_Asked: TypeAlias = "tuple[tuple[int, ...], int]"
+"""The numbers of some columns, and of a quasi-identifier."""
 
 _SURE = 5.0  # standard deviations
 _FEWEST = 10.0  # pairs of rows that share a value, beyond those expected
@@ -99,49 +102,125 @@ def _listed(columns: Sequence[str]) -> str:
     return " and ".join(map(repr, columns))
 
 
-def narrowing_columns(steps: Steps, work: Namer, prepared: Prepared, chosen: Chosen) -> tuple[Narrowing, ...]:
+def narrowing_columns(
+    steps: Steps, work: Namer, prepared: Prepared, recoding: ByClass, levels: Mapping[str, int | None]
+) -> tuple[Narrowing, ...]:
     """The released columns that narrow the quasi-identifiers of a version of a source; none if its rows are elsewhere.
 
     Makes ``narrowing_sample`` and ``narrowing_rows`` in the work schema, and drops them.
 
-    Raises
-    ------
-    SourceError
-        The policy refuses such columns, and the rows are elsewhere.
+    Parameters
+    ----------
+    recoding, levels:
+        What makes the version; and its level by quasi-identifier, None: several.
     """
-    if not prepared.source.rows_at_hand:
-        if prepared.policy.privacy.dependencies == "error":
-            raise SourceError(
-                'privacy.dependencies = "error" needs the rows of the source, and they are not in DuckDB: leave it out'
-            )
+    released, rows = recoding.columns, prepared.marginals.rows
+    others, quasi = _asked_of(prepared.columns, released, levels)
+    if not others or not quasi or not prepared.source.rows_at_hand:
         return ()
-    released, policy = prepared.released, prepared.policy
-    names = {column: name for name, column in prepared.columns.by_attribute.items()}
-    levels = {name.lower(): level for name, level in chosen.generalization.items()}
-    others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in prepared.columns.noisy]
-    quasi = [j for j, one in enumerate(released) if one.quasi is not None and levels.get(names[one.name].lower()) != 0]
-    if not others or not quasi:
-        return ()
-    recoding, rows = chosen.recoding, prepared.marginals.rows
     sampled = rows > 2 * ENOUGH
     if sampled:
         needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
         sample = some_rows(prepared.source.relation, needed, rows // ENOUGH)
         recoding = recoding.of_rows(steps.make(work("narrowing_sample"), sample))
-    for j in quasi:
-        recoding = recoding.with_column(Column(released[j].name))
-    looked = positional(recoding.select(shuffled=False), len(released) + len(quasi))
-    relation = steps.make(work("narrowing_rows"), star(looked))
-    ground = {j: len(released) + i for i, j in enumerate(quasi)}
+    asked = _asked(others, quasi)
+    relation, queries = _questions(steps, work, recoding, quasi, asked)
     labels = [col(f"r{j}") for j, one in enumerate(released) if one.quasi is not None]
     found = []
-    for columns, j, figures in _figures(steps, relation, others, {j: (f"r{j}", f"r{ground[j]}") for j in quasi}):
+    for columns, j, figures in _found(asked, _answers(steps, queries)):
         keys = [*labels, *(col(f"r{one}") for one in columns)]
         smallest = None if sampled else steps.ask(smallest_group(relation, keys), [(0,)])[0][0]
         shown = [released[one].name for one in columns]
-        found.append(_narrowing(shown, released[j].name, figures, smallest, policy.source))
+        found.append(_narrowing(shown, released[j].name, figures, smallest, prepared.policy.source))
     steps.drop_all_but(())
     return tuple(found)
+
+
+def narrowing_statements(
+    steps: Steps, work: Namer, columns: Columns, recoding: ByClass, levels: Mapping[str, int | None]
+) -> None:
+    """Show how it is measured, with the first of the columns and of the quasi-identifiers as an example."""
+    others, quasi = _asked_of(columns, recoding.columns, levels)
+    if others and quasi:
+        _, queries = _questions(steps, work, recoding, quasi, _asked(others, quasi)[:1])
+        steps.ask(queries[0], [])
+
+
+def refuse_unmeasured(prepared: Prepared) -> None:
+    """Refuse to search where the policy refuses columns that narrow, and the rows that would show them are elsewhere.
+
+    Raises
+    ------
+    SourceError
+        Says so.
+    """
+    others = any(one.quasi is None and one.name not in prepared.columns.noisy for one in prepared.released)
+    if prepared.policy.privacy.dependencies == "error" and others and not prepared.source.rows_at_hand:
+        raise SourceError(
+            'privacy.dependencies = "error" cannot be checked: whether released columns narrow the generalized '
+            f"quasi-identifiers is not measured in {_place(prepared)}; leave it out, and run the query of "
+            "docs/dependencies.md there"
+        )
+
+
+def refused(
+    prepared: Prepared, levels: Mapping[str, int | None], found: Sequence[Narrowing], unique: Sequence[str]
+) -> tuple[str, ...]:
+    """Why the policy refuses a version of the source: columns that narrow, and those that are nearly unique.
+
+    Of the latter nothing can be measured, for hardly two rows share a value. They are keys: a table that has one beside
+    a quasi-identifier gives the value of each row away, whether the two depend on one another or not.
+    """
+    _, quasi = _asked_of(prepared.columns, prepared.released, levels)
+    if prepared.policy.privacy.dependencies != "error" or not quasi:
+        return ()
+    names = _listed([prepared.released[j].name for j in quasi])
+    keys = (
+        f"{name!r} is nearly unique, and so a key: a table that has it beside {names} gives the values away, row by "
+        "row; whether it depends on them cannot be measured (hardly two rows share a value): make it identifying or "
+        "quasi, round it, or leave it out"
+        for name in unique
+    )
+    return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
+
+
+def not_measured(prepared: Prepared, levels: Mapping[str, int | None]) -> str | None:
+    """What the holder is told where there is something to measure, and the rows of the source are elsewhere."""
+    if prepared.source.rows_at_hand or not all(_asked_of(prepared.columns, prepared.released, levels)):
+        return None
+    return (
+        "whether released columns narrow the generalized quasi-identifiers is not measured in "
+        f"{_place(prepared)}: docs/dependencies.md has the query to run there"
+    )
+
+
+def _place(prepared: Prepared) -> str:
+    """Where the rows of the source are."""
+    source = prepared.source
+    return "a warehouse" if source.out_of_reach else "PostgreSQL" if source.spark is None else "Spark"
+
+
+def _asked_of(
+    columns: Columns, released: Sequence[Column], levels: Mapping[str, int | None]
+) -> tuple[list[int], list[int]]:
+    """The numbers of the released columns that may narrow, and of the quasi-identifiers that are generalized."""
+    names = {column: name for name, column in columns.by_attribute.items()}
+    known = {name.lower(): level for name, level in levels.items()}
+    others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in columns.noisy]
+    quasi = [j for j, one in enumerate(released) if one.quasi is not None and known.get(names[one.name].lower()) != 0]
+    return others, quasi
+
+
+def _questions(
+    steps: Steps, work: Namer, recoding: ByClass, quasi: Sequence[int], asked: Sequence[_Asked]
+) -> tuple[exp.Table, list[exp.Select]]:
+    """A table of rows with their labels and the values of quasi-identifiers, and a query for each question of it."""
+    count = len(recoding.columns)
+    for j in quasi:
+        recoding = recoding.with_column(Column(recoding.columns[j].name))
+    relation = steps.make(work("narrowing_rows"), star(positional(recoding.select(shuffled=False), count + len(quasi))))
+    ground = {j: count + i for i, j in enumerate(quasi)}
+    return relation, [_query(relation, some, col(f"r{j}"), ground[j]) for some, j in asked]
 
 
 def narrowing_columns_of_source(
@@ -172,33 +251,41 @@ def narrowing_columns_of_source(
     names = [*columns, *quasi]
     looked = positional(some_rows(relation, names, step), len(names))
     sample = steps.make(work("narrowing_rows"), star(looked))
-    ground = {len(columns) + i: ("", f"r{len(columns) + i}") for i in range(len(quasi))}
+    asked = _asked(range(len(columns)), range(len(columns), len(names)))
+    queries = [_query(sample, some, exp.null(), j) for some, j in asked]
     return tuple(
         _narrowing([columns[one] for one in some], names[j], figures, None, at)
-        for some, j, figures in _figures(steps, sample, range(len(columns)), ground)
+        for some, j, figures in _found(asked, _answers(steps, queries))
     )
 
 
-def _figures(
-    steps: Steps, rows: exp.Table, others: Sequence[int], quasi: Mapping[int, tuple[str, str]]
+def _asked(others: Sequence[int], quasi: Sequence[int]) -> list[_Asked]:
+    """What is asked: of each quasi-identifier what narrows it, column by column, and then two at a time."""
+    sets: list[tuple[int, ...]] = [(one,) for one in others]
+    sets += combinations(others, 2) if len(others) <= PAIRS else []
+    return [(some, j) for j in quasi for some in sets]
+
+
+def _query(rows: exp.Table, some: Sequence[int], label: exp.Expr, ground: int) -> exp.Select:
+    return narrowing(rows, label, col(f"r{ground}"), [col(f"r{one}") for one in some])
+
+
+def _answers(steps: Steps, queries: Sequence[exp.Select]) -> list[dict[str, Any]]:
+    """The figures of all queries."""
+    names = queries[0].named_selects
+    together = star(subquery(union_all(*(star(subquery(one)) for one in queries)), "u"))
+    return [dict(zip(names, row, strict=True)) for row in steps.ask(together, [])]
+
+
+def _found(
+    asked: Sequence[_Asked], answers: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[int, ...], int, Mapping[str, Any]]]:
-    """The columns that narrow a quasi-identifier, one by one and then two at a time; by their numbers, with figures.
+    """The columns that narrow a quasi-identifier; by their numbers, with figures.
 
     Two are told of where they say clearly more than the better of them alone.
     """
-    sets: list[tuple[int, ...]] = [(one,) for one in others]
-    sets += combinations(others, 2) if len(others) <= PAIRS else []
-    asked = [(some, j) for j in quasi for some in sets]
-    queries = []
-    for some, j in asked:
-        label, ground = quasi[j]
-        by = col(label) if label else exp.null()
-        queries.append(narrowing(rows, by, col(ground), [col(f"r{one}") for one in some]))
-    names = queries[0].named_selects
-    together = star(subquery(union_all(*(star(subquery(one)) for one in queries)), "u"))
-    answers = [dict(zip(names, row, strict=True)) for row in steps.ask(together, [])]
     alone: dict[tuple[int, int], float] = {}
-    for (some, j), figures in zip(asked, answers, strict=False):
+    for (some, j), figures in zip(asked, answers, strict=False):  # there are none where they are only shown
         if not _is_sure(figures):
             continue
         factor = figures["alike_after"] / figures["alike_before"]

@@ -107,6 +107,7 @@ class Result(ResultFigures):
         seconds: dict[str, float],
         filled: Filled | None = None,
         dependencies: tuple[Narrowing, ...] = (),
+        refusals: tuple[str, ...] = (),
     ) -> None:
         chosen, outcome = found.chosen, found.outcome
         shown = measure_of(prepared).shown
@@ -145,6 +146,7 @@ class Result(ResultFigures):
         self.confidence = None if noised is None else noised.confidence
         self.held_against: tuple[str, ...] = ()
         self.dependencies = dependencies
+        self._refusals = refusals
         self.warnings = warnings
         self.seconds = seconds
 
@@ -278,6 +280,7 @@ class Result(ResultFigures):
             self.checked,
             self.sql(),
             self.warnings,
+            self.dependencies,
         )
 
     def publish(
@@ -304,8 +307,8 @@ class Result(ResultFigures):
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
-        if self.dependencies and self.policy.privacy.dependencies == "error":
-            raise AuditError([f"dependencies: {one.message}" for one in self.dependencies])
+        if self._refusals:
+            raise AuditError(list(self._refusals))
         if self._prepared.source.out_of_reach:
             raise ReleaseError(
                 "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
