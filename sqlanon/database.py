@@ -20,7 +20,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.looking import Looking
-from sqlanon.narrowing import narrowing_columns, not_measured, refuse_unmeasured, refused
+from sqlanon.narrowing import narrowing_columns, refused
 from sqlanon.policy import Policy, is_server
 from sqlanon.preparation import Prepared, unique_columns, unique_warnings
 from sqlanon.publishing import refuse_types_of
@@ -134,7 +134,6 @@ class Database(Looking, Viewing):
 
                 noise = drawer(run, policy)
             prepared = based_on_earlier(run, policy)
-            refuse_unmeasured(prepared)
             unique = unique_columns(engine, prepared)
             warnings = unique_warnings(prepared, unique)
         seconds["load"] = time.perf_counter() - started
@@ -144,7 +143,7 @@ class Database(Looking, Viewing):
         if (rows := found.lattice_rows()) is not None:
             engine.execute(insert_lattice(work("lattice")), rows)
         levels = found.chosen.generalization
-        dependencies = narrowing_columns(Steps(engine), work, prepared, found.chosen.recoding, levels)
+        dependencies, narrowed = narrowing_columns(engine, work, prepared, found.chosen.recoding, levels)
         refusals = refused(prepared, levels, dependencies, unique)
         seconds["search"] = time.perf_counter() - started
         noised = None
@@ -161,9 +160,7 @@ class Database(Looking, Viewing):
             filled = fill(Steps(engine), prepared, found, work)
             seconds["decoys"] = time.perf_counter() - started
             found = filled.found
-        warnings += (*found.chosen.warnings, *(one.message for one in dependencies))
-        if (unmeasured := not_measured(prepared, levels)) is not None:
-            warnings += (unmeasured,)
+        warnings += (*found.chosen.warnings, *narrowed)
         result = Result(run, prepared, found, noised, warnings, seconds, filled, dependencies, refusals)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))

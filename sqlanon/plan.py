@@ -145,11 +145,8 @@ class _Stages:
 
     def _narrowing(self, recoding: ByClass, levels: Levels) -> Sequence[str]:
         """What released columns say of generalized ones; nothing where the rows are elsewhere."""
-        steps = self._steps()
-        if self.source.rows_at_hand:
-            by_name = dict(zip(self.policy.generalized, levels, strict=False))  # below the full domain there are none
-            narrowing_statements(steps, self.work, self.columns, recoding, by_name)
-        return steps.shown or ()
+        by_name = dict(zip(self.policy.generalized, levels, strict=False))  # below the full domain there are none
+        return narrowing_statements(self.engine, self.work, self.source, self.columns, recoding, by_name)
 
     def _recode(self, recoding: AnyRecoding, before: Sequence[str], note: str) -> Stage:
         """The rows of the release."""

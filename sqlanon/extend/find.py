@@ -60,8 +60,8 @@ def extend(run: Run, policy: Policy) -> Extension:
         names = [one.name for one in manifest.columns]
         rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
         figures = Steps(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
-    steps, everything = Steps(run.engine), replace(recoding, source=prepared.source.relation)
-    dependencies = narrowing_columns(steps, run.work, prepared, everything, levels)
+    everything = replace(recoding, source=prepared.source.relation)
+    dependencies, narrowed = narrowing_columns(run.engine, run.work, prepared, everything, levels)
     unique = unique_columns(run.engine, prepared)
     kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
     measure = measure_of(prepared)
@@ -76,7 +76,7 @@ def extend(run: Run, policy: Policy) -> Extension:
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies,
-        warnings=[*unique_warnings(prepared, unique), *(one.message for one in dependencies)],
+        warnings=[*unique_warnings(prepared, unique), *narrowed],
         _refusals=refused(prepared, levels, dependencies, unique),
         _run=run,
         _prepared=prepared,
