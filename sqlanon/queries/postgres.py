@@ -17,7 +17,6 @@ from sqlanon.queries.names import (
     name_of,
     named,
     native_type,
-    number,
     select,
     subquery,
     text,
@@ -271,12 +270,6 @@ def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     for name in columns:
         figures += [exp.Count(this=exp.Distinct(expressions=[col(name)])), exp.Count(this=col(name))]
     return select(figures, relation.copy())
-
-
-def some_rows(query: exp.Select, share: float) -> exp.Select:
-    """About this share of the rows of a query, at random."""
-    drawn = exp.LT(this=in_catalog("random"), expression=number(share))
-    return select([exp.Star()], subquery(query, "rows")).where(drawn, copy=False)
 
 
 _Statement = TypeVar("_Statement", bound=exp.Expr)
