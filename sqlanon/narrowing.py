@@ -22,8 +22,8 @@ from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.preparation import Prepared
 from sqlanon.queries import postgres as pg
-from sqlanon.queries.looks import rows_at_random, some_rows
-from sqlanon.queries.names import Namer, anonymous, col, create_temporary_table, star, subquery, table, union_all
+from sqlanon.queries.looks import some_rows
+from sqlanon.queries.names import Namer, col, create_temporary_table, star, subquery, table, union_all
 from sqlanon.queries.narrowing import narrowing, positional, shown_narrowing, smallest_group
 from sqlanon.queries.recode import ByClass, Column
 from sqlanon.remote import shipped, shown_there
@@ -148,20 +148,18 @@ def narrowing_columns(
         return (), (f"{told}; docs/dependencies.md has a query that shows it",)
     steps, asked, sampled = Steps(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
-    share = ENOUGH / rows if sampled else None
-    if source.postgres is not None and not source.rows_at_hand:
-        with _rows_there(engine, source, _rows(recoding, quasi), share) as (there, relation):
-            found = _measured(there, relation, asked, labels, sampled)
-    else:
-        if sampled and source.spark is None:
+    if source.rows_at_hand:
+        if sampled:
             needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
             sample = some_rows(source.relation, needed, rows // ENOUGH)
             recoding = recoding.of_rows(steps.make(work("narrowing_sample"), sample))
-        query = _rows(recoding, quasi)
-        if share is not None and source.spark is not None:
-            query = rows_at_random(query, share, anonymous("RANDOM"))
-        found = _measured(engine.rows, steps.make(work("narrowing_rows"), query), asked, labels, sampled)
+        relation = steps.make(work("narrowing_rows"), _rows(recoding, quasi))
+        found = _measured(engine.rows, relation, asked, labels, sampled)
         steps.drop_all_but(())
+    else:
+        share = ENOUGH / rows if sampled else None
+        with _rows_there(engine, source, _rows(recoding, quasi), share) as (there, relation):
+            found = _measured(there, relation, asked, labels, sampled)
     narrow = tuple(
         _narrowing([released[one].name for one in some], released[j].name, figures, smallest, prepared.policy.source)
         for some, j, figures, smallest in found
@@ -175,10 +173,10 @@ def narrowing_statements(
     """How it is measured, with the first column and quasi-identifier as an example; none where it is not."""
     others, quasi = _asked_of(columns, recoding.columns, levels)
     shown: list[str] = []
-    if not others or not quasi or source.out_of_reach:
+    if not others or not quasi or not (source.rows_at_hand or source.postgres is not None):
         return shown
     asked, rows = _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
-    if source.rows_at_hand or source.spark is not None:
+    if source.rows_at_hand:
         steps = Steps(engine, shown)
         (query,) = _queries(steps.make(work("narrowing_rows"), rows), asked)
         steps.ask(query, [])
@@ -212,10 +210,10 @@ def refused(
 
 def _why_not(source: Source) -> str | None:
     """Why nothing is measured; None: it is."""
-    if source.rows_at_hand or source.spark is not None:
+    if source.rows_at_hand:
         return None
     if source.postgres is None:
-        return "its rows are in a warehouse"
+        return f"its rows are in {'a warehouse' if source.out_of_reach else 'Spark'}"
     with source.in_postgres.engine.reading():
         may = source.in_postgres.engine.rows(pg.may_make_temporary())[0][0]
     return None if may else "this role may make no temporary tables in PostgreSQL"
@@ -252,7 +250,7 @@ def _rows_there(
     """The rows as a temporary table in PostgreSQL, for a while, and what asks there; of many rows some."""
     server = source.in_postgres.engine
     with server.undone_unless_committed(), shipped(engine, source, rows) as query:
-        some = query if share is None else rows_at_random(query, share, pg.in_catalog("random"))
+        some = query if share is None else pg.some_rows(query, share)
         server.execute(create_temporary_table(table(_THERE.name), some))
         server.execute(pg.analyzed(_THERE.copy()))
         yield lambda asked: server.rows(pg.put_there(asked, {})), _THERE
@@ -317,10 +315,11 @@ def _asked(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list
 
 
 def _queries(rows: exp.Table, asked: Sequence[_Asked]) -> list[exp.Select]:
-    labels = (col(one.label) if one.label else exp.null() for one in asked)
     return [
-        narrowing(rows, label, col(one.ground), [col(f"r{j}") for j in one.columns], place)
-        for place, (one, label) in enumerate(zip(asked, labels, strict=True))
+        narrowing(
+            rows, col(one.label) if one.label else exp.null(), col(one.ground), [col(f"r{j}") for j in one.columns]
+        )
+        for one in asked
     ]
 
 

@@ -38,12 +38,6 @@ def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Selec
     return query.where(nth, copy=False)
 
 
-def rows_at_random(query: exp.Select, share: float, drawn: exp.Expr) -> exp.Select:
-    """About a share of the rows of a query, by a number that is drawn for each: servers sample nothing but tables."""
-    few = exp.LT(this=drawn, expression=number(share))
-    return select([exp.Star()], subquery(query, "s")).where(few, copy=False)
-
-
 def exact_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     """One row: for each column exactly how many distinct values it has."""
     return select([exp.Count(this=exp.Distinct(expressions=[col(name)])) for name in columns], source.copy())

@@ -38,8 +38,7 @@ _NARROWING = template("""
         (sum(g.n * l.alike) / sum(g.n))::DOUBLE AS alike_before,
         (sum(g.n * g.alike) / sum(g.n))::DOUBLE AS alike_after,
         coalesce(sum(g.n) FILTER (
-            WHERE g.ground_values = 1
-                AND g.n / 2 * CASE WHEN l.alike > 0 THEN ln(l.alike) ELSE -1000 END < ln(:by_chance)
+            WHERE g.ground_values = 1 AND g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
         ), 0)::BIGINT AS pinned
     FROM :groups AS g
     JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
@@ -49,7 +48,7 @@ _PINNED = template("""
     SELECT g.label AS v0, g.c0 AS v1, g.n::BIGINT AS n
     FROM :groups AS g
     JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-    WHERE g.ground_values = 1 AND g.n / 2 * CASE WHEN l.alike > 0 THEN ln(l.alike) ELSE -1000 END < ln(:by_chance)
+    WHERE g.ground_values = 1 AND g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
 """)
 
 _COUNTED = template("""
@@ -67,9 +66,7 @@ BY_CHANCE = 1e-6
 """A group of one ground value gives it away, unless a column that says nothing would show such a group so often."""
 
 
-def narrowing(
-    rows: exp.Expr, label: exp.Expr, ground: exp.Expr, columns: Sequence[exp.Expr], place: int = 0
-) -> exp.Select:
+def narrowing(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, columns: Sequence[exp.Expr]) -> exp.Select:
     """One row of figures of the rows in groups of two or more, all with one label and the same values of some columns.
 
     Columns: ``rows``; ``before`` and ``after``, the ground values that are left by the label, and by the group;
@@ -84,10 +81,8 @@ def narrowing(
         The released label of an attribute, and its value in the source.
     columns:
         Other released columns.
-    place:
-        Its number among several in one statement.
     """
-    return _of_groups(_NARROWING, rows, label, ground, columns, place)
+    return _of_groups(_NARROWING, rows, label, ground, columns)
 
 
 def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp.Expr) -> exp.Select:
@@ -102,17 +97,15 @@ def _of_groups(
     label: exp.Expr,
     ground: exp.Expr,
     columns: Sequence[exp.Expr],
-    place: int = 0,
 ) -> exp.Select:
-    labelled = f"{_LABELLED} {place}"
     names = [col(f"c{i}") for i in range(len(columns))]
     output = [named(column.copy(), name.name) for column, name in zip(columns, names, strict=True)]
-    places: list[exp.Expr] = [number(i + 1) for i in range(2 + len(output))]
+    places: list[exp.Expr] = [number(place + 1) for place in range(2 + len(output))]
     counted = _COUNTED(label=label, ground=ground, columns=output, rows=rows, places=places)
-    groups = subquery(_GROUPS(names=names, counted=table(labelled)))
-    labels = subquery(_LABELS(counted=table(labelled)))
+    groups = subquery(_GROUPS(names=names, counted=table(_LABELLED)))
+    labels = subquery(_LABELS(counted=table(_LABELLED)))
     query = build(groups=groups, labels=labels, by_chance=number(BY_CHANCE))
-    return query.with_(ident(labelled), as_=counted, materialized=True, copy=False)
+    return query.with_(ident(_LABELLED), as_=counted, materialized=True, copy=False)
 
 
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Select:

@@ -17,6 +17,7 @@ from sqlanon.queries.names import (
     name_of,
     named,
     native_type,
+    number,
     select,
     subquery,
     text,
@@ -270,6 +271,12 @@ def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     for name in columns:
         figures += [exp.Count(this=exp.Distinct(expressions=[col(name)])), exp.Count(this=col(name))]
     return select(figures, relation.copy())
+
+
+def some_rows(query: exp.Select, share: float) -> exp.Select:
+    """About this share of the rows of a query, at random."""
+    drawn = exp.LT(this=in_catalog("random"), expression=number(share))
+    return select([exp.Star()], subquery(query, "rows")).where(drawn, copy=False)
 
 
 _Statement = TypeVar("_Statement", bound=exp.Expr)
