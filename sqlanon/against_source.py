@@ -105,12 +105,12 @@ def check_extended(run: Run, policy: Policy, found: Verification, publication: P
     checks = _same_policy(policy, manifest)
     if not all(check.passed for check in checks):
         return checks
-    levels = {name: level or 0 for name, level in manifest.generalization.items()}
-    prepared = beside_earlier(run, policy, [publication], levels, {publication.run_id})
+    prepared = beside_earlier(run, policy, [publication], manifest, {publication.run_id})
+    levels = [level or 0 for level in manifest.levels(prepared.heights).values()]
     rows = run.work("released_rows")
     engine.execute(create_table(rows.copy(), released(prepared.source.relation)))
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
-    recoding = Recoding(rows, prepared.released, prepared.attributes, tops, (*levels.values(), 0))
+    recoding = Recoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     checks.append(_same_rows(run, found, spot, recoded))
@@ -175,7 +175,8 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
     policy = prepared.policy
     if None in manifest.generalization.values() or policy.search.is_local:
         return _found_again(run, prepared, manifest)
-    levels = tuple(manifest.generalization.get(name) or 0 for name in prepared.asked.generalized)
+    shown = manifest.levels(prepared.heights)
+    levels = tuple(shown.get(name) or 0 for name in prepared.asked.generalized)
     fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
     checks = [source_check("generalization", fits, "it is one of the policy's lattice")]
     if not fits:
@@ -199,7 +200,7 @@ def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chos
         found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
     except InfeasibleError as error:
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
-    same = dict(found.chosen.generalization) == dict(manifest.generalization)
+    same = dict(found.chosen.generalization) == manifest.levels(prepared.heights)
     checks = [source_check("generalization", same, "it is what the strategy finds")]
     checks += _of_figures(prepared, manifest, found.chosen.figures, found.score)
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):

@@ -20,9 +20,9 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.looking import Looking
-from sqlanon.narrowing import narrowing_columns
+from sqlanon.narrowing import narrowing_columns, refused
 from sqlanon.policy import Policy, is_server
-from sqlanon.preparation import Prepared, unique_warnings
+from sqlanon.preparation import Prepared, unique_columns, unique_warnings
 from sqlanon.publishing import refuse_types_of
 from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.release.anywhere import spot_of, verify_anywhere
@@ -134,14 +134,17 @@ class Database(Looking, Viewing):
 
                 noise = drawer(run, policy)
             prepared = based_on_earlier(run, policy)
-            warnings = unique_warnings(engine, prepared)
+            unique = unique_columns(engine, prepared)
+            warnings = unique_warnings(prepared, unique)
         seconds["load"] = time.perf_counter() - started
         started = time.perf_counter()
         found = anonymization.anonymize(engine, prepared, work, partial(tell, "search"))
         engine.execute(create_lattice(work("lattice")))
         if (rows := found.lattice_rows()) is not None:
             engine.execute(insert_lattice(work("lattice")), rows)
-        dependencies = narrowing_columns(Steps(engine), work, prepared, found.chosen)
+        levels = found.chosen.generalization
+        dependencies, narrowed = narrowing_columns(engine, work, prepared, found.chosen.recoding, levels)
+        refusals = refused(prepared, levels, dependencies, unique)
         seconds["search"] = time.perf_counter() - started
         noised = None
         if noise is not None:
@@ -157,8 +160,8 @@ class Database(Looking, Viewing):
             filled = fill(Steps(engine), prepared, found, work)
             seconds["decoys"] = time.perf_counter() - started
             found = filled.found
-        warnings += (*found.chosen.warnings, *(one.message for one in dependencies))
-        result = Result(run, prepared, found, noised, warnings, seconds, filled, dependencies)
+        warnings += (*found.chosen.warnings, *narrowed)
+        result = Result(run, prepared, found, noised, warnings, seconds, filled, dependencies, refusals)
         if policy.catalog is not None:
             self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
         return result

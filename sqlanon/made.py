@@ -156,10 +156,6 @@ class Made:
 
         return audit
 
-    def heights(self) -> dict[str, int]:
-        """The height of each attribute's hierarchy."""
-        return {one.attribute: one.height for one in self.prepared.own_hierarchies}
-
     def suppressed_by(self, released: exp.Table) -> list[tuple[str, str | None, int, int]]:
         """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
 

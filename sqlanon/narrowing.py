@@ -8,21 +8,26 @@ suppression" (2002), section 2.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.anonymization import Chosen
+from sqlanon.columns import Columns
+from sqlanon.engines.base import ArrowEngine, Engine
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.preparation import Prepared
+from sqlanon.queries import postgres as pg
 from sqlanon.queries.looks import some_rows
-from sqlanon.queries.names import Namer, col, star, subquery, table, union_all
+from sqlanon.queries.names import Namer, col, create_temporary_table, star, subquery, table, union_all
 from sqlanon.queries.narrowing import narrowing, positional, shown_narrowing, smallest_group
-from sqlanon.queries.recode import Column
+from sqlanon.queries.recode import ByClass, Column
+from sqlanon.remote import shipped, shown_there
+from sqlanon.sources import Source
 from sqlanon.steps import Steps
 
 FACTOR = 2.0
@@ -36,6 +41,11 @@ ENOUGH = 20_000
 
 PAIRS = 6
 """Pairs of columns are measured if there are no more than this many columns."""
+
+_THERE = table("sqlanon_narrowing", "pg_temp")
+
+_Ask: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
+"""Answers a query."""
 
 _SURE = 5.0  # standard deviations
 _FEWEST = 10.0  # pairs of rows that share a value, beyond those expected
@@ -95,53 +105,170 @@ class Narrowing:
         return asdict(self) | {"columns": list(self.columns), "factor": self.factor}
 
 
+class _Asked(NamedTuple):
+    """The numbers of some columns, and of a quasi-identifier: where its label is (nowhere: all rows have one), and its
+    value."""
+
+    columns: tuple[int, ...]
+    quasi: int
+    label: str
+    ground: str
+
+
 def _listed(columns: Sequence[str]) -> str:
     return " and ".join(map(repr, columns))
 
 
-def narrowing_columns(steps: Steps, work: Namer, prepared: Prepared, chosen: Chosen) -> tuple[Narrowing, ...]:
-    """The released columns that narrow the quasi-identifiers of a version of a source; none if its rows are elsewhere.
+def narrowing_columns(
+    engine: ArrowEngine, work: Namer, prepared: Prepared, recoding: ByClass, levels: Mapping[str, int | None]
+) -> tuple[tuple[Narrowing, ...], tuple[str, ...]]:
+    """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
 
-    Makes ``narrowing_sample`` and ``narrowing_rows`` in the work schema, and drops them.
+    A source in PostgreSQL is measured there: nothing comes out but figures. Of others it makes ``narrowing_sample`` and
+    ``narrowing_rows`` in the work schema, and drops them.
+
+    Parameters
+    ----------
+    recoding, levels:
+        What makes the version; and its level by quasi-identifier, None: several.
 
     Raises
     ------
     SourceError
-        The policy refuses such columns, and the rows are elsewhere.
+        The policy refuses such columns, and nothing can be measured.
     """
-    if not prepared.source.rows_at_hand:
-        if prepared.policy.privacy.dependencies == "error":
-            raise SourceError(
-                'privacy.dependencies = "error" needs the rows of the source, and they are not in DuckDB: leave it out'
-            )
-        return ()
-    released, policy = prepared.released, prepared.policy
-    names = {column: name for name, column in prepared.columns.by_attribute.items()}
-    levels = {name.lower(): level for name, level in chosen.generalization.items()}
-    others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in prepared.columns.noisy]
-    quasi = [j for j, one in enumerate(released) if one.quasi is not None and levels.get(names[one.name].lower()) != 0]
+    released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
+    others, quasi = _asked_of(prepared.columns, released, levels)
     if not others or not quasi:
+        return (), ()
+    if (why := _why_not(source)) is not None:
+        told = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
+        if prepared.policy.privacy.dependencies == "error":
+            raise SourceError(f'{told}; privacy.dependencies = "error" asks for it')
+        return (), (f"{told}; docs/dependencies.md has a query that shows it",)
+    steps, asked, sampled = Steps(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
+    labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
+    if source.rows_at_hand:
+        if sampled:
+            needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
+            sample = some_rows(source.relation, needed, rows // ENOUGH)
+            recoding = recoding.of_rows(steps.make(work("narrowing_sample"), sample))
+        relation = steps.make(work("narrowing_rows"), _rows(recoding, quasi))
+        found = _measured(engine.rows, relation, asked, labels, sampled)
+        steps.drop_all_but(())
+    else:
+        share = ENOUGH / rows if sampled else None
+        with _rows_there(engine, source, _rows(recoding, quasi), share) as (there, relation):
+            found = _measured(there, relation, asked, labels, sampled)
+    narrow = tuple(
+        _narrowing([released[one].name for one in some], released[j].name, figures, smallest, prepared.policy.source)
+        for some, j, figures, smallest in found
+    )
+    return narrow, tuple(one.message for one in narrow)
+
+
+def narrowing_statements(
+    engine: Engine, work: Namer, source: Source, columns: Columns, recoding: ByClass, levels: Mapping[str, int | None]
+) -> list[str]:
+    """How it is measured, with the first column and quasi-identifier as an example; none where it is not."""
+    others, quasi = _asked_of(columns, recoding.columns, levels)
+    shown: list[str] = []
+    if not others or not quasi or not (source.rows_at_hand or source.postgres is not None):
+        return shown
+    asked, rows = _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
+    if source.rows_at_hand:
+        steps = Steps(engine, shown)
+        (query,) = _queries(steps.make(work("narrowing_rows"), rows), asked)
+        steps.ask(query, [])
+    else:
+        (query,) = _queries(_THERE, asked)
+        make = create_temporary_table(table(_THERE.name), rows)
+        shown += [shown_there(source, make), shown_there(source, query)]
+    return shown
+
+
+def refused(
+    prepared: Prepared, levels: Mapping[str, int | None], found: Sequence[Narrowing], unique: Sequence[str]
+) -> tuple[str, ...]:
+    """Why the policy refuses a version of the source: columns that narrow, and those that are nearly unique.
+
+    Of the latter nothing can be measured, for hardly two rows share a value. They are keys: a table that has one beside
+    a quasi-identifier gives the value of each row away, whether the two depend on one another or not.
+    """
+    _, quasi = _asked_of(prepared.columns, prepared.released, levels)
+    if prepared.policy.privacy.dependencies != "error" or not quasi:
         return ()
-    recoding, rows = chosen.recoding, prepared.marginals.rows
-    sampled = rows > 2 * ENOUGH
-    if sampled:
-        needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
-        sample = some_rows(prepared.source.relation, needed, rows // ENOUGH)
-        recoding = recoding.of_rows(steps.make(work("narrowing_sample"), sample))
+    names = _listed([prepared.released[j].name for j in quasi])
+    keys = (
+        f"{name!r} is nearly unique, and so a key: a table that has it beside {names} gives the values away, row by "
+        "row; whether it depends on them cannot be measured (hardly two rows share a value): make it identifying or "
+        "quasi, round it, or leave it out"
+        for name in unique
+    )
+    return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
+
+
+def _why_not(source: Source) -> str | None:
+    """Why nothing is measured; None: it is."""
+    if source.rows_at_hand:
+        return None
+    if source.postgres is None:
+        return f"its rows are in {'a warehouse' if source.out_of_reach else 'Spark'}"
+    with source.in_postgres.engine.reading():
+        may = source.in_postgres.engine.rows(pg.may_make_temporary())[0][0]
+    return None if may else "this role may make no temporary tables in PostgreSQL"
+
+
+def _asked_of(
+    columns: Columns, released: Sequence[Column], levels: Mapping[str, int | None]
+) -> tuple[list[int], list[int]]:
+    """The numbers of the released columns that may narrow, and of the quasi-identifiers that are generalized."""
+    names = {column: name for name, column in columns.by_attribute.items()}
+    known = {name.lower(): level for name, level in levels.items()}
+    others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in columns.noisy]
+    quasi = [j for j, one in enumerate(released) if one.quasi is not None and known.get(names[one.name].lower()) != 0]
+    return others, quasi
+
+
+def _rows(recoding: ByClass, quasi: Sequence[int]) -> exp.Select:
+    """The rows of a version, ``r0`` and so on, and behind them the values of the quasi-identifiers in the source."""
+    count = len(recoding.columns) + len(quasi)
     for j in quasi:
-        recoding = recoding.with_column(Column(released[j].name))
-    looked = positional(recoding.select(shuffled=False), len(released) + len(quasi))
-    relation = steps.make(work("narrowing_rows"), star(looked))
-    ground = {j: len(released) + i for i, j in enumerate(quasi)}
-    labels = [col(f"r{j}") for j, one in enumerate(released) if one.quasi is not None]
+        recoding = recoding.with_column(Column(recoding.columns[j].name))
+    return star(positional(recoding.select(shuffled=False), count))
+
+
+def _shown(recoding: ByClass, quasi: Sequence[int]) -> list[tuple[int, str, str]]:
+    """Quasi-identifiers, and where `_rows` has their labels and values."""
+    return [(j, f"r{j}", f"r{len(recoding.columns) + i}") for i, j in enumerate(quasi)]
+
+
+@contextmanager
+def _rows_there(
+    engine: ArrowEngine, source: Source, rows: exp.Select, share: float | None
+) -> Iterator[tuple[_Ask, exp.Table]]:
+    """The rows as a temporary table in PostgreSQL, for a while, and what asks there; of many rows some."""
+    server = source.in_postgres.engine
+    with server.undone_unless_committed(), shipped(engine, source, rows) as query:
+        some = query if share is None else pg.some_rows(query, share)
+        server.execute(create_temporary_table(table(_THERE.name), some))
+        server.execute(pg.analyzed(_THERE.copy()))
+        yield lambda asked: server.rows(pg.put_there(asked, {})), _THERE
+
+
+def _measured(
+    ask: _Ask,
+    relation: exp.Table,
+    asked: Sequence[_Asked],
+    labels: Sequence[str],
+    sampled: bool,
+) -> list[tuple[tuple[int, ...], int, Mapping[str, Any], int | None]]:
+    """What narrows, with figures, and the rows of the smallest group; None of a sample."""
     found = []
-    for columns, j, figures in _figures(steps, relation, others, {j: (f"r{j}", f"r{ground[j]}") for j in quasi}):
-        keys = [*labels, *(col(f"r{one}") for one in columns)]
-        smallest = None if sampled else steps.ask(smallest_group(relation, keys), [(0,)])[0][0]
-        shown = [released[one].name for one in columns]
-        found.append(_narrowing(shown, released[j].name, figures, smallest, policy.source))
-    steps.drop_all_but(())
-    return tuple(found)
+    for some, j, figures in _found(asked, _answers(ask, _queries(relation, asked))):
+        keys = [col(name) for name in (*labels, *(f"r{one}" for one in some))]
+        found.append((some, j, figures, None if sampled else ask(smallest_group(relation, keys))[0][0]))
+    return found
 
 
 def narrowing_columns_of_source(
@@ -172,33 +299,47 @@ def narrowing_columns_of_source(
     names = [*columns, *quasi]
     looked = positional(some_rows(relation, names, step), len(names))
     sample = steps.make(work("narrowing_rows"), star(looked))
-    ground = {len(columns) + i: ("", f"r{len(columns) + i}") for i in range(len(quasi))}
+    asked = _asked(range(len(columns)), [(j, "", f"r{j}") for j in range(len(columns), len(names))])
+    answers = _answers(lambda query: steps.ask(query, []), _queries(sample, asked))
     return tuple(
         _narrowing([columns[one] for one in some], names[j], figures, None, at)
-        for some, j, figures in _figures(steps, sample, range(len(columns)), ground)
+        for some, j, figures in _found(asked, answers)
     )
 
 
-def _figures(
-    steps: Steps, rows: exp.Table, others: Sequence[int], quasi: Mapping[int, tuple[str, str]]
+def _asked(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list[_Asked]:
+    """What is asked: of each quasi-identifier what narrows it, column by column, and then two at a time."""
+    sets: list[tuple[int, ...]] = [(one,) for one in others]
+    sets += combinations(others, 2) if len(others) <= PAIRS else []
+    return [_Asked(some, *one) for one in quasi for some in sets]
+
+
+def _queries(rows: exp.Table, asked: Sequence[_Asked]) -> list[exp.Select]:
+    return [
+        narrowing(
+            rows, col(one.label) if one.label else exp.null(), col(one.ground), [col(f"r{j}") for j in one.columns]
+        )
+        for one in asked
+    ]
+
+
+def _answers(ask: _Ask, queries: Sequence[exp.Select]) -> list[dict[str, Any]]:
+    """The figures of all queries."""
+    names = queries[0].named_selects
+    together = star(subquery(union_all(*(star(subquery(one, "q")) for one in queries)), "u"))
+    return [dict(zip(names, row, strict=True)) for row in ask(together)]
+
+
+def _found(
+    asked: Sequence[_Asked], answers: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[int, ...], int, Mapping[str, Any]]]:
-    """The columns that narrow a quasi-identifier, one by one and then two at a time; by their numbers, with figures.
+    """The columns that narrow a quasi-identifier; by their numbers, with figures.
 
     Two are told of where they say clearly more than the better of them alone.
     """
-    sets: list[tuple[int, ...]] = [(one,) for one in others]
-    sets += combinations(others, 2) if len(others) <= PAIRS else []
-    asked = [(some, j) for j in quasi for some in sets]
-    queries = []
-    for some, j in asked:
-        label, ground = quasi[j]
-        by = col(label) if label else exp.null()
-        queries.append(narrowing(rows, by, col(ground), [col(f"r{one}") for one in some]))
-    names = queries[0].named_selects
-    together = star(subquery(union_all(*(star(subquery(one)) for one in queries)), "u"))
-    answers = [dict(zip(names, row, strict=True)) for row in steps.ask(together, [])]
     alone: dict[tuple[int, int], float] = {}
-    for (some, j), figures in zip(asked, answers, strict=False):
+    for one, figures in zip(asked, answers, strict=False):  # there are none where they are only shown
+        some, j = one.columns, one.quasi
         if not _is_sure(figures):
             continue
         factor = figures["alike_after"] / figures["alike_before"]

@@ -15,6 +15,7 @@ from sqlanon.frequency_sets import FrequencySets
 from sqlanon.ledger import marking_statements
 from sqlanon.levels import forbidden_levels, lattice_of
 from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
+from sqlanon.narrowing import ENOUGH, PAIRS, narrowing_statements
 from sqlanon.noise.shown import noise_statements
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.preparation import (
@@ -59,6 +60,12 @@ def _text(engine: Engine, query: exp.Expr) -> str:
     return engine.shown(query)
 
 
+_DEPENDENCIES = (
+    "a query like this for each generalized attribute and each column that is released as it is, or two of them where "
+    f"there are no more than {PAIRS}; of more than {2 * ENOUGH:,} rows a sample is measured"
+)
+
+
 class _Stages:
     """The stages in their order: the same functions as in the main job, with steps that are only shown.
 
@@ -92,15 +99,9 @@ class _Stages:
         space = sets.at(tuple(attribute.height for attribute in attributes))
         note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
         yield self._stage("frequency set", note, steps)
-        if self.policy.release is not None and self.policy.release.after:
-            steps = self._steps()
-            levels = _example(self.policy, space.heights)
-            marking_statements(steps, self.source, released_columns(self.policy, self.source), attributes, levels, work)
-            note = (
-                "rows are marked by the earlier releases that have them (here: one, at level 1), and all of the above "
-            )
-            yield self._stage("earlier releases", f"{note}is done again, the marks one more quasi-identifier", steps)
+        yield from self._earlier(space, attributes)
         recoding: AnyRecoding
+        levels: Levels = ()
         if self.policy.search.is_local:
             yield self._local_search(space, attributes)
             trees = example_trees(self.policy, attributes, work)
@@ -113,7 +114,11 @@ class _Stages:
                 work("suppressed"), suppressed_classes(space, _example(self.policy, space.heights))
             )
             recoding = plain = self._full_recoding(space, attributes)
+            levels = plain.levels
             before, note = [_text(self.engine, suppressed)], "here: at level 1, or the lowest that is allowed"
+        if shown := self._narrowing(recoding, levels):
+            yield Stage("dependencies", _DEPENDENCIES, (*before, *shown))
+            before = []
         if self.policy.noisy:
             steps = self._steps()
             recoding = self._noise(steps, recoding, sets, space)
@@ -127,6 +132,21 @@ class _Stages:
             before = []
         yield self._recode(recoding, before, note)
         yield _audit(self.run, self.policy, columns, attributes)
+
+    def _earlier(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Iterator[Stage]:
+        """How rows are marked that earlier releases have, if the policy names any."""
+        if self.policy.release is None or not self.policy.release.after:
+            return
+        steps, levels = self._steps(), _example(self.policy, space.heights)
+        released = released_columns(self.policy, self.source)
+        marking_statements(steps, self.source, released, attributes, levels, self.work)
+        note = "rows are marked by the earlier releases that have them (here: one, at level 1), and all of the above "
+        yield self._stage("earlier releases", f"{note}is done again, the marks one more quasi-identifier", steps)
+
+    def _narrowing(self, recoding: ByClass, levels: Levels) -> Sequence[str]:
+        """What released columns say of generalized ones; nothing where the rows are elsewhere."""
+        by_name = dict(zip(self.policy.generalized, levels, strict=False))  # below the full domain there are none
+        return narrowing_statements(self.engine, self.work, self.source, self.columns, recoding, by_name)
 
     def _recode(self, recoding: AnyRecoding, before: Sequence[str], note: str) -> Stage:
         """The rows of the release."""

@@ -109,6 +109,11 @@ class Prepared:
         return self.hierarchies[: len(self.policy.generalized)]
 
     @property
+    def heights(self) -> dict[str, int]:
+        """The heights of their hierarchies, by attribute."""
+        return {one.attribute: one.height for one in self.own_hierarchies}
+
+    @property
     def types(self) -> list[str]:
         """The types of the quasi-identifiers in the source."""
         return [self.source.columns[column] for column in self.columns.generalized]
@@ -202,24 +207,29 @@ def prepare(
     )
 
 
-def unique_warnings(engine: Engine, prepared: Prepared) -> tuple[str, ...]:
+def unique_columns(engine: Engine, prepared: Prepared) -> list[str]:
+    """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
+    names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
+    return nearly_unique(names, _distinct_counts(engine, prepared.source, names)) if names else []
+
+
+def unique_warnings(prepared: Prepared, unique: Sequence[str]) -> tuple[str, ...]:
     """Tell of columns that are released as they are, and re-identify by themselves."""
-    noisy = prepared.columns.noisy
-    names = [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
-    out_of_reach = [name for name in names if prepared.source.columns[name] == NOT_THERE]
-    names = [name for name in names if name not in out_of_reach]
+    out_of_reach = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
     if out_of_reach:
         told = f"whether the values of {listed(out_of_reach)} re-identify people by themselves is not known here"
         warnings = (f"{told}: audit.sql of the export counts them in the warehouse",)
-    if not names:
-        return warnings
-    counts = _distinct_counts(engine, prepared.source, names)
     return warnings + tuple(
         f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
         "or a quasi-identifier"
-        for name in nearly_unique(names, counts)
+        for name in unique
     )
+
+
+def _as_they_are(prepared: Prepared) -> list[str]:
+    noisy = prepared.columns.noisy
+    return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
 
 
 def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:

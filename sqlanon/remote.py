@@ -50,8 +50,8 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
         remote.engine.execute(drop_table(one))
 
 
-def shown_there(source: Source, query: exp.Select) -> str:
-    """A query over a source, as it would run where that is; nothing is shipped."""
+def shown_there(source: Source, query: exp.Expr) -> str:
+    """A statement over a source, as it would run where that is; nothing is shipped."""
     if source.spark is not None:
         return source.spark.engine.shown(query)
     remote = source.in_postgres

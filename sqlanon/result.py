@@ -31,7 +31,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresRelease
 from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
-from sqlanon.release.score import follows, is_shown_as_optimal, shown_heights
+from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.spark_reader import SparkRelease
 from sqlanon.remote import shown_there
 from sqlanon.run import Run
@@ -107,6 +107,7 @@ class Result(ResultFigures):
         seconds: dict[str, float],
         filled: Filled | None = None,
         dependencies: tuple[Narrowing, ...] = (),
+        refusals: tuple[str, ...] = (),
     ) -> None:
         chosen, outcome = found.chosen, found.outcome
         shown = measure_of(prepared).shown
@@ -145,6 +146,7 @@ class Result(ResultFigures):
         self.confidence = None if noised is None else noised.confidence
         self.held_against: tuple[str, ...] = ()
         self.dependencies = dependencies
+        self._refusals = refusals
         self.warnings = warnings
         self.seconds = seconds
 
@@ -278,6 +280,7 @@ class Result(ResultFigures):
             self.checked,
             self.sql(),
             self.warnings,
+            self.dependencies,
         )
 
     def publish(
@@ -304,8 +307,8 @@ class Result(ResultFigures):
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
-        if self.dependencies and self.policy.privacy.dependencies == "error":
-            raise AuditError([f"dependencies: {one.message}" for one in self.dependencies])
+        if self._refusals:
+            raise AuditError(list(self._refusals))
         if self._prepared.source.out_of_reach:
             raise ReleaseError(
                 "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
@@ -325,7 +328,7 @@ class Result(ResultFigures):
     @property
     def heights(self) -> dict[str, int]:
         """The height of each quasi-identifier's hierarchy."""
-        return self._made.heights()
+        return self._prepared.heights
 
     def export(self, folder: str | os.PathLike[str], dialect: str) -> Path:
         """Write what a warehouse needs to make the release, where the source is a frequency set.
@@ -365,6 +368,8 @@ class Result(ResultFigures):
         return export(self._made, figures, folder, dialect)
 
     def _manifest(self, table: str) -> ManifestOf:
+        levels, heights = shown_generalization(self.policy, self.generalization, self.heights)
+
         def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
             claims = Manifest(
                 table_name=table,
@@ -374,7 +379,7 @@ class Result(ResultFigures):
                 policy=self.policy.redacted(),
                 policy_hash=self.policy.fingerprint(),
                 columns=self._made.columns(),
-                generalization=self.generalization,
+                generalization=levels,
                 rows=self.rows,
                 released_rows=rows,
                 suppressed_rows=self.suppressed_rows,
@@ -385,7 +390,7 @@ class Result(ResultFigures):
                 optimal=self.optimal and is_shown_as_optimal(self.policy),
                 digest=digest,
                 guarantee=guarantee_of(self.policy.search.strategy),
-                heights=shown_heights(self.policy, self.generalization, self._made.heights()),
+                heights=heights,
                 **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
                 **({} if self.decoys is None else self.decoys.claimed()),
             )

@@ -45,7 +45,7 @@ class Steps:
     def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
         """Drop what was made, but for some: memory is for what is still needed."""
         for target in self.made:
-            if target not in kept:
+            if target not in kept and self.shown is None:
                 self.engine.execute(drop_table(target.copy()))
         self.made = [target for target in self.made if target in kept]
 

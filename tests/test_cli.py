@@ -289,7 +289,8 @@ def test_plan_shows_the_stages_and_their_sql(run: Run, folder: Path) -> None:
     ended = run("plan", folder / "policy.toml")
     assert (ended.status, ended.err) == (0, "")
     stages = re.findall(r"^-- \d+\. ([^:]+):", ended.out, re.MULTILINE)
-    assert stages == ["scan", "hierarchies", "frequency set", "search", "recode and suppress", "audit and publish"]
+    before = ["scan", "hierarchies", "frequency set", "search", "dependencies"]
+    assert stages == [*before, "recode and suppress", "audit and publish"]
     for statement in ("GROUP BY", "CREATE TABLE", "RANDOM()", "sqlanon"):
         assert statement in ended.out
     assert "depends on the data" in ended.out  # on the longest ZIP

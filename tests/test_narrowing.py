@@ -51,6 +51,10 @@ def policy_of(hospital: Path, **privacy: Any) -> sqlanon.Policy:
     )
 
 
+def changed(policy: sqlanon.Policy, **sections: Any) -> sqlanon.Policy:
+    return sqlanon.Policy.model_validate(policy.model_dump(exclude_unset=True) | sections)
+
+
 def expected(rows: list[tuple[Any, ...]]) -> dict[str, float | None]:
     """The figures, from all pairs of rows: (label, ground value, columns ...)."""
 
@@ -228,3 +232,120 @@ def test_attack_counts_the_rows_that_are_given_away(tmp_path: Path) -> None:
     assert found.victims == 400
     assert found.worst is not None
     assert found.worst.figures == {"attribute": "clinic", "quasi": "zip"}
+
+
+KEYS = """
+    SELECT * EXCLUDE (cost), 'd' || ((name * 7919) % 1000) // 4 || '-' || name AS serial, hash(name + 3) AS token
+    FROM ({people})
+"""
+"""Two columns of which each value is one person's: of the one the district can be read, the other is of no use."""
+
+
+def with_keys(place: Path, low: int = 0, **privacy: Any) -> sqlanon.Policy:
+    source = place / "keys.duckdb"
+    if not source.exists():
+        with duckdb.connect(source) as connection:
+            people = PEOPLE.replace("20000", "2000")
+            connection.execute(f"CREATE TABLE people AS {KEYS.format(people=people)}")
+    quasi = {"zip": ROLES["zip"] | {"min_level": low}, "age": {"role": "quasi", "hierarchy": "suppress"}}
+    return sqlanon.Policy(
+        source={"database": source, "table": "people", "undeclared": "drop"},
+        attributes={"name": ROLES["name"], **quasi, "serial": {"role": "insensitive"}, "token": {"role": "sensitive"}},
+        privacy={"k": 1} | privacy,
+        release={"database": place / "release.duckdb"},
+    )
+
+
+def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
+    """No two rows share a value, so that nothing can be measured; whether it depends on zip or not, it is a key."""
+    with sqlanon.connect() as db:
+        result = db.anonymize(with_keys(tmp_path, 1))
+        assert (result.generalization, result.dependencies) == ({"zip": 1, "age": 0}, ())
+        assert [one.split(":")[0] for one in result.warnings] == [
+            "column 'serial' is nearly unique",
+            "column 'token' is nearly unique",
+        ]
+        strict = db.anonymize(with_keys(tmp_path, 1, dependencies="error"))
+        with pytest.raises(
+            AuditError, match=r"'serial' is nearly unique, and so a key.* beside 'zip' gives"
+        ) as refused:
+            strict.publish()
+        assert [one.split(" is ")[0] for one in refused.value.failures] == [
+            "dependencies: 'serial'",
+            "dependencies: 'token'",
+        ]
+        assert not (tmp_path / "release.duckdb").exists()
+        # Nothing is generalized, so that nothing is narrowed; of the rest there is the warning.
+        db.anonymize(with_keys(tmp_path, dependencies="error")).publish()
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
+def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
+    policy = changed(policy_of(hospital), search={"strategy": strategy})
+    with sqlanon.connect() as db:
+        (stage,) = [one for one in db.plan(policy).stages if one.name == "dependencies"]
+    assert "alike_before" in stage.sql[-1]
+    assert "narrowing_rows" in stage.sql[-2]
+    # What is released as it is stands there, and zip with its label and as it is.
+    assert all(f'"{name}"' in stage.sql[-2] for name in ("district", "diagnosis", "cost", "zip"))
+
+
+def test_plan_shows_nothing_where_there_is_nothing_to_measure(hospital: Path) -> None:
+    attributes = {
+        name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else one
+        for name, one in ROLES.items()
+    }
+    policy = changed(policy_of(hospital), attributes=attributes)
+    with sqlanon.connect() as db:
+        assert "dependencies" not in [one.name for one in db.plan(policy).stages]
+
+
+def test_a_private_report_has_the_figures(hospital: Path, tmp_path: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_of(hospital))
+        result.report(tmp_path / "private.html", private=True)
+        result.report(tmp_path / "public.html")
+    (found,) = result.dependencies
+    private, public = ((tmp_path / f"{name}.html").read_text() for name in ("private", "public"))
+    row = f'<th scope="row">district</th><td>zip</td><td class="number">{found.before:,.1f}</td>'
+    assert row in private
+    assert f'<td class="number">{found.smallest_group:,}</td>' in private[private.index(row) :]
+    assert "narrow" not in public
+
+
+def growing(place: Path, **privacy: Any) -> sqlanon.Policy:
+    return changed(
+        policy_of(place / "hospital.duckdb", **privacy),
+        source={"database": place / "grows.duckdb", "table": "people", "key": ["name"]},
+        release={"database": place / "release.duckdb"},
+        catalog={"database": place / "private.duckdb"},
+    )
+
+
+@pytest.mark.parametrize("dependencies", ["warn", "error"])
+def test_rows_that_are_added_can_narrow(dependencies: str, tmp_path: Path) -> None:
+    """The districts of the first rows are of no use, those of the rows that come later are."""
+    policy = growing(tmp_path, dependencies=dependencies, k=5)
+    columns = "name, zip, age % 20 AS age, {} AS district, diagnosis, hash(name + 1) % 10 AS cost"
+    with duckdb.connect(tmp_path / "grows.duckdb") as connection:
+        first = columns.format("'d' || hash(name + 9) % 50")
+        connection.execute(f"CREATE TABLE people AS SELECT {first} FROM ({PEOPLE}) WHERE name < 1000")
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        assert result.dependencies == ()
+        release = result.publish()
+    before = release.path.read_bytes()
+    with duckdb.connect(tmp_path / "grows.duckdb") as connection:
+        second = columns.format("'d' || ((name * 7919) % 1000) // 20")
+        connection.execute(f"INSERT INTO people SELECT {second} FROM ({PEOPLE}) WHERE name BETWEEN 1000 AND 15000")
+    with sqlanon.connect() as db:
+        found = db.extend(policy)
+        assert [(one.columns, one.quasi) for one in found.dependencies] == [(("district",), "zip")]
+        assert found.to_dict()["dependencies"][0]["quasi"] == "zip"
+        assert [one for one in found.warnings if "'district' narrows 'zip'" in one]
+        if dependencies == "warn":
+            assert found.publish().verify().verified
+            return
+        with pytest.raises(AuditError, match="'district' narrows 'zip'"):
+            found.publish()
+    assert release.path.read_bytes() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.queries.names import table
+from sqlanon.release.side_by_side import NO_TREES, Subject, Trees, link
 
 Row = tuple[int | None, str | None, str]
 
@@ -167,3 +171,123 @@ def test_a_height_is_shown_where_labels_show_it() -> None:
     assert shown[0] is not None
     assert shown[0] == shown[1] == shown[2]
     assert json.loads(shown[0]["heights"]) == {"age": 3}
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+@pytest.mark.parametrize("measure", ["precision", *some(["height", "loss", "relative_height"], 2)])
+def test_the_top_of_a_mask_does_not_show_how_long_the_longest_text_is(measure: str, suppressed: str) -> None:
+    """All towns are hidden; the longest is one of the suppressed people's, whose age is a class of its own."""
+    shown: list[Row] = [(20, town, "flu") for town in ("AB", "CD", "EF", "GH")]
+    attributes = {
+        "age": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
+        "town": "mask",
+        "illness": "sensitive",
+    }
+    search = {"suppression_limit": 0.5, "measure": measure}
+    policy = make_policy(attributes, k=4, search=search, release={"suppressed": suppressed})
+    found = [released([*shown, *((90 + i, text, "flu") for i in range(4))], policy) for text in ("XY", "XYZ", "XYZVW")]
+    seen = [None if one is None else (one[0], figures(one[1])) for one in found]
+    assert seen[0] is not None
+    assert seen[0] == seen[1] == seen[2]
+    manifest = seen[0][1]
+    assert json.loads(manifest["generalization"]) == {"age": 0, "town": 1}
+    assert json.loads(manifest["heights"]) == {"age": 1, "town": 1}
+    assert (manifest["score"] is None) == (measure in ("height", "loss"))
+
+
+def hidden_towns(place: Path, name: str, low: int = 5, **release: Any) -> sqlanon.Policy:
+    """People in a file, whose towns have five letters; ``low`` 5 is the top."""
+    source = place / "people.duckdb"
+    if not source.exists():
+        with duckdb.connect(source) as connection:
+            connection.execute("""
+                CREATE TABLE t AS
+                SELECT i AS id, 20 + i % 3 AS age, 'town' || i % 2 AS town, 'illness ' || i % 5 AS illness
+                FROM range(60) AS r(i)
+            """)
+    return make_policy(
+        {
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5]}},
+            "town": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": low},
+            "illness": "sensitive",
+        },
+        k=5,
+        table=None,
+        source={"database": source, "table": "t", "key": ["id"], "undeclared": "drop"},
+        release={"database": place / f"{name}.duckdb", **release},
+        catalog={"database": place / "private.duckdb"},
+    )
+
+
+def test_what_holds_a_release_against_its_source_knows_its_top(tmp_path: Path) -> None:
+    policy = hidden_towns(tmp_path, "one")
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        release = result.publish()
+        assert (result.generalization, result.to_dict()["generalization"]["town"]) == ({"age": 0, "town": 5}, 5)
+        assert (release.manifest.generalization, release.manifest.heights) == (
+            {"age": 0, "town": 1},
+            {"age": 2, "town": 1},
+        )
+        assert db.verify(release.path, policy).verified
+        attacks = sqlanon.attack(release.path, policy, only=["dependencies", "downcoding", "unsorted_matching"])
+        assert {name: (one.victims, one.skipped) for name, one in attacks.items() if one.victims} == {}
+        # A later one that is based on it shows no more of the towns.
+        later = hidden_towns(tmp_path, "two", 0, after=["one"])
+        based = db.anonymize(later)
+        assert based.generalization["town"] == 5
+        assert db.verify(based.publish().path, later).verified
+    with duckdb.connect(release.path, read_only=True) as connection:
+        told = connection.execute("SELECT level, height, what_was_done FROM release_overview WHERE attribute = 'town'")
+        assert told.fetchall() == [(1, 1, "level 1 of 1: hidden, all values read the same")]
+
+
+def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
+    policy = hidden_towns(tmp_path, "one")
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("INSERT INTO t SELECT 100 + i, 21, 'town' || i, 'flu' FROM range(5) AS r(i)")
+    with sqlanon.connect() as db:
+        found = db.extend(policy)
+        assert (found.added_rows, found.generalization) == (5, {"age": 0, "town": 5})
+        release = found.publish()
+        assert (release.manifest.generalization, release.manifest.heights) == (
+            {"age": 0, "town": 1},
+            {"age": 2, "town": 1},
+        )
+        assert db.verify(release.path, policy).verified
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("INSERT INTO t VALUES (200, 20, 'a longer town', 'flu')")
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="another label than when the release"):
+        db.extend(policy)
+
+
+def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str, int] | None) -> Subject:
+    manifest = replace(claims.manifest, generalization=levels, heights=heights)
+    return Subject(claims.path, manifest, table("t"))
+
+
+def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
+    """Labels of two releases are joined as they are where both are at one level, and met by their hierarchy else."""
+    with sqlanon.connect() as db:
+        release = db.anonymize(hidden_towns(tmp_path, "one")).publish()
+    first = levels_of(release, {"age": 0, "town": 1}, {"age": 2, "town": 5})
+    top = levels_of(release, {"age": 0, "town": 1}, {"age": 2, "town": 1})
+    older = levels_of(release, {"age": 0, "town": 5}, {"age": 2, "town": 5})
+    oldest = levels_of(release, {"age": 0, "town": 5}, None)
+    assert {
+        name: link(*pair, NO_TREES).missing
+        for name, pair in {
+            "first and top": (first, top),
+            "top and older": (top, older),
+            "top and oldest": (top, oldest),
+            "first and first": (first, first),
+        }.items()
+    } == {"first and top": ("town",), "top and older": (), "top and oldest": ("town",), "first and first": ()}
+    tree = Hierarchy("town", table("h"), 5, 0, "*")
+    trees = Trees({"town": tree}, {"town": top.rule("town")})
+    (_, town) = link(first, top, trees).attributes
+    assert (town.first_levels, town.second_levels) == ((1,), (5,))
+    (_, town) = link(top, oldest, trees).attributes
+    assert (town.first_levels, town.second_levels) == ((5,), (5,))

@@ -215,7 +215,9 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
     assert [(one["epsilon"], one["noise"]) for one in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
     if which == "one":  # nothing depends on what is drawn
         assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)
-        assert (there.suppressed_rows, there.warnings) == (here.suppressed_rows, here.warnings)
+        # What needs the rows is not measured there.
+        told = tuple(one for one in there.warnings if "its rows are in Spark" not in one)
+        assert (there.suppressed_rows, told) == (here.suppressed_rows, here.warnings)
 
 
 @pytest.mark.usefixtures("spark_cluster")

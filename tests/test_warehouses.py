@@ -225,10 +225,24 @@ def test_columns_that_are_not_known_here_are_told_of(connection: duckdb.DuckDBPy
     ask(connection, policy, tmp_path / "f.parquet")
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
-        assert len(result.warnings) == 1 and "'diagnosis', 'cost'" in result.warnings[0]
+        unique, narrow = result.warnings
+        assert "'diagnosis', 'cost'" in unique
+        assert "was not measured: its rows are in a warehouse" in narrow
         audit = follow(connection, result.export(tmp_path / "x", "duckdb"))
+    assert "whether other released columns narrow" in (tmp_path / "x" / "audit.sql").read_text()
     told = next(rows for name, rows in audit.items() if "re-identifies them by itself" in name)
     assert told == [(400, 3, 9)]
+
+
+def test_dependencies_cannot_be_refused_without_rows(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
+    ask(connection, policy, tmp_path / "f.parquet")
+    strict = policy.model_copy(update={"privacy": policy.privacy.model_copy(update={"dependencies": "error"})})
+    with (
+        sqlanon.connect() as db,
+        pytest.raises(sqlanon.SourceError, match="was not measured: its rows are in a warehouse"),
+    ):
+        db.anonymize(strict)
 
 
 def test_rows_take_the_place_of_a_frequency_set_where_they_are_given(connection: duckdb.DuckDBPyConnection) -> None:

@@ -67,6 +67,11 @@ class Private:
         """The tables of the hierarchies, by attribute in lower case."""
         return {name: one.table for name, one in self.trees.hierarchies.items()}
 
+    @property
+    def heights(self) -> dict[str, int]:
+        """Their heights, by attribute in lower case."""
+        return {name: one.height for name, one in self.trees.hierarchies.items()}
+
 
 def read_private(policy: Policy, run: Run, outside: str | None, shown: Shown) -> Private:
     """Bind the outside table, and build the hierarchies over the values of the source and of the outside table.

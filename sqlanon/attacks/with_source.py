@@ -65,7 +65,7 @@ def dependencies(attacker: Attacker) -> Found:
     theirs = {name.lower(): name for name in private.run.source.columns}
     for one in attacker.subjects:
         others = [name for name in one.columns if not one.is_quasi(name) and name in theirs]
-        levels = {name.lower(): level for name, level in one.manifest.generalization.items()}
+        levels = {name.lower(): level for name, level in one.manifest.levels(private.heights).items()}
         if not others or any(level is None for level in levels.values()):
             reasons.append(
                 f"needs one level for each attribute, and columns that are not generalized: {one.path} has none"
@@ -101,7 +101,7 @@ def _of_refinement(attacker: Attacker, build: Split, found: Callable[[Subject, e
     findings, reasons = [], []
     requirements = _requirements(attacker, private)
     for one in attacker.subjects:
-        levels = one.manifest.generalization
+        levels = one.manifest.levels(private.heights)
         if one.manifest.policy_hash != policy.fingerprint():
             reasons.append(f"needs the policy that made {one.path}")
         elif policy.noisy or policy.source.person is not None or not refinement.looks_at_rows_alone(requirements):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.errors import AuditError
 from sqlanon.ledger import (
     Earlier,
     Places,
@@ -26,6 +28,7 @@ from sqlanon.ledger import (
     trees_of,
 )
 from sqlanon.made import ranges_of
+from sqlanon.narrowing import Narrowing
 from sqlanon.preparation import Prepared
 from sqlanon.queries import extension as ex
 from sqlanon.queries.earlier import KEY_HASH, key_hash
@@ -59,8 +62,10 @@ class Extension:
     generalization, measure, score:
         Level by quasi-identifier, as before; and what is lost by it in the source as it is now, with
         the rows that wait.
+    dependencies:
+        The released columns that narrow a generalized quasi-identifier: see docs/dependencies.md.
     warnings:
-        What the data holder should know, once it is published.
+        What the data holder should know; of other releases, once it is published.
     """
 
     released_before: int
@@ -72,13 +77,15 @@ class Extension:
     generalization: dict[str, int]
     measure: str
     score: float
+    dependencies: tuple[Narrowing, ...]
+    warnings: list[str]
+    _refusals: tuple[str, ...]
     _run: Run
     _prepared: Prepared
     _publication: Publication
     _recoding: Recoding
     _run_id: str
     _started: float
-    warnings: list[str] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
@@ -114,6 +121,8 @@ class Extension:
         AuditError
             The audit refused it; nothing was changed.
         """
+        if self._refusals:
+            raise AuditError(list(self._refusals))
         engine, publication = self._run.engine, self._publication
         with opened(engine, publication, verified=True) as release:
             together = self._together(force, release)
@@ -136,7 +145,7 @@ class Extension:
                 recording=lambda written, sha256: self._recording(written, sha256, together),
             )
             verification = publish(engine, content, publication.path, publication.table_name)
-        self.warnings[:] = together.told(publication.digest)
+        self.warnings.extend(one for one in together.told(publication.digest) if one not in self.warnings)
         return Release(
             publication.path, publication.table_name, verification.manifest, engine.limits, verification.sha256
         )
@@ -208,7 +217,7 @@ class Extension:
             "classes": manifest.classes,
             "score": self.score,
             "optimal": False,
-            "generalization": manifest.row()["generalization"],
+            "generalization": json.dumps(self.generalization, ensure_ascii=False),
             "nodes": 1,
             "checked": 1,
             "seconds": time.perf_counter() - self._started,
@@ -219,4 +228,5 @@ class Extension:
         """The figures, ready for JSON."""
         names = ("released_before", "new_rows", "added_rows", "waiting_rows", "released_rows")
         more = ("classes", "smallest_class", "generalization", "measure", "score")
-        return {name: getattr(self, name) for name in (*names, *more)}
+        figures = {name: getattr(self, name) for name in (*names, *more)}
+        return figures | {"dependencies": [one.to_dict() for one in self.dependencies]}

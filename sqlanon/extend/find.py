@@ -13,8 +13,9 @@ from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
 from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Places, beside_earlier, opened, publications, refuse_keys, trees_of
+from sqlanon.narrowing import narrowing_columns, refused
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared
+from sqlanon.preparation import Prepared, unique_columns, unique_warnings
 from sqlanon.quality import Figures
 from sqlanon.queries import extension as ex
 from sqlanon.queries.candidate import candidate, suppressed_leaves
@@ -48,10 +49,10 @@ def extend(run: Run, policy: Policy) -> Extension:
     with opened(run.engine, publication) as release:
         manifest = release.manifest
     refuse_others(policy, manifest, publication)
-    levels = {name: level or 0 for name, level in manifest.generalization.items()}
     known = publications(run.engine, policy.catalog.database, Places.of(policy))
     others = [one for one in known if one.run_id in publication.after]
-    prepared = beside_earlier(run, policy, [publication, *others], levels, {publication.run_id})
+    prepared = beside_earlier(run, policy, [publication, *others], manifest, {publication.run_id})
+    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
     count = run.engine.rows(select([exp.Count(this=exp.Star())], run.work("added")))[0][0]
@@ -59,6 +60,9 @@ def extend(run: Run, policy: Policy) -> Extension:
         names = [one.name for one in manifest.columns]
         rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
         figures = Steps(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
+    everything = replace(recoding, source=prepared.source.relation)
+    dependencies, narrowed = narrowing_columns(run.engine, run.work, prepared, everything, levels)
+    unique = unique_columns(run.engine, prepared)
     kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
     measure = measure_of(prepared)
     return Extension(
@@ -71,6 +75,9 @@ def extend(run: Run, policy: Policy) -> Extension:
         generalization=levels,
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
+        dependencies=dependencies,
+        warnings=[*unique_warnings(prepared, unique), *narrowed],
+        _refusals=refused(prepared, levels, dependencies, unique),
         _run=run,
         _prepared=prepared,
         _publication=publication,

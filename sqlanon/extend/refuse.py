@@ -93,7 +93,7 @@ def refuse_changes(
         then = trees.get(name.lower())
         if levels[name] == 0 or then is None:
             continue
-        query = ex.changed_labels(then.table, prepared.hierarchies[i].table, levels[name])
+        query = ex.changed_labels(then.table, prepared.hierarchies[i].table, min(levels[name], then.height))
         if changed := run.engine.rows(query)[0][0]:
             told = f"{changed:,} values have another label than when the release was made (by a longer text under a "
             told += "mask, a number with more digits, an edited file): anonymize anew"

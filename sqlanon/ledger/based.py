@@ -32,6 +32,7 @@ from sqlanon.queries.coding import Coded, Levels
 from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
 from sqlanon.queries.names import Namer, col, create_table, drop_table, select, subquery, table, text
 from sqlanon.queries.recode import Column
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.side_by_side import promised_k
 from sqlanon.run import Run
 from sqlanon.sources import Source
@@ -77,7 +78,7 @@ def beside_earlier(
     run: Run,
     policy: Policy,
     earlier: Sequence[Publication],
-    fixed: Mapping[str, int] | None = None,
+    fixed: Manifest | None = None,
     verified: Collection[str] = (),
 ) -> Prepared:
     """Prepare a source with marks of the rows that some releases have.
@@ -89,7 +90,7 @@ def beside_earlier(
     earlier:
         The releases. Bit i of a row's mark is for the i-th.
     fixed:
-        The one generalization that is looked at; else all that are no finer than the earlier ones are.
+        Has the one generalization that is looked at; else all are that are no finer than the earlier ones are.
     verified:
         The runs of those that were verified just now.
 
@@ -116,7 +117,9 @@ def beside_earlier(
     problems += _too_fine(policy, floors) if fixed is None else []
     if problems:
         raise PolicyError(problems)
-    asked = _asked(policy, floors if fixed is None else fixed, ks, fixed is not None)
+    if fixed is not None:
+        floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
+    asked = _asked(policy, floors, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
     prepared = prepare(run.engine, asked, source, run.work)
     return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier), lost=frozenset(lost))
@@ -197,7 +200,7 @@ def _differences(run: Run, first: Prepared, one: Earlier, all_levels: bool) -> l
     quasi = {column for column in one.columns if one.is_quasi(column)}
     if one.masks:
         problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
-    elif several := sorted(column for column in quasi if one.level(column) is None):
+    elif several := sorted(column for column in quasi if one.level(column, 0) is None):
         told = f"{name} shows {', '.join(several)} at several levels"
         problems.append(Problem(place, f"{told}: a release can be based on one of the full domain only"))
     if one.manifest.decoys:
@@ -225,7 +228,7 @@ def _floors(first: Prepared, one: Earlier) -> dict[str, int]:
         if key not in one.columns:
             floors[name] = height
         elif one.is_quasi(key):
-            floors[name] = one.level(key) or 0
+            floors[name] = one.level(key, height) or 0
     return floors
 
 
@@ -270,8 +273,13 @@ def _shown(first: Prepared, one: Earlier, columns: Sequence[str]) -> tuple[list[
     """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
     theirs = {key: one.column(key) or key for key in one.columns}
     shown = [
-        Shown(first.attributes[i], one.level(column.lower()) or 0, first.hierarchies[i].top, theirs[column.lower()])
-        for i, column in enumerate(first.columns.generalized)
+        Shown(
+            first.attributes[i],
+            one.level(column.lower(), height) or 0,
+            first.hierarchies[i].top,
+            theirs[column.lower()],
+        )
+        for i, (column, height) in enumerate(zip(first.columns.generalized, first.marginals.heights, strict=True))
         if column.lower() in theirs and one.is_quasi(column.lower())
     ]
     shared = [

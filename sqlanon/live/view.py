@@ -18,7 +18,7 @@ from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_othe
 from sqlanon.live.refuse import refuse_policy
 from sqlanon.live.statements import DEFINITIONS, SCHEMA, STATUS, Draft, Known, definition, live_recipe, making, removing
 from sqlanon.policy import Policy, table_parts
-from sqlanon.preparation import Prepared, prepare, unique_warnings
+from sqlanon.preparation import Prepared, prepare, unique_columns, unique_warnings
 from sqlanon.privacy import void_shields
 from sqlanon.queries.coding import Levels
 from sqlanon.queries.live import LiveColumn, type_text
@@ -91,7 +91,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     with space.run(policy) as run:
         with readable():
             found = _search(run, policy, space.home(policy), progress)
-            warnings = unique_warnings(run.engine, found.prepared)
+            warnings = unique_warnings(found.prepared, unique_columns(run.engine, found.prepared))
         warnings += tuple(void_shields(found.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable(), engine.inside(found.base.catalog):
             draft, before, others = _draft(engine, found, name)

@@ -37,7 +37,9 @@ _NARROWING = template("""
         (sum(g.n * g.ground_values) / sum(g.n))::DOUBLE AS after,
         (sum(g.n * l.alike) / sum(g.n))::DOUBLE AS alike_before,
         (sum(g.n * g.alike) / sum(g.n))::DOUBLE AS alike_after,
-        coalesce(sum(g.n) FILTER (WHERE g.ground_values = 1 AND l.alike ** (g.n / 2) < :by_chance), 0)::BIGINT AS pinned
+        coalesce(sum(g.n) FILTER (
+            WHERE g.ground_values = 1 AND g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
+        ), 0)::BIGINT AS pinned
     FROM :groups AS g
     JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
 """)
@@ -46,13 +48,13 @@ _PINNED = template("""
     SELECT g.label AS v0, g.c0 AS v1, g.n::BIGINT AS n
     FROM :groups AS g
     JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-    WHERE g.ground_values = 1 AND l.alike ** (g.n / 2) < :by_chance
+    WHERE g.ground_values = 1 AND g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
 """)
 
 _COUNTED = template("""
     SELECT :label AS label, :ground AS ground, :columns, count(*)::DOUBLE AS n
     FROM :rows
-    GROUP BY ALL
+    GROUP BY :places
 """)
 
 _SMALLEST = template("""
@@ -98,7 +100,8 @@ def _of_groups(
 ) -> exp.Select:
     names = [col(f"c{i}") for i in range(len(columns))]
     output = [named(column.copy(), name.name) for column, name in zip(columns, names, strict=True)]
-    counted = _COUNTED(label=label, ground=ground, columns=output, rows=rows)
+    places: list[exp.Expr] = [number(place + 1) for place in range(2 + len(output))]
+    counted = _COUNTED(label=label, ground=ground, columns=output, rows=rows, places=places)
     groups = subquery(_GROUPS(names=names, counted=table(_LABELLED)))
     labels = subquery(_LABELS(counted=table(_LABELLED)))
     query = build(groups=groups, labels=labels, by_chance=number(BY_CHANCE))
@@ -114,8 +117,7 @@ def shown_narrowing(source: exp.Expr, ground: str, columns: Sequence[str]) -> ex
     """What a data holder runs to see it: the values that are left of a column by those of others, the fewest first."""
     keys: list[exp.Expr] = [col(name) for name in columns]
     left = named(exp.Count(this=exp.Distinct(expressions=[col(ground)])), "values_left")
-    query = select([*keys, left, named(exp.Count(this=exp.Star()), "rows")], source)
-    query.set("group", exp.Group(all=True))
+    query = select([*keys, left, named(exp.Count(this=exp.Star()), "rows")], source, [one.copy() for one in keys])
     return query.order_by(exp.Ordered(this=col("values_left")), exp.Ordered(this=col("rows"), desc=True), copy=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from sqlglot import exp, parse_one
 
@@ -16,6 +17,7 @@ from sqlanon.queries.names import (
     name_of,
     named,
     native_type,
+    number,
     select,
     subquery,
     text,
@@ -271,7 +273,16 @@ def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     return select(figures, relation.copy())
 
 
-def put_there(query: exp.Select, tables: Mapping[str, exp.Expr]) -> exp.Select:
+def some_rows(query: exp.Select, share: float) -> exp.Select:
+    """About this share of the rows of a query, at random."""
+    drawn = exp.LT(this=in_catalog("random"), expression=number(share))
+    return select([exp.Star()], subquery(query, "rows")).where(drawn, copy=False)
+
+
+_Statement = TypeVar("_Statement", bound=exp.Expr)
+
+
+def put_there(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
     """A query as PostgreSQL runs it, over other relations.
 
     NULL is a value of its own in joins, and ``IS NOT DISTINCT FROM`` would compare all rows with all: arrays of one

@@ -53,7 +53,8 @@ class Manifest:
     None where it is no figure of the release alone (`sqlanon.release.score`); ``optimal`` is true where the strategy
     always proves it. ``epsilon`` and ``noise`` are of noise, and None without: the ε of a record, and by attribute;
     ``confidence`` is what was asked for. ``decoys`` counts those among the released rows; None where none were asked
-    for. ``heights`` are those of the hierarchies, by quasi-identifier, where readers can know them. ``version`` counts
+    for. ``heights`` are those of the hierarchies, by quasi-identifier, where readers can know them; an attribute at the
+    top of a mask has level 1 of 1, as its own would be the length of the longest text (`levels`). ``version`` counts
     the releases in one file; None where there is one table and no more: in a Parquet file, and in releases of sqlanon
     before it counted.
 
@@ -101,6 +102,20 @@ class Manifest:
     def rows_table(self) -> str:
         """The table that has the rows, in a file that has tables; ``table_name`` is a view of it."""
         return self.table_name if self.version is None else versioned(self.table_name, self.version)
+
+    def levels(self, heights: Mapping[str, int]) -> dict[str, int | None]:
+        """Its levels in hierarchies of these heights: what is at the top is at their top.
+
+        Parameters
+        ----------
+        heights:
+            By attribute. An attribute without one keeps its level.
+        """
+        own, tops = ({name.lower(): n for name, n in by.items()} for by in (self.heights or {}, heights))
+        return {
+            name: tops.get(name.lower(), level) if level is not None and level == own.get(name.lower()) else level
+            for name, level in self.generalization.items()
+        }
 
     def row(self) -> dict[str, Any]:
         """Value by column, as the table holds them."""

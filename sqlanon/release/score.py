@@ -61,6 +61,7 @@ def follows(manifest: Manifest) -> bool:
         heights = {name.lower() for name in manifest.heights or {}}
         levels = manifest.generalization
         known = all(level == 0 or name.lower() in heights for name, level in levels.items())
+        known = known and (measure != "height" or not _has_hidden_top(manifest))
         at_levels = None not in levels.values() and known and not _is_local(policy)
         return at_levels and (not manifest.noise or measure != "precision")  # rows may be suppressed after the search
     if manifest.noise or measure not in ("suppression", "average_class_size", "distinct", "discernibility"):
@@ -68,6 +69,17 @@ def follows(manifest: Manifest) -> bool:
     masked = policy.get("suppressed") == "mask" and manifest.suppressed_rows > 0  # a class that is no kept one
     persons = policy.get("persons") or manifest.decoys is not None  # sizes are counted in something else than rows
     return measure == "suppression" or not (masked or persons or _is_local(policy))
+
+
+def _has_hidden_top(manifest: Manifest) -> bool:
+    """Whether an attribute is at the top of a mask: level 1 of 1 stands for as many as the longest text has."""
+    specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
+    heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
+    return any(
+        level == heights.get(name.lower()) == 1
+        and any(rule["rule"] == "mask" for rule in specs[name.lower()].get("hierarchy") or ())
+        for name, level in manifest.generalization.items()
+    )
 
 
 def _is_local(policy: Mapping[str, object]) -> bool:
@@ -84,12 +96,18 @@ def is_shown_as_optimal(policy: Policy) -> bool:
     return search.strategy in _PROVE and not search.is_local and search.time_limit is None and search.max_checks is None
 
 
-def shown_heights(policy: Policy, levels: Mapping[str, int | None], heights: Mapping[str, int]) -> dict[str, int]:
-    """The heights that readers can know. That of a hierarchy with a mask is the length of the longest text: labels show
-    it, and the values themselves do not, for the longest may be of a suppressed row."""
+def shown_generalization(
+    policy: Policy, levels: Mapping[str, int | None], heights: Mapping[str, int]
+) -> tuple[dict[str, int | None], dict[str, int]]:
+    """The levels and heights that readers can know. The height of a hierarchy with a mask is the length of the longest
+    text, which may be of a suppressed row: labels show it, and neither the values themselves do (level 0: no height)
+    nor the top (level 1 of 1, see `Manifest.levels`)."""
     masks = {
         name.lower()
         for name, attribute in policy.attributes.items()
         if any(rule.kind == "mask" for rule in attribute.hierarchy or ())
     }
-    return {name: height for name, height in heights.items() if levels.get(name) or name.lower() not in masks}
+    tops = {name for name, level in levels.items() if name.lower() in masks and level == heights.get(name)}
+    shown = {name: 1 if name in tops else level for name, level in levels.items()}
+    known = {name: height for name, height in heights.items() if levels.get(name) or name.lower() not in masks}
+    return shown, {name: 1 if name in tops else height for name, height in known.items()}

@@ -23,6 +23,9 @@ _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 MOST_RANGES = 4000
 """So many ranges of an attribute are compared with other labels; each meets many."""
 
+_TOP = -1
+"""Stands for the top of a hierarchy that is not known."""
+
 LEAST = 2
 """Where nothing is promised, nobody is to be alone."""
 
@@ -101,19 +104,19 @@ class Subject:
         """Whether a column is generalized."""
         return name in {one.lower() for one in self.manifest.quasi}
 
-    def level(self, name: str) -> int | None:
-        """The one level of a column's labels; None where there are several, of masked rows too."""
+    def level(self, name: str, height: int) -> int | None:
+        """The one level of a column's labels in a hierarchy; None where there are several, of masked rows too."""
         if not self.is_quasi(name):
             return 0
         if self.masks:
             return None
-        return _lower(self.manifest.generalization).get(name)
+        return _lower(self.manifest.levels({name: height})).get(name)
 
     def levels(self, name: str, height: int) -> tuple[int, ...]:
         """The levels that a column's labels can be of."""
         if not self.is_quasi(name):
             return (0,)
-        level = _lower(self.manifest.generalization).get(name)
+        level = _lower(self.manifest.levels({name: height})).get(name)
         if level is None:
             return tuple(range(height + 1))
         return (level, height) if self.masks and level < height else (level,)
@@ -226,8 +229,9 @@ def link(first: Subject, second: Subject, trees: Trees) -> Link:
         if len(rules) == 2 and (name in trees.different or not _same(*rules)):
             attributes += [Linked(own, own, None), Linked(f"{other} (2)", None, other)]
             continue
-        levels = first.level(name), second.level(name)
         tree = trees.of(name, rules[0])
+        top = _TOP if tree is None else tree.height
+        levels = first.level(name, top), second.level(name, top)
         if None not in levels and levels[0] == levels[1] and (tree is None or levels[0] == 0):
             attributes.append(Linked(own, own, other))
         elif tree is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlanon.histogram import ClassSizes
+from sqlanon.narrowing import Narrowing
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 
@@ -127,8 +128,8 @@ class Inside:
         What strategies found, one row each; empty if none was asked for.
     statement:
         That makes the release.
-    warnings:
-        What the data holder should know before sharing.
+    warnings, dependencies:
+        What the data holder should know before sharing; and the columns that narrow quasi-identifiers.
     """
 
     sizes: ClassSizes
@@ -144,4 +145,5 @@ class Inside:
     lattice: tuple[Looked, ...]
     statement: str
     warnings: tuple[str, ...] = ()
+    dependencies: tuple[Narrowing, ...] = ()
     compared: Sequence[Mapping[str, Any]] = field(default=())

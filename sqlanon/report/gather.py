@@ -18,6 +18,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.full_domain import allowed_rows, measure_of
 from sqlanon.histogram import ClassSizes
 from sqlanon.made import Made
+from sqlanon.narrowing import Narrowing
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.queries import charts
@@ -101,8 +102,8 @@ class Unpublished:
         Generalizations: how many there are, and how many were counted.
     statement:
         That makes the release.
-    warnings:
-        What the data holder should know before sharing.
+    warnings, dependencies:
+        What the data holder should know before sharing; and the columns that narrow quasi-identifiers.
     """
 
     made: Made
@@ -113,6 +114,7 @@ class Unpublished:
     checked: int
     statement: str
     warnings: tuple[str, ...]
+    dependencies: tuple[Narrowing, ...]
 
     def facts(self, private: bool = False) -> Facts:
         """What its release will show. The rows are made once, in the run's work schema, and dropped.
@@ -172,6 +174,7 @@ class Unpublished:
             compared=compared,
             statement=self.statement,
             warnings=self.warnings,
+            dependencies=self.dependencies,
         )
 
     @property

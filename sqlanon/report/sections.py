@@ -92,7 +92,19 @@ def _verdicts(facts: Facts, inside: Inside | None) -> str:
     table = html_table("Each requirement, and what else was checked", ["what", "verdict", "what was seen"], rows)
     warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
     warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
-    return f"<section><h2>Does it hold?</h2>\n{table}{warnings}</section>"
+    return f"<section><h2>Does it hold?</h2>\n{table}{warnings}{_dependencies(inside)}</section>"
+
+
+def _dependencies(inside: Inside | None) -> str:
+    if inside is None or not inside.dependencies:
+        return ""
+    headings = ["released as it is", "narrows", "values of a label", "values left", "rows given away", "smallest group"]
+    rows = [
+        [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %",
+         "" if one.smallest_group is None else one.smallest_group]
+        for one in inside.dependencies
+    ]  # fmt: skip
+    return _scroll(html_table("Columns that narrow a quasi-identifier", headings, rows, [2, 3, 4, 5]))
 
 
 def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str:

@@ -141,6 +141,11 @@ def _audit(made: Made, recoding: Recoding, place: Target, expected: Mapping[str,
                     wa.other_figures(found.copy(), wanted)))  # fmt: skip
     missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_told]
     lines = ["Each of these queries should return no row: what it returns breaks what it is named after.", *missing]
+    if any(recoding.levels) and any(column.quasi is None for column in recoding.columns):
+        lines.append(
+            "Not measured, and so not here: whether other released columns narrow a generalized attribute. "
+            "docs/dependencies.md has a query that shows it."
+        )
     others = [column.name for column in made.columns() if column.type == NOT_THERE]
     first = [([_SETTINGS], statement) for statement in settings(dialect)]
     texts = [(comment, place.text(query, dialect)) for comment, query in queries]

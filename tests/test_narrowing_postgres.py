@@ -1,0 +1,88 @@
+"""Dependencies of a source in PostgreSQL: measured there, with the figures that DuckDB has of the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+from test_narrowing import PEOPLE, ROLES
+
+import sqlanon
+from sqlanon import narrowing
+from sqlanon.errors import AuditError, SourceError
+
+pytestmark = pytest.mark.slow
+
+HERE = f"env:{VARIABLE}"
+
+
+def load(server: Server, rows: int) -> duckdb.DuckDBPyConnection:
+    """The same people in PostgreSQL and in DuckDB."""
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS {PEOPLE.replace('20000', str(rows))}")
+    server.run("DROP SCHEMA IF EXISTS clinic CASCADE", "CREATE SCHEMA clinic")
+    types = {"name": "bigint", "zip": "text", "age": "integer", "district": "text", "diagnosis": "text"}
+    columns = {**types, "cost": "double precision"}
+    server.load("clinic.people", columns, connection.execute("FROM people").fetchall())
+    return connection
+
+
+def policies(**more: Any) -> tuple[sqlanon.Policy, sqlanon.Policy]:
+    rest = {"attributes": ROLES, "privacy": {"k": 20} | more.pop("privacy", {}), **more}
+    source = {"postgres": HERE, "table": "clinic.people"}
+    return sqlanon.Policy(source={"table": "people"}, **rest), sqlanon.Policy(source=source, **rest)
+
+
+def figures(one: narrowing.Narrowing) -> dict[str, Any]:
+    return {name: figure for name, figure in one.to_dict().items() if isinstance(figure, int | float)}
+
+
+@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+def test_the_figures_are_those_of_duckdb(postgres: Server, suppressed: str, tmp_path: Path) -> None:
+    search = {"suppression_limit": 0.05}
+    release = {"database": tmp_path / "r.duckdb", "suppressed": suppressed}
+    here, there = policies(search=search, release=release)
+    with load(postgres, 4000) as connection, sqlanon.connect(connection) as db:
+        (expected,) = db.anonymize(here).dependencies
+    with sqlanon.connect() as db:
+        result = db.anonymize(there)
+        (found,) = result.dependencies
+        assert (found.columns, found.quasi) == (expected.columns, expected.quasi) == (("district",), "zip")
+        assert figures(found) == pytest.approx(figures(expected), rel=1e-9)
+        assert found.message in result.warnings
+        left = postgres.rows(found.query)
+        assert {values for _, values, _ in left} == {4}
+        (stage,) = [one for one in db.plan(there).stages if one.name == "dependencies"]
+        assert "TEMPORARY" in stage.sql[-2]
+        assert "alike_before" in stage.sql[-1]
+        _, strict = policies(search=search, release=release, privacy={"dependencies": "error"})
+        with pytest.raises(AuditError, match="'district' narrows 'zip'"):
+            db.anonymize(strict).publish()
+
+
+def test_of_many_rows_some_are_measured(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrowing, "ENOUGH", 4000)
+    load(postgres, 12000).close()
+    with sqlanon.connect() as db:
+        (found,) = db.anonymize(policies()[1]).dependencies
+    assert (found.columns, found.quasi, found.smallest_group) == (("district",), "zip", None)
+    assert found.after == pytest.approx(4, rel=0.25)
+
+
+def test_a_role_without_temporary_tables_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(postgres, 400).close()
+    postgres.run("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC", "DROP ROLE IF EXISTS poor")
+    postgres.run("CREATE ROLE poor LOGIN PASSWORD 'x'", "GRANT USAGE ON SCHEMA clinic TO poor",
+                 "GRANT SELECT ON clinic.people TO poor")  # fmt: skip
+    monkeypatch.setenv(VARIABLE, postgres.address("poor", "x"))
+    try:
+        with sqlanon.connect() as db:
+            result = db.anonymize(policies()[1])
+            assert [one for one in result.warnings if "was not measured: this role may make no temporary" in one]
+            with pytest.raises(SourceError, match="this role may make no temporary tables"):
+                db.anonymize(policies(privacy={"dependencies": "error"})[1])
+    finally:
+        postgres.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC", "DROP OWNED BY poor", "DROP ROLE poor")

@@ -1,0 +1,33 @@
+"""Dependencies of a source in Spark are not measured: its holder is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sqlanon
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark_cluster")]
+
+
+def test_that_nothing_was_measured_is_told(session: Any) -> None:
+    attributes = {
+        "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
+        "district": {"role": "insensitive"},
+    }
+    rows = session.range(40).selectExpr("CAST(100 + id % 4 AS STRING) AS zip", "id % 2 AS district")
+    rows.createOrReplaceTempView("narrowed")
+
+    def policy(**privacy: Any) -> sqlanon.Policy:
+        return sqlanon.Policy(source={"table": "narrowed"}, attributes=attributes, privacy={"k": 5} | privacy)
+
+    try:
+        with sqlanon.connect(session) as db:
+            result = db.anonymize(policy())
+            assert [one for one in result.warnings if "was not measured: its rows are in Spark" in one]
+            assert "dependencies" not in [one.name for one in db.plan(policy()).stages]
+            with pytest.raises(sqlanon.SourceError, match="was not measured: its rows are in Spark"):
+                db.anonymize(policy(dependencies="error"))
+    finally:
+        session.catalog.dropTempView("narrowed")
