@@ -60,12 +60,17 @@ def complementary_release(
 
 
 def complementary_victims(
-    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked], k: int
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    k: int,
+    count: str | None = None,
 ) -> exp.Select:
     """One row: ``combinations`` that `complementary_release` finds, and ``victims``, the released rows in them.
 
     A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
-    either side, each group at most in full, and the lesser count is told.
+    either side, each group at most in full, and the lesser count is told. ``count`` is as of `groups`.
     """
     values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
@@ -75,15 +80,20 @@ def complementary_victims(
     pairs = select([all_columns("m")], within(MEETING, "m"))
     pairs = pairs.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
     output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "combinations"), named(rows_in(pairs), "victims")]
-    query = _with_meeting(select(output, within(_FOUND, "f")), first, second, shared, attributes)
+    query = _with_meeting(select(output, within(_FOUND, "f")), first, second, shared, attributes, count)
     return query.with_(ident(_FOUND), as_=found, materialized=True, copy=False)
 
 
 def _with_meeting(
-    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    count: str | None = None,
 ) -> exp.Select:
     """A query over the pairs of groups that meet: finest values, the number and rows of each group, and ``n``."""
-    query = both_grouped(query, first, second, shared, attributes)
+    query = both_grouped(query, first, second, shared, attributes, count)
     output = [
         *finest(attributes),
         *(named(col("i", side), side) for side in ("a", "b")),

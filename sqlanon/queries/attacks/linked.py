@@ -123,7 +123,9 @@ def shared_in(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
     return [(i, one) for i, one in enumerate(attributes) if one.is_shared]
 
 
-def groups(release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str]) -> exp.Select:
+def groups(
+    release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str], count: str | None = None
+) -> exp.Select:
     """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``.
 
     Parameters
@@ -134,12 +136,15 @@ def groups(release: exp.Expr, columns: Sequence[str | None], shared: Sequence[st
         Of the attributes; None where it does not have one.
     shared:
         The columns that both releases show as they are.
+    count:
+        The column that says of each row for how many it stands, if there is one.
     """
     there = [(i, column) for i, column in enumerate(columns) if column is not None]
     output: list[exp.Expr] = [named(col(column, "r"), f"l{i}") for i, column in there]
     output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)]
     by: list[exp.Expr] = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
-    counted = select([*output, named(exp.Count(this=exp.Star()), ROWS)], aliased(release, "r"), by)
+    rows = exp.Count(this=exp.Star()) if count is None else total(col(count, "r"))
+    counted = select([*output, named(rows, ROWS)], aliased(release, "r"), by)
     if not by:  # no rows are no group
         counted = counted.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
     texts: list[exp.Expr] = [named(cast(col(f"l{i}"), "VARCHAR"), f"l{i}") for i, _ in there]
@@ -284,14 +289,19 @@ def of_several_levels(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
 
 
 def both_grouped(
-    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    count: str | None = None,
 ) -> exp.Select:
     """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
     several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` .."""
     several = of_several_levels(attributes)
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
-        grouped = keyed(groups(release, columns, shared), attributes, len(shared), is_first)
+        grouped = keyed(groups(release, columns, shared, count), attributes, len(shared), is_first)
         grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         if several:
             grouped = _with_prefixes(grouped, attributes, len(shared))
