@@ -211,7 +211,9 @@ def compatible(one: Linked, i: int) -> exp.Select:
         pairs.append(_pairs(one, one.hierarchy, present))
     if one.hierarchy is not None and one.ranges:
         own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
-        pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i)))))
+        # Where all labels are of one level, they are its nodes.
+        have_ranges = len(one.first_levels) > 1, len(one.second_levels) > 1
+        pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i))), have_ranges))
     finer = exp.Min(this=col("finer"))
     order = exp.Order(expressions=[exp.Ordered(this=finer.copy())])
     output = [col("one"), col("two"), named(finer, "finer"), named(dense_rank(order), "f")]

@@ -77,7 +77,9 @@ def _plain(label: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=plain(written_out(part_of(label, f"({NUMERAL})"))), expressions=[label.copy()])
 
 
-def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:
+def overlapping(
+    one: exp.Query, two: exp.Query, nodes: exp.Expr, have_ranges: tuple[bool, bool] = (True, True)
+) -> exp.Select:
     """Pairs of labels, a range at least among them, that have values in common: ``one``, ``two`` and the ``finer``.
 
     Where neither holds the other, what both have in common is finer: it is called by both.
@@ -88,8 +90,13 @@ def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:
         The labels of each release: ``label``.
     nodes:
         Made by `nodes_in_order`.
+    have_ranges:
+        Whether each may have ranges: it takes time to look for them.
     """
-    sides = [subquery(_placed(labels, nodes), alias) for labels, alias in ((one, "a"), (two, "b"))]
+    sides = [
+        subquery(_placed(labels, nodes, may), alias)
+        for labels, alias, may in ((one, "a", have_ranges[0]), (two, "b", have_ranges[1]))
+    ]
 
     def within(inner: str, outer: str) -> exp.Expr:
         lower = exp.GTE(this=col("low", inner), expression=col("low", outer))
@@ -114,7 +121,7 @@ def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:
     return select([*output], sides[0]).join(sides[1], on=on, copy=False)
 
 
-def _placed(labels: exp.Query, nodes: exp.Expr) -> exp.Query:
+def _placed(labels: exp.Query, nodes: exp.Expr, have_ranges: bool) -> exp.Query:
     """Labels with the places of their values, and whether they are ranges."""
     own = select(
         [col("label", "l"), col("low", "n"), col("high", "n"), named(exp.false(), "is_range")],
@@ -122,5 +129,7 @@ def _placed(labels: exp.Query, nodes: exp.Expr) -> exp.Query:
     )
     on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
     own = own.join(exp.alias_(nodes.copy(), "n", table=True), on=on, copy=False)
+    if not have_ranges:
+        return own
     found = subquery(ranges(labels.copy(), nodes), "x")
     return union_all(own, select([col("label"), col("low"), col("high"), named(exp.true(), "is_range")], found))
