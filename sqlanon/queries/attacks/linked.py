@@ -189,8 +189,9 @@ def _label(level: int) -> exp.Expr:
     return cast(col(f"level_{level}"), "VARCHAR")
 
 
-def compatible(one: Linked, i: int) -> exp.Select:
-    """Which labels of the two releases go together: ``one``, ``two``, the ``finer``, and ``f``, which numbers these.
+def compatible(one: Linked, i: int, finest: bool) -> exp.Select:
+    """Which labels of the two releases go together: ``one``, ``two``; and, where ``finest`` asks for it, the ``finer``,
+    and ``f``, which numbers these.
 
     Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
     nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
@@ -209,15 +210,22 @@ def compatible(one: Linked, i: int) -> exp.Select:
     ]
     if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
         pairs.append(_pairs(one, one.hierarchy, present))
+    # Labels may be of several levels, and so a pair be here twice; it is not there with ranges, too.
+    output = [named(exp.Min(this=col("finer")), "finer")] if finest else []
+    by: list[exp.Expr] = [col("one"), col("two")]
+    pairs = [select([*by, *output], subquery(union_all(*pairs), "p"), [one_.copy() for one_ in by])]
     if one.hierarchy is not None and one.ranges:
         own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
         # Where all labels are of one level, they are its nodes.
         have_ranges = len(one.first_levels) > 1, len(one.second_levels) > 1
-        pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i))), have_ranges))
-    finer = exp.Min(this=col("finer"))
-    order = exp.Order(expressions=[exp.Ordered(this=finer.copy())])
-    output = [col("one"), col("two"), named(finer, "finer"), named(dense_rank(order), "f")]
-    return select([*output], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
+        ranged = overlapping(own, other, exp.Table(this=ident(_nodes_name(i))), have_ranges)
+        if not finest:
+            ranged.expressions.pop()
+        pairs.append(ranged)
+    if not finest:
+        return select([exp.Star()], subquery(union_all(*pairs), "p"))
+    number_ = dense_rank(exp.Order(expressions=[exp.Ordered(this=col("finer"))]))
+    return select([exp.Star(), named(number_, "f")], subquery(union_all(*pairs), "p"))
 
 
 def labels_of(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
@@ -297,9 +305,11 @@ def both_grouped(
     shared: Sequence[str],
     attributes: Sequence[Linked],
     count: str | None = None,
+    finest: bool = True,
 ) -> exp.Select:
     """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
-    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` .."""
+    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
+    these with the finest values, or without."""
     several = of_several_levels(attributes)
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
@@ -312,11 +322,10 @@ def both_grouped(
         if one.hierarchy is not None and one.ranges:
             nodes = nodes_in_order(one.hierarchy, range(one.height + 1))
             query = query.with_(ident(_nodes_name(i)), as_=nodes, materialized=True, copy=False)
-        query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
+        query = query.with_(ident(pairs_name(i)), as_=compatible(one, i, finest), materialized=True, copy=False)
     for step in range(len(several) + 1) if several else ():
-        query = query.with_(
-            ident(met_name(step)), as_=_met(attributes, len(shared), step), materialized=True, copy=False
-        )
+        met = _met(attributes, len(shared), step, finest)
+        query = query.with_(ident(met_name(step)), as_=met, materialized=True, copy=False)
     return query
 
 
@@ -338,7 +347,7 @@ def _key(attributes: Sequence[Linked], shared: int) -> list[str]:
     return [*(f"s{j}" for j in range(shared)), *(f"k{i}" for i in by_level)]
 
 
-def _met(attributes: Sequence[Linked], shared: int, step: int) -> exp.Select:
+def _met(attributes: Sequence[Linked], shared: int, step: int, finest: bool) -> exp.Select:
     """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
     several = of_several_levels(attributes)
     if not step:
@@ -350,7 +359,7 @@ def _met(attributes: Sequence[Linked], shared: int, step: int) -> exp.Select:
     one, two = (_prefixes(name, [before, label], f"p{step}") for name in (FIRST, SECOND))
     finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
     numbers = [named(col(f"p{step}", side), side) for side in ("a", "b")]
-    query = select([*numbers, *finer], within(met_name(step - 1), "m"))
+    query = select([*numbers, *(finer if finest else ())], within(met_name(step - 1), "m"))
     query = query.join(subquery(one, "a"), on=exp.EQ(this=col(before, "a"), expression=col("a", "m")), copy=False)
     query = query.join(within(pairs_name(i), "c"), on=same(col(label, "a"), col("one", "c")), copy=False)
     on = exp.And(

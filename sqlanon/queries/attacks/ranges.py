@@ -80,7 +80,7 @@ def _plain(label: exp.Expr) -> exp.Expr:
 def overlapping(
     one: exp.Query, two: exp.Query, nodes: exp.Expr, have_ranges: tuple[bool, bool] = (True, True)
 ) -> exp.Select:
-    """Pairs of labels, a range at least among them, that have values in common: ``one``, ``two`` and the ``finer``.
+    """Pairs of two labels, a range at least among them, that have values in common: ``one``, ``two`` and the ``finer``.
 
     Where neither holds the other, what both have in common is finer: it is called by both.
 
@@ -115,6 +115,7 @@ def overlapping(
             exp.LTE(this=col("low", "a"), expression=col("high", "b")),
             exp.LTE(this=col("low", "b"), expression=col("high", "a")),
             exp.Paren(this=exp.Or(this=col("is_range", "a"), expression=col("is_range", "b"))),
+            exp.NEQ(this=col("label", "a"), expression=col("label", "b")),
         ]
     )
     output = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, "finer")]
