@@ -3,9 +3,9 @@
     python benchmarks/ledger.py [--rows 0 1000000] [--strategies optimal mondrian ...] [--new optimal k-similar]
 
 Adult as it is (``--rows 0``), or resampled by `bootstrap.py`; seven quasi-identifiers and a sensitive attribute, k = 5
-with at most 5 % suppressed. All strategies are published by force to one catalog; then a new release of each strategy, with k = 6, is
-held against all of them. Seconds of the processor, of one process: making (reading, searching, writing, the audit of
-the release alone) beside each check (verifying the earlier release, and comparing the two).
+with at most 5 % suppressed. All strategies are published by force to one catalog; then a new release of each strategy,
+with k = 6, is held against all of them. Seconds of the processor, of one process: making (reading, searching, writing,
+the audit of the release alone) beside each check (opening the earlier release, and comparing the two).
 """
 
 from __future__ import annotations

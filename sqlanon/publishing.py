@@ -223,7 +223,7 @@ class Publishing:
         run, prepared, path = self.made.run, self.made.prepared, self.policy.catalog.database
         places = Places.of(self.policy, prepared.source.spark)
         if self.policy.release is not None and not self.policy.release.ledger:
-            return recording_replaced(run.engine, path, target, manifest.published_at, places)
+            return recording_replaced(run.engine, path, target, manifest, places)
         known = together.known if together is not None else frozenset()
         row = released_row(self.run_id, target, manifest, sha256, run.identity, prepared.after, together)
         keys = self.made.keys(path)

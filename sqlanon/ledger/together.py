@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.exports import exports, not_compared
 from sqlanon.ledger.intents import Places
 from sqlanon.ledger.joint_audit import STANDS_FOR, JointAudit, grouped
 from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
@@ -512,5 +513,5 @@ def held_against(
         shares,
         same_source,
         opened or {},
-        warnings=same_rows.warnings,
+        warnings=[*same_rows.warnings, *not_compared(exports(run.engine, policy.catalog.database))],
     )
