@@ -200,9 +200,10 @@ def test_killed_without_the_ledger_it_leaves_no_release_that_is_gone(folder: Pat
     """What it replaced is no release any more; and of the release itself the ledger knows nothing."""
     target = file_target(folder, "r.duckdb")
     unrecorded = policy(folder, "unrecorded", f"{target.section}ledger = false\n", 30)
+    make(policy(folder, "first", target.section))
     status, steps = run(KILLED, unrecorded, END, "publish")
     (renamed,) = [i for i, name in enumerate(steps.splitlines()) if name == "replace"]
-    assert status == 0 and asked(folder, "SELECT count(*) FROM sqlanon.releases") == [(0,)]
+    assert status == 0 and asked(folder, "SELECT count(*), count(replaced_at) FROM sqlanon.releases") == [(1, 1)]
     for at, is_out in ((renamed, False), (renamed + 1, True)):
         make(policy(folder, "first", target.section), force=True)
         assert run(KILLED, unrecorded, at, "publish")[0] == -signal.SIGKILL
