@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.queries.attacks.ranges import nodes_in_order, overlapping, ranges
+from sqlanon.queries.attacks.ranges import nodes_in_order, overlapping, placed, ranges
 from sqlanon.queries.names import (
     aliased,
     all_of,
@@ -189,9 +190,13 @@ def _label(level: int) -> exp.Expr:
     return cast(col(f"level_{level}"), "VARCHAR")
 
 
-def compatible(one: Linked, i: int, finest: bool) -> exp.Select:
-    """Which labels of the two releases go together: ``one``, ``two``; and, where ``finest`` asks for it, the ``finer``,
-    and ``f``, which numbers these.
+Finest: TypeAlias = 'Literal["texts", "numbers"] | None'
+"""How the finest values that two groups tell are asked for, if they are: numbers are enough to count by them."""
+
+
+def compatible(one: Linked, i: int, finest: Finest) -> exp.Select:
+    """Which labels of the two releases go together: ``one``, ``two``; and what ``finest`` asks for of the ``finer`` and
+    a number of it, ``f``.
 
     Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
     nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
@@ -211,21 +216,41 @@ def compatible(one: Linked, i: int, finest: bool) -> exp.Select:
     if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
         pairs.append(_pairs(one, one.hierarchy, present))
     # Labels may be of several levels, and so a pair be here twice; it is not there with ranges, too.
-    output = [named(exp.Min(this=col("finer")), "finer")] if finest else []
     by: list[exp.Expr] = [col("one"), col("two")]
-    pairs = [select([*by, *output], subquery(union_all(*pairs), "p"), [one_.copy() for one_ in by])]
+    output: list[exp.Expr] = [] if finest is None else [named(exp.Min(this=col("finer")), "finer")]
+    nodes = select([*by, *output], subquery(union_all(*pairs), "p"), [each.copy() for each in by])
+    if finest == "numbers":
+        numbered = exp.Table(this=ident(_labels_name(i)))
+        nodes = select([col("one", "p"), col("two", "p"), named(col("id", "x"), "f")], subquery(nodes, "p"))
+        nodes = nodes.join(aliased(numbered, "x"), on=same(col("finer", "p"), col("label", "x")), copy=False)
+    pairs = [nodes]
     if one.hierarchy is not None and one.ranges:
-        own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
-        # Where all labels are of one level, they are its nodes.
-        have_ranges = len(one.first_levels) > 1, len(one.second_levels) > 1
-        ranged = overlapping(own, other, exp.Table(this=ident(_nodes_name(i))), have_ranges)
-        if not finest:
+        own, other = (exp.Table(this=ident(_placed_name(i, name))) for name in (FIRST, SECOND))
+        ranged = overlapping(own, other, numbers=finest == "numbers")
+        if finest is None:
             ranged.expressions.pop()
         pairs.append(ranged)
-    if not finest:
+    if finest != "texts":
         return select([exp.Star()], subquery(union_all(*pairs), "p"))
     number_ = dense_rank(exp.Order(expressions=[exp.Ordered(this=col("finer"))]))
     return select([exp.Star(), named(number_, "f")], subquery(union_all(*pairs), "p"))
+
+
+def _placed_labels(one: Linked, i: int, name: str, finest: Finest) -> exp.Query:
+    """The labels of one of the releases, where ranges meet others."""
+    labels = exp.Select(expressions=[named(col(f"l{i}"), "label")], distinct=exp.Distinct())
+    labels = labels.from_(exp.Table(this=ident(name)), copy=False)
+    # Where all labels are of one level, they are its nodes.
+    have_ranges = len(one.first_levels if name == FIRST else one.second_levels) > 1
+    numbered = exp.Table(this=ident(_labels_name(i))) if finest == "numbers" else None
+    return placed(labels, exp.Table(this=ident(_nodes_name(i))), have_ranges, numbered)
+
+
+def _numbered_labels(i: int) -> exp.Select:
+    """The labels that either release has of an attribute, ``label``, each with a number, ``id``."""
+    each = [select([named(col(f"l{i}"), "label")], exp.Table(this=ident(name))) for name in (FIRST, SECOND)]
+    labels = exp.Select(expressions=[col("label")], distinct=exp.Distinct()).from_(subquery(union_all(*each), "e"))
+    return select([col("label"), named(exp.Window(this=exp.RowNumber()), "id")], subquery(labels, "l"))
 
 
 def labels_of(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
@@ -305,7 +330,7 @@ def both_grouped(
     shared: Sequence[str],
     attributes: Sequence[Linked],
     count: str | None = None,
-    finest: bool = True,
+    finest: Finest = "texts",
 ) -> exp.Select:
     """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
     several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
@@ -319,10 +344,15 @@ def both_grouped(
             grouped = _with_prefixes(grouped, attributes, len(shared))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
     for i, one in several:
+        parts: dict[str, exp.Query] = {}
+        if finest == "numbers":
+            parts[_labels_name(i)] = _numbered_labels(i)
         if one.hierarchy is not None and one.ranges:
-            nodes = nodes_in_order(one.hierarchy, range(one.height + 1))
-            query = query.with_(ident(_nodes_name(i)), as_=nodes, materialized=True, copy=False)
-        query = query.with_(ident(pairs_name(i)), as_=compatible(one, i, finest), materialized=True, copy=False)
+            parts[_nodes_name(i)] = nodes_in_order(one.hierarchy, range(one.height + 1))
+            parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
+        parts[pairs_name(i)] = compatible(one, i, finest)
+        for name, part in parts.items():
+            query = query.with_(ident(name), as_=part, materialized=True, copy=False)
     for step in range(len(several) + 1) if several else ():
         met = _met(attributes, len(shared), step, finest)
         query = query.with_(ident(met_name(step)), as_=met, materialized=True, copy=False)
@@ -347,7 +377,7 @@ def _key(attributes: Sequence[Linked], shared: int) -> list[str]:
     return [*(f"s{j}" for j in range(shared)), *(f"k{i}" for i in by_level)]
 
 
-def _met(attributes: Sequence[Linked], shared: int, step: int, finest: bool) -> exp.Select:
+def _met(attributes: Sequence[Linked], shared: int, step: int, finest: Finest) -> exp.Select:
     """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
     several = of_several_levels(attributes)
     if not step:
@@ -377,6 +407,14 @@ def _nodes_name(i: int) -> str:
     return f"sqlanon nodes {i}"
 
 
+def _placed_name(i: int, release: str) -> str:
+    return f"{release} placed {i}"
+
+
+def _labels_name(i: int) -> str:
+    return f"sqlanon labels {i}"
+
+
 def pairs_name(i: int) -> str:
     """The table of pairs of an attribute's labels, within a statement."""
     return f"sqlanon pairs {i}"
@@ -400,8 +438,9 @@ def swapped_met(met: exp.Expr) -> exp.Select:
     return select([named(col("b"), "a"), named(col("a"), "b")], met.copy())
 
 
-def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
-    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` .."""
+def joined(attributes: Sequence[Linked], shared: int, numbers: bool = False) -> exp.Select:
+    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` .., if
+    ``numbers`` are not enough."""
     several = of_several_levels(attributes)
     if not several:
         query = exp.Select().from_(within(FIRST, "a"), copy=False)
@@ -410,7 +449,7 @@ def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
     for name, side in ((FIRST, "a"), (SECOND, "b")):
         on = exp.EQ(this=col(last, side), expression=col(side, "m"))
         query = query.join(within(name, side), on=on, copy=False)
-    for i, _ in several:
+    for i, _ in () if numbers else several:
         finer = exp.Select(expressions=[col("f"), col("finer")], distinct=exp.Distinct())
         finer = finer.from_(exp.Table(this=ident(pairs_name(i))), copy=False)
         on = exp.EQ(this=col("f", f"c{i}"), expression=col(f"f{i}", "m"))
@@ -418,8 +457,8 @@ def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
     return query
 
 
-def finest(attributes: Sequence[Linked]) -> list[exp.Expr]:
-    """The finest value that two groups tell of each attribute: ``v0`` .."""
+def finest(attributes: Sequence[Linked], numbers: bool = False) -> list[exp.Expr]:
+    """The finest value that two groups tell of each attribute, or a number for it: ``v0`` .."""
     values: list[exp.Expr] = []
     for i, one in enumerate(attributes):
         if one.first is None:
@@ -427,7 +466,7 @@ def finest(attributes: Sequence[Linked]) -> list[exp.Expr]:
         elif one.second is None:
             value = col(f"l{i}", "a")
         elif one.levels is None:
-            value = col("finer", f"c{i}")
+            value = col(f"f{i}", "m") if numbers else col("finer", f"c{i}")
         else:
             own, other = one.levels
             value = col(f"l{i}", "a" if own <= other else "b")

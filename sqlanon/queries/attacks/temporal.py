@@ -81,7 +81,7 @@ def temporal(
     ]
     query = select(output, subquery(new(attributes, len(shared)), "new"), [label.copy() for label in labels])
     few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
-    return both_grouped(query.having(few, copy=False), then, now, shared, attributes, count, finest=False)
+    return both_grouped(query.having(few, copy=False), then, now, shared, attributes, count, finest=None)
 
 
 def _by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
