@@ -3,9 +3,9 @@
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
--- 4: hashes of files, intents, noise by attribute, sources known by their content.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 4 AS format;
-UPDATE sqlanon.catalog_format SET format = 4 WHERE format < 4;
+-- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 5 AS format;
+UPDATE sqlanon.catalog_format SET format = 5 WHERE format < 5;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -110,6 +110,17 @@ CREATE TABLE IF NOT EXISTS sqlanon.decoys (
     table_name VARCHAR NOT NULL,          -- in schema sqlanon
     rows BIGINT NOT NULL,
     made_at TIMESTAMP NOT NULL
+);
+
+-- One row an export for a warehouse: whether its statement was run there is not known here. Releases are not compared
+-- with it; a warning counts the rows of this table. Delete those of tables that were never made, or that nobody has.
+CREATE TABLE IF NOT EXISTS sqlanon.exports (
+    run_id VARCHAR NOT NULL,
+    exported_at TIMESTAMP NOT NULL,
+    path VARCHAR NOT NULL,                -- the folder
+    table_name VARCHAR NOT NULL,          -- what is made there
+    dialect VARCHAR NOT NULL,
+    source VARCHAR NOT NULL               -- JSON, as in releases
 );
 
 -- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise

@@ -24,7 +24,7 @@ from sqlanon.workdir import private_files
 ATTACHED = "sqlanon_catalog"
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 4
+FORMAT = 5
 """Of the catalog's tables: where it is no older, nothing has to be installed."""
 
 _HELD_HERE = "Unique file handle conflict"

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from sqlglot import exp
+
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import OvertakenError, ReleaseError
 from sqlanon.ledger import Places, Together, held_against, recording, recording_replaced, released_row, sample_of
@@ -117,6 +119,8 @@ class Publishing:
         made, (rows, classes, smallest) = self.made, self.figures
         together = held_against(made.run, made.prepared, target, force, self.run_id)
         manifest = self.manifest_of(name)
+        claims = manifest(rows, classes, smallest, "")
+        sample = self._sample(claims.rows)
         content = Content(
             query=made.recoding.select(),
             columns=made.columns(),
@@ -127,8 +131,8 @@ class Publishing:
             masked_rows=made.chosen.masked_rows,
             manifest=manifest,
             repeating=made.repeating(),
-            audit=made.audit(manifest(rows, classes, smallest, ""), together),
-            recording=lambda written, sha256: self._recording(target, written, sha256, together),
+            audit=made.audit(claims, together),
+            recording=lambda written, sha256: self._recording(target, written, sha256, together, sample),
             ranges=ranges_of(made.prepared),
             suppressed=made.suppressed_by,
             keep=self._keep,
@@ -198,8 +202,20 @@ class Publishing:
     def _keep(self) -> int:
         return 1 if self.policy.release is None else self.policy.release.keep
 
+    def _sample(self, rows: int) -> exp.Query | None:
+        """The rows of the source that the ledger keeps: taken before the server is busy with the release."""
+        section, catalog = self.policy.release, self.policy.catalog
+        if catalog is None or (section is not None and not section.ledger):
+            return None
+        return sample_of(self.made.run, self.policy, catalog.database, self.run_id, rows)
+
     def _recording(
-        self, target: Path, manifest: Manifest, sha256: str | None, together: Together | None
+        self,
+        target: Path,
+        manifest: Manifest,
+        sha256: str | None,
+        together: Together | None,
+        sample: exp.Query | None,
     ) -> AbstractContextManager[None]:
         """What the ledger is told of a publication."""
         if self.policy.catalog is None:
@@ -207,10 +223,10 @@ class Publishing:
         run, prepared, path = self.made.run, self.made.prepared, self.policy.catalog.database
         places = Places.of(self.policy, prepared.source.spark)
         if self.policy.release is not None and not self.policy.release.ledger:
-            return recording_replaced(run.engine, path, target, manifest.published_at, places)
+            return recording_replaced(run.engine, path, target, manifest, places)
         known = together.known if together is not None else frozenset()
         row = released_row(self.run_id, target, manifest, sha256, run.identity, prepared.after, together)
-        keys, sample = self.made.keys(path), sample_of(run, self.policy, path, self.run_id, manifest.rows)
+        keys = self.made.keys(path)
         return recording(run.engine, path, row, places, keys, prepared.own_hierarchies, known, self._keep, sample)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ from sqlanon.anonymization import Found
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.figures import ResultFigures
 from sqlanon.full_domain import measure_of
+from sqlanon.ledger import Export, Places, compared_with_nothing, exports, publications, recording_export
 from sqlanon.made import Made
 from sqlanon.narrowing import Narrowing
 from sqlanon.policy import shown_place
@@ -365,7 +368,23 @@ class Result(ResultFigures):
             "classes": self.classes,
             "smallest_class": self.smallest_class,
         }
-        return export(self._made, figures, folder, dialect)
+        with self._recording_export(folder, dialect):
+            return export(self._made, figures, folder, dialect)
+
+    @contextmanager
+    def _recording_export(self, folder: str | os.PathLike[str], dialect: str) -> Iterator[None]:
+        """Have the ledger know of an export, and its holder of what it is not compared with."""
+        section, catalog, engine = self.policy.release, self.policy.catalog, self._run.engine
+        if catalog is None or (section is not None and not section.ledger):
+            yield
+            return
+        path, run = catalog.database, self._run
+        told = compared_with_nothing(exports(engine, path), publications(engine, path, Places.of(self.policy)))
+        name = "release" if section is None else section.table
+        made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity)
+        with recording_export(engine, path, made):
+            yield
+        self.warnings += tuple(one for one in told if one not in self.warnings)
 
     def _manifest(self, table: str) -> ManifestOf:
         levels, heights = shown_generalization(self.policy, self.generalization, self.heights)

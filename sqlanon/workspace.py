@@ -217,7 +217,7 @@ class Workspace:
         else:
             source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
         population = self._population(policy, engine, place, work, as_text)
-        run = Run(engine, work, place, source, population, self._identity(section))
+        run = Run(engine, work, place, source, population, self._identity(section, source))
         if self._is_live:
             self._stack.callback(run.drop)
         return run
@@ -272,7 +272,7 @@ class Workspace:
         source = bind_spark(engine, address, section, place, wanted)
         return engine, source
 
-    def _identity(self, section: SourceSection) -> str:
+    def _identity(self, section: SourceSection, source: Source) -> str:
         """What the source is, for the ledger."""
         place = "arrow" if self._arrow is not None else None
         if section.spark is not None and not section.files:  # files are the same, whoever reads them
@@ -281,7 +281,7 @@ class Workspace:
             here = exp.EQ(this=exp.column("database_name"), expression=text(self._engine.holder.database))
             path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
-        return identity_of(section, place, self._is_live)
+        return identity_of(section, place, self._is_live, source.postgres)
 
     def _population(
         self,

@@ -24,7 +24,7 @@ from sqlanon.errors import SourceError
 
 TABLES = {
     *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),
-    *("catalog_format", "source_samples"),
+    *("catalog_format", "source_samples", "exports"),
 }
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),

@@ -195,6 +195,26 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
+def test_killed_without_the_ledger_it_leaves_no_release_that_is_gone(folder: Path) -> None:
+    """What it replaced is no release any more; and of the release itself the ledger knows nothing."""
+    target = file_target(folder, "r.duckdb")
+    unrecorded = policy(folder, "unrecorded", f"{target.section}ledger = false\n", 30)
+    make(policy(folder, "first", target.section))
+    status, steps = run(KILLED, unrecorded, END, "publish")
+    (renamed,) = [i for i, name in enumerate(steps.splitlines()) if name == "replace"]
+    assert status == 0 and asked(folder, "SELECT count(*), count(replaced_at) FROM sqlanon.releases") == [(1, 1)]
+    for at, is_out in ((renamed, False), (renamed + 1, True)):
+        make(policy(folder, "first", target.section), force=True)
+        assert run(KILLED, unrecorded, at, "publish")[0] == -signal.SIGKILL
+        assert (target.claims().manifest.policy["privacy"]["k"] == 30) == is_out
+        assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]
+        standing = opened_ledger(unrecorded)
+        assert [one.path.name for one in standing] == ([] if is_out else ["r.duckdb"])
+        assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE run_id = ''") == [(0,)]
+    make(policy(folder, "other", file_release("other.duckdb"), 50))  # held against nothing that is gone
+
+
 @pytest.mark.parametrize(
     ("name", "names"),
     [

@@ -455,6 +455,40 @@ def test_an_export_overwrites_nothing(found: sqlanon.Result, tmp_path: Path) -> 
     assert (found.export(tmp_path / "empty", "trino") / "audit.sql").is_file()
 
 
+def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """What it makes cannot be compared with releases: both sides say so, as long as the ledger has it."""
+    policy = from_set(make_policy(ATTRIBUTES, k=6, table="patients"), tmp_path / "f.parquet")
+    ask(connection, policy, tmp_path / "f.parquet")
+    parts = policy.model_dump(exclude_unset=True) | {"catalog": {"database": tmp_path / "c.duckdb"}}
+    policy = sqlanon.Policy(**parts | {"release": {"table": "shared.patients"}})
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        with pytest.raises(sqlanon.ReleaseError, match="cannot be written"):
+            result.export(tmp_path / "no" / "such" / "folder", "trino")
+        result.export(tmp_path / "x", "trino")
+        assert not [one for one in result.warnings if "ledger" in one]  # the first, and the one that failed is none
+        again = db.anonymize(policy)
+        again.export(tmp_path / "y", "Trino")
+        assert [one for one in again.warnings if "the ledger has 1 earlier export, and" in one]
+        unrecorded = sqlanon.Policy(**parts | {"release": {"table": "shared.patients", "ledger": False}})
+        db.anonymize(unrecorded).export(tmp_path / "z", "trino")
+    with duckdb.connect(str(tmp_path / "c.duckdb"), read_only=True) as reader:
+        rows = reader.execute("SELECT path, table_name, dialect FROM sqlanon.exports ORDER BY exported_at").fetchall()
+    assert rows == [(str(tmp_path / name), "shared.patients", "trino") for name in "xy"]
+    plain = make_policy(ATTRIBUTES, k=6, table="patients").model_dump(exclude_unset=True)
+    release = {"database": tmp_path / "r.duckdb", "table": "r"}
+    with sqlanon.connect(connection) as db:
+        published = db.anonymize(sqlanon.Policy(**plain | {"catalog": parts["catalog"], "release": release}))
+        published.publish()
+        assert [one for one in published.warnings if "2 exports for warehouses" in one and "shared.patients" in one]
+    with duckdb.connect(str(tmp_path / "c.duckdb")) as writer:
+        writer.execute("DELETE FROM sqlanon.exports")
+    with sqlanon.connect(connection) as db:
+        published = db.anonymize(sqlanon.Policy(**plain | {"catalog": parts["catalog"], "release": release}))
+        published.publish()
+        assert not [one for one in published.warnings if "for warehouses" in one]
+
+
 def test_the_release_is_in_random_order(found: sqlanon.Result, connection: duckdb.DuckDBPyConnection) -> None:
     for dialect in DIALECTS:
         statement = parse(found.sql(dialect), dialect=dialect)[0]

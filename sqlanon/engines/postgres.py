@@ -231,7 +231,7 @@ class PostgresEngine:
         self._set({"search_path": PATH})
 
     @contextmanager
-    def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
+    def stream(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatchReader]:
         """The rows of a query as Arrow, as they come.
 
         Raises
@@ -243,7 +243,7 @@ class PostgresEngine:
         """
         self._settle()
         with self.connection.cursor() as cursor:
-            cursor.execute(self.sql(query))
+            cursor.execute(self.sql(query), parameters or None)
             try:
                 yield cursor.fetch_record_batch()
             except Exception as error:

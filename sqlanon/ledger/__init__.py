@@ -2,6 +2,7 @@
 
 from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.exports import Export, compared_with_nothing, exports, recording_export
 from sqlanon.ledger.intents import Places
 from sqlanon.ledger.records import (
     Publication,
@@ -18,12 +19,15 @@ from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
     "Earlier",
+    "Export",
     "Places",
     "Publication",
     "Together",
     "based_on_earlier",
     "beside_earlier",
     "check_against_ledger",
+    "compared_with_nothing",
+    "exports",
     "held_against",
     "is_same_tree",
     "marking_statements",
@@ -31,6 +35,7 @@ __all__ = [
     "publication_of",
     "publications",
     "recording",
+    "recording_export",
     "recording_replaced",
     "refuse_keys",
     "released_row",

@@ -16,7 +16,7 @@ from sqlanon.policy.spark import in_spark
 from sqlanon.queries.names import create_temporary_table, drop_table, star, table
 from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
-from sqlanon.release.file_hash import sha256_of
+from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.postgres_reader import PostgresSpot, open_postgres
 from sqlanon.release.reader import SUBJECT, OpenRelease
@@ -44,7 +44,7 @@ class Earlier(Subject):
 def opened(
     engine: DuckDBEngine, publication: Publication, verified: bool = False, addresses: Sequence[str] = ()
 ) -> Iterator[Earlier]:
-    """Open an earlier release, once it is verified.
+    """Open an earlier release, once it is known to be as it was published: by the hash of its file, or verified.
 
     Parameters
     ----------
@@ -72,14 +72,17 @@ def opened(
             with _copied(engine, release, name) as relation:
                 yield Earlier(path, found.manifest, relation, publication)
         return
-    if verified:
+    # As it was written, it is as it was audited then.
+    recorded = publication.sha256
+    is_same_file = recorded is not None and path.is_file() and bool(file_check(path, recorded).passed)
+    if verified or is_same_file:
         manifest = read_claims(path, engine.limits, publication.version)
         _refuse_others(publication, manifest, manifest.digest, ())
     else:
         found = verify_file(path, limits=engine.limits, version=publication.version)
         manifest = found.manifest
         _refuse_others(publication, manifest, found.digest, found.failures)
-    if publication.sha256 is not None and publication.sha256 != sha256_of(path):
+    if recorded is not None and not is_same_file:
         raise ReleaseError(f"{path} is not the release that the ledger has of it: its file was changed")
     with attached(engine, path, manifest, name) as relation:
         yield Earlier(path, manifest, relation, publication)

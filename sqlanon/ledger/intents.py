@@ -77,6 +77,9 @@ class Intent:
         return self.manifest_hash, self.version
 
 
+UNRECORDED = ""
+"""In place of the run, of a release that the ledger is to know nothing of, once it is known to be out."""
+
 _COLUMNS = ("run_id", "path", "table_name", "manifest_hash", "version", "published_at", "intended_at")
 
 
@@ -128,10 +131,11 @@ def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None])
     """Write to the open catalog that an intended release is out, and that what was in its place is gone, but for the
     versions that are kept there."""
     replace_at(engine, str(intent.path), intent.published_at, kept)
-    out = exp.EQ(this=col("intended_at"), expression=exp.Null())
-    where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
-    update = exp.Update(this=_releases(), expressions=[out], where=exp.Where(this=where))
-    engine.execute(update, [intent.run_id, str(intent.path)])
+    if intent.run_id != UNRECORDED:
+        out = exp.EQ(this=col("intended_at"), expression=exp.Null())
+        where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
+        update = exp.Update(this=_releases(), expressions=[out], where=exp.Where(this=where))
+        engine.execute(update, [intent.run_id, str(intent.path)])
     others = exp.and_(_at_place(), _is_intent(), copy=False)  # of whatever was intended for this place before
     engine.execute(exp.Delete(this=_releases(), where=exp.Where(this=others)), [str(intent.path)])
     forget_gone(engine)

@@ -7,7 +7,7 @@ while it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,11 +27,22 @@ from sqlanon.queries.attacks.linked import (
     swapped_met,
 )
 from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import Namer, aliased, col, create_table, drop_table, select, subquery, total
+from sqlanon.queries.names import Namer, aliased, col, create_table, drop_table, named, select, subquery, total
 from sqlanon.release.side_by_side import Link
 
 MOST_MEETING = 20_000_000
 """So many pairs of groups that can be the same rows are looked at: some gigabytes, where they are made."""
+
+
+STANDS_FOR = "sqlanon rows"
+"""The column of grouped rows that counts them: no column of a release has this name."""
+
+
+def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """The distinct rows of a release in some columns, and how many of its rows each stands for."""
+    by: list[exp.Expr] = [col(name) for name in columns]
+    count = named(exp.Count(this=exp.Star()), STANDS_FOR)
+    return select([*by, count], aliased(release.copy(), "release"), [one.copy() for one in by])
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,9 @@ class JointAudit:
     def complementary(self) -> tuple[int, int]:
         """The combinations of fewer than k rows that both show together, and their rows."""
         linked = self.linked
-        query = complementary_victims(linked.first, linked.second, linked.shared, linked.attributes, self.k)
+        query = complementary_victims(
+            linked.first, linked.second, linked.shared, linked.attributes, self.k, linked.count
+        )
         combinations, rows = self._rows(query)[0]
         return combinations, rows
 
@@ -92,7 +105,7 @@ class JointAudit:
         return other._few(swapped)
 
     def _few(self, linked: Link) -> tuple[int, int]:
-        few = temporal(linked.first, linked.second, linked.shared, linked.attributes, self.k)
+        few = temporal(linked.first, linked.second, linked.shared, linked.attributes, self.k, linked.count)
         with_ = few.args.pop("with_")
         query = select([exp.Count(this=exp.Star()), total(col(ROWS))], subquery(few, "few"))
         query.set("with_", with_)

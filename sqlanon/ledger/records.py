@@ -20,13 +20,13 @@ from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, PolicyError, Problem, ReleaseError, SqlanonError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.intents import Places, alone_with, complete, forget_gone, intents, replace_at, settle
+from sqlanon.ledger.intents import UNRECORDED, Intent, Places, alone_with, complete, intents, settle
 from sqlanon.ledger.trees import keep_trees
 from sqlanon.policy import Policy, same_file, shown_place
 from sqlanon.queries.names import col, is_null, is_there, named, select, table, text
 from sqlanon.release.check import Check
 from sqlanon.release.file_hash import file_check
-from sqlanon.release.manifest import versioned
+from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.verify import Verification
 
 
@@ -340,16 +340,30 @@ def recording(
             if sample is not None:
                 _keep_sample(engine, row["run_id"], sample)
             keep_trees(engine, row["run_id"], hierarchies)
-            (intent,) = [one for one in intents(engine) if one.run_id == row["run_id"] and one.intended_at == now]
-        is_known = False
-        try:
+            intent = _intent(engine, row["run_id"], now)
+        with _until_known(engine, path, intent, kept, places):
             yield
-            with _out_already(row, path), catalog.open_catalog(engine, path):
-                complete(engine, intent, kept)
-            is_known = True
-        finally:
-            if not is_known:  # it may be out all the same
-                _settle_if_possible(engine, path, places)
+
+
+def _intent(engine: DuckDBEngine, run_id: str, at: datetime) -> Intent:
+    (intent,) = [one for one in intents(engine) if one.run_id == run_id and one.intended_at == at]
+    return intent
+
+
+@contextmanager
+def _until_known(
+    engine: DuckDBEngine, path: Path, intent: Intent, kept: Collection[int], places: Places
+) -> Iterator[None]:
+    """Complete an intent if all goes well meanwhile; else look whether it is out."""
+    is_known = False
+    try:
+        yield
+        with _out_already(intent.path, path), catalog.open_catalog(engine, path):
+            complete(engine, intent, kept)
+        is_known = True
+    finally:
+        if not is_known:  # it may be out all the same
+            _settle_if_possible(engine, path, places)
 
 
 def _settle_if_possible(engine: DuckDBEngine, path: Path, places: Places) -> None:
@@ -360,13 +374,13 @@ def _settle_if_possible(engine: DuckDBEngine, path: Path, places: Places) -> Non
 
 
 @contextmanager
-def _out_already(row: dict[str, Any], path: Path) -> Iterator[None]:
+def _out_already(place: Path, path: Path) -> Iterator[None]:
     """Errors of the ledger once a release is out: they do not undo it."""
     try:
         yield
     except (SqlanonError, OSError, duckdb.Error) as error:
         raise ReleaseError(
-            f"{shown_place(Path(row['path']))} is published, and the ledger in {path} cannot be written to: "
+            f"{shown_place(place)} is published, and the ledger in {path} cannot be written to: "
             f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
         ) from error
 
@@ -407,24 +421,40 @@ def _keep_sample(engine: DuckDBEngine, run_id: str, sample: exp.Query) -> None:
 
 
 @contextmanager
-def recording_replaced(engine: DuckDBEngine, path: Path, place: Path, at: datetime, places: Places) -> Iterator[None]:
-    """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile.
+def recording_replaced(
+    engine: DuckDBEngine, path: Path, place: Path, manifest: Manifest, places: Places
+) -> Iterator[None]:
+    """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile. Until then
+    its intent is there, which a run that is killed leaves.
 
     Parameters
     ----------
     engine, path:
         Opens the catalog.
-    place, at:
-        Where, and since when.
+    place, manifest:
+        Where, and what it claims.
     places:
         Where to look for what earlier runs were about to publish.
     """
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    row = {
+        "run_id": UNRECORDED,
+        "published_at": manifest.published_at,
+        "path": str(place),
+        "table_name": manifest.table_name,
+        "released_rows": manifest.released_rows,
+        "digest": manifest.digest,
+        "manifest_hash": manifest.fingerprint(),
+        "version": manifest.version,
+        "intended_at": now,
+    }
     with alone_with(path):
         settle(engine, path, places)
-        yield
-        with _out_already({"path": str(place)}, path), catalog.open_catalog(engine, path):
-            replace_at(engine, str(place), at)
-            forget_gone(engine)
+        with catalog.open_catalog(engine, path):
+            catalog.insert(engine, "releases", row)
+            intent = _intent(engine, UNRECORDED, now)
+        with _until_known(engine, path, intent, (), places):
+            yield
 
 
 def secret_of(engine: DuckDBEngine, path: Path) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
 from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.exports import exports, not_compared
 from sqlanon.ledger.intents import Places
-from sqlanon.ledger.joint_audit import JointAudit
+from sqlanon.ledger.joint_audit import STANDS_FOR, JointAudit, grouped
 from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
 from sqlanon.ledger.same_rows import SameRows
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
@@ -31,7 +32,17 @@ from sqlanon.preparation import Prepared
 from sqlanon.queries.attacks.complementary import complementary_release
 from sqlanon.queries.attacks.linked import ROWS, titled
 from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import col, named, read_parquet, select, subquery, table, text
+from sqlanon.queries.names import (
+    col,
+    create_table,
+    drop_table,
+    named,
+    read_parquet,
+    select,
+    subquery,
+    table,
+    text,
+)
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.side_by_side import (
@@ -53,6 +64,14 @@ _NOISE = "noise of all releases"
 
 _CATALOG = "hierarchies"
 """The catalog's name in the queries that are shown."""
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """What an attack finds, and the query that shows it: a long one, where many are not asked for."""
+
+    told: str
+    query: Callable[[], str]
 
 
 @dataclass
@@ -87,6 +106,8 @@ class Together:
         The paths of those that it breaks, or may break, once it was held against them.
     warnings:
         What was let through: what it breaks by force, and what could not be looked at.
+    groups:
+        The new release, grouped, by the query that groups it.
     """
 
     run: Run
@@ -103,6 +124,7 @@ class Together:
     open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    groups: dict[str, exp.Table] = field(default_factory=dict)
 
     def checks(self, new: Manifest, staged: exp.Table) -> list[Check]:
         """One check for each earlier release.
@@ -113,7 +135,12 @@ class Together:
             What the new release will claim, and its rows.
         """
         found = [*self._noise_check(new)]
-        found += [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
+        try:
+            found += [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
+        finally:
+            for made in self.groups.values():
+                self.run.engine.execute(drop_table(made))
+            self.groups.clear()
         self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
         return found
 
@@ -186,7 +213,7 @@ class Together:
             return self._not_looked_at(name, publication, found)
         if not found:
             return Check(name, True, "neither tells more with the other at hand")
-        message = self._recognized(publication) + "; ".join(told for told, _ in found)
+        message = self._recognized(publication) + "; ".join(attack.told for attack in found)
         if publication.run_id in self.prepared.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
@@ -194,7 +221,7 @@ class Together:
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
-        queries = "\n\n".join(query for _, query in found)
+        queries = "\n\n".join(attack.query() for attack in found)
         remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
         if publication.run_id in self.prepared.after:
             remedy = (
@@ -222,38 +249,61 @@ class Together:
             return Check(name, False, f"{why}: publish to its place, which replaces it, or {_BY_FORCE}")
         return Check(name, False, f"it cannot be looked at, so that it may be broken: {why}; {_BY_FORCE}")
 
-    def _found(self, one: Earlier, new: Subject) -> list[tuple[str, str]] | str:
-        """By attack that finds somebody: what it finds, and the query that shows it. Or why it cannot be told."""
+    def _found(self, one: Earlier, new: Subject) -> list[_Attack] | str:
+        """The attacks that find somebody. Or why it cannot be told."""
         if in_spark(self.target):  # only what requirements look at comes here
             return "the new one is in Spark, and nothing can be held against releases there yet"
         trees, shown_trees = self._trees(one, new)
         linked = link(one, new, trees)
         if linked.missing:
             return f"the catalog does not have the hierarchies of {', '.join(linked.missing)} any more"
-        swapped = [part.swapped for part in linked.attributes]
-        ranges = frozenset[int]()
-        for subject, attributes in ((one, linked.attributes), (new, swapped)):
-            strange, found = strange_or_ranges(self.run.engine, subject, attributes)
-            ranges |= found
-            if strange:
-                told = f"sets, medians, other values, or more than {MOST_RANGES:,} ranges"
-                return f"{subject.path.name} shows {told} of {', '.join(strange)}"
-        names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
-        shown = link(replace(one, relation=names[0]), replace(new, relation=names[1]), shown_trees)
-        linked = compared_with(self.run.engine, linked, ranges)
-        shown = replace(
-            shown,
-            attributes=tuple(
-                replace(there, pairs=here.pairs, ranges=here.ranges)
-                for there, here in zip(shown.attributes, linked.attributes, strict=True)
-            ),
-        )
-        try:
-            return list(self._attacks(one, linked, shown))
-        except ReleaseError as error:
-            return str(error)
+        with self._grouped(linked) as (own, theirs):
+            # Labels are looked at as they are, also where they are compared as values of another type.
+            first = replace(one, relation=own) if linked.first is one.relation else one
+            second = replace(new, relation=theirs) if linked.second is new.relation else new
+            swapped = [part.swapped for part in linked.attributes]
+            ranges = frozenset[int]()
+            for subject, attributes in ((first, linked.attributes), (second, swapped)):
+                strange, found = strange_or_ranges(self.run.engine, subject, attributes)
+                ranges |= found
+                if strange:
+                    told = f"sets, medians, other values, or more than {MOST_RANGES:,} ranges"
+                    return f"{subject.path.name} shows {told} of {', '.join(strange)}"
+            groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
+            groups = compared_with(self.run.engine, groups, ranges)
+            try:
+                return list(self._attacks(one, groups, lambda: self._shown(one, new, shown_trees, groups)))
+            except ReleaseError as error:
+                return str(error)
 
-    def _attacks(self, one: Earlier, linked: Link, shown: Link) -> Iterator[tuple[str, str]]:
+    @contextmanager
+    def _grouped(self, linked: Link) -> Iterator[tuple[exp.Table, exp.Table]]:
+        """The rows of both, grouped: those of the new release once for all others."""
+        engine, (own, theirs) = self.run.engine, linked.columns
+        query = grouped(linked.second, theirs)
+        key = query.sql(engine.dialect)
+        if key not in self.groups:
+            target = self.run.work(f"joint new {len(self.groups)}")
+            engine.execute(create_table(target.copy(), query))
+            self.groups[key] = target
+        first = self.run.work("joint earlier")
+        engine.execute(create_table(first.copy(), grouped(linked.first, own)))
+        try:
+            yield first, self.groups[key].copy()
+        finally:
+            engine.execute(drop_table(first))
+
+    def _shown(self, one: Earlier, new: Subject, trees: Trees, compared: Link) -> Link:
+        """The link of both by names that people can put in place."""
+        names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
+        shown = link(replace(one, relation=names[0]), replace(new, relation=names[1]), trees)
+        attributes = tuple(
+            replace(there, pairs=here.pairs, ranges=here.ranges)
+            for there, here in zip(shown.attributes, compared.attributes, strict=True)
+        )
+        return replace(shown, attributes=attributes)
+
+    def _attacks(self, one: Earlier, linked: Link, shown_: Callable[[], Link]) -> Iterator[_Attack]:
         policy = self.prepared.policy
         promised = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
         k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
@@ -261,22 +311,33 @@ class Together:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other is made of parts with k persons each, counted where persons are known: here in fewer rows, too.
             k = (k - 1) * self._rows_of_a_person() + 1
+
+        def together() -> str:
+            shown = shown_()
+            query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
+            return self._told(one, query, shown.titles)
+
+        def apart(turned: Callable[[Link], Link]) -> str:
+            shown = turned(shown_())
+            query = temporal(shown.first, shown.second, shared, shown.attributes, k)
+            return self._told(one, query, shown.titles)
+
         with JointAudit.of(self.run.engine, self.run.work, linked, k) as audit:
             if shared:
                 combinations, count = audit.complementary()
                 if combinations:
-                    query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
                     told = f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
-                    yield f"{told} (complementary release)", self._told(one, query, shown.titles)
-            ways = [(audit.came, shown, "that it does not have")]
-            if not based:  # what has left the source is in no release of it
-                ways.append((audit.gone, _swapped(shown), "of it that are gone"))
-            for few, as_shown, what in ways:
-                classes, rows = few()
-                if classes:
-                    query = temporal(as_shown.first, as_shown.second, shared, as_shown.attributes, k)
-                    told = f"{rows:,} rows {what} are fewer than {k} in each of {classes:,} classes (temporal attack)"
-                    yield told, self._told(one, query, as_shown.titles)
+                    yield _Attack(f"{told} (complementary release)", together)
+            classes, rows = audit.came()
+            if classes:
+                told = f"{rows:,} rows that it does not have are fewer than {k} in each of {classes:,} classes"
+                yield _Attack(f"{told} (temporal attack)", lambda: apart(lambda shown: shown))
+            if based:  # what has left the source is in no release of it
+                return
+            classes, rows = audit.gone()
+            if classes:
+                told = f"{rows:,} rows of it that are gone are fewer than {k} in each of {classes:,} classes"
+                yield _Attack(f"{told} (temporal attack)", lambda: apart(_swapped))
 
     def _rows_of_a_person(self) -> int:
         """The most that one has."""
@@ -452,5 +513,5 @@ def held_against(
         shares,
         same_source,
         opened or {},
-        warnings=same_rows.warnings,
+        warnings=[*same_rows.warnings, *not_compared(exports(run.engine, policy.catalog.database))],
     )

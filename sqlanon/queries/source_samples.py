@@ -7,6 +7,7 @@ the sample that they have.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_lowercase, ascii_uppercase
 
 from sqlglot import exp
 
@@ -32,6 +33,9 @@ from sqlanon.queries.names import (
 
 HASHES = "hashes"
 
+HEX_FROM = 17
+"""From here on the digits of MD5 are the 64 bits that are kept."""
+
 
 def sample(relation: exp.Expr, columns: Sequence[str], secret: str, rows: int) -> exp.Select:
     """Rows taken at random, as `HASHES`: one a column."""
@@ -44,18 +48,32 @@ def sample(relation: exp.Expr, columns: Sequence[str], secret: str, rows: int) -
 
 def _text_of(column: str) -> exp.Expr:
     """A value as text, which is the same whatever type the column has got: of 1, 1.0 and '1'; of a date and its first
-    moment; of a word in other case or between spaces."""
+    moment; of a word in other case or between spaces. (In other case of ASCII: engines do not agree on other letters.)
+    """
     own = cast(col(column), "VARCHAR")
     as_number = cast(exp.TryCast(this=own, to=native_type("DOUBLE")), "VARCHAR")
     as_time = cast(exp.TryCast(this=own.copy(), to=native_type("TIMESTAMP")), "VARCHAR")
-    return exp.Coalesce(this=as_number, expressions=[as_time, anonymous("lower", anonymous("trim", own.copy()))])
+    trimmed = anonymous("trim", own.copy())
+    is_ascii = exp.EQ(this=anonymous("strlen", own.copy()), expression=anonymous("length", own.copy()))
+    lowered = exp.If(this=is_ascii, true=anonymous("lower", trimmed), false=_ascii_lowered(trimmed.copy()))
+    return exp.Coalesce(this=as_number, expressions=[as_time, lowered])
+
+
+def _ascii_lowered(value: exp.Expr) -> exp.Expr:
+    return anonymous("translate", value, text(ascii_uppercase), text(ascii_lowercase))
 
 
 def _hash(value: exp.Expr, secret: str) -> exp.Expr:
     """64 bits of a value in its text form; NULL is a value."""
     present = exp.DPipe(this=text(":"), expression=value)
     known = exp.Coalesce(this=present, expressions=[text("NULL")])
-    return anonymous("MD5_NUMBER_LOWER", exp.DPipe(this=text(secret), expression=known))
+    return _of_digits(
+        anonymous("substr", anonymous("md5", exp.DPipe(this=text(secret), expression=known)), number(HEX_FROM))
+    )
+
+
+def _of_digits(digits: exp.Expr) -> exp.Expr:
+    return cast(exp.DPipe(this=text("0x"), expression=digits), "UBIGINT")
 
 
 def values_of(relation: exp.Expr, column: str, secret: str) -> exp.Select:
@@ -66,12 +84,11 @@ def values_of(relation: exp.Expr, column: str, secret: str) -> exp.Select:
 
 
 def known_values(sampled: exp.Expr, place: int, values: exp.Expr) -> exp.Select:
-    """One row: the hashes of a column of a sample, how many of them a column has, and its own values."""
+    """One row: the hashes of a column of a sample, and how many of them a column has."""
     hashes = exp.Select(expressions=[named(_at(place), "h")], distinct=exp.Distinct())
     hashes = hashes.from_(sampled.copy(), copy=False)
     on = exp.EQ(this=col("h", "s"), expression=col("h", "o"))
-    own = subquery(select([exp.Count(this=exp.Star())], values.copy()))
-    query = select([exp.Count(this=col("h", "s")), exp.Count(this=col("h", "o")), own], subquery(hashes, "s"))
+    query = select([exp.Count(this=col("h", "s")), exp.Count(this=col("h", "o"))], subquery(hashes, "s"))
     return query.join(aliased(values, "o"), on=on, join_type="left", copy=False)
 
 
@@ -125,3 +142,33 @@ def found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], 
     # What has no value here would read as NULL.
     known = [is_there(col("h", f"v{i}")) for i in range(len(places))]
     return query.join(aliased(combined, "x"), on=all_of([*paired, *known]), join_type="left", copy=False)
+
+
+def sampled_combinations(sampled: exp.Expr, places: Sequence[int], secret: str) -> exp.Select:
+    """One row: the hashes of what the rows of a sample have in some columns, as digits with commas.
+
+    Of several values at a time: nobody can guess one of them alone by these.
+    """
+    digits = [anonymous("format", text("{:016x}"), _at(place)) for place in places]
+    message = anonymous("concat", text(secret), *digits)
+    each = anonymous("substr", anonymous("md5", message), number(HEX_FROM))
+    return select([exp.GroupConcat(this=each, separator=text(","))], sampled.copy())
+
+
+def least_known(sampled: exp.Expr, place: int, values: exp.Expr, is_whole: bool) -> exp.Select:
+    """`known_values`, of a column of which there are only the least hashes: of the sampled ones that are no greater."""
+    query = known_values(sampled, place, values)
+    if is_whole:
+        return query
+    greatest = subquery(select([exp.Max(this=col("h"))], values.copy()))
+    return query.where(exp.LTE(this=col("h", "s"), expression=greatest), copy=False)
+
+
+def arrived_sample(arrow: exp.Expr, columns: int) -> exp.Select:
+    """`HASHES` of digits that have come as ``h0`` .."""
+    return select([named(exp.Array(expressions=[_of_digits(col(f"h{i}")) for i in range(columns)]), HASHES)], arrow)
+
+
+def arrived_values(arrow: exp.Expr) -> exp.Select:
+    """Hashes, ``h``, of digits that have come, and the number of all values, ``d``."""
+    return select([named(_of_digits(col("h")), "h"), col("d")], arrow)

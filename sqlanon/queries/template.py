@@ -12,7 +12,7 @@ from sqlglot import exp, parse_one
 Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr]"
 
 
-def template(sql: str) -> Callable[..., exp.Select]:
+def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     """A function that fills the placeholders (``:name``) of a statement with an expression, or a list of them.
 
     A placeholder that is not filled, or that the statement does not have, is an error.
@@ -27,7 +27,7 @@ def template(sql: str) -> Callable[..., exp.Select]:
     def parsed() -> exp.Select:
         # No placeholder stands for a table in SQL: there it is parsed as a table of that name. DuckDB's are $name.
         relations = re.sub(r"\b(FROM|JOIN) :(?=\w)", rf"\1 {_TABLE}", sql)
-        statement = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect="duckdb")
+        statement = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
         assert isinstance(statement, exp.Select)
         return statement
 
@@ -35,6 +35,8 @@ def template(sql: str) -> Callable[..., exp.Select]:
         statement, used = parsed().copy(), set[str]()
         for node in list(statement.find_all(exp.Placeholder, exp.Parameter, exp.Table)):
             if isinstance(node, exp.Table) and not node.name.startswith(_TABLE):
+                continue
+            if isinstance(node.this, exp.Literal):  # $1 is a parameter of the statement itself
                 continue
             name = node.name.removeprefix(_TABLE)
             used.add(name)

@@ -199,6 +199,8 @@ class Link:
         The quasi-identifiers of both.
     missing:
         Attributes that cannot be compared without their hierarchies, which are not known.
+    count:
+        The column of both that says for how many rows each stands, once they are grouped.
     """
 
     first: exp.Expr
@@ -206,6 +208,14 @@ class Link:
     shared: tuple[str, ...]
     attributes: tuple[Linked, ...]
     missing: tuple[str, ...]
+    count: str | None = None
+
+    @property
+    def columns(self) -> tuple[list[str], list[str]]:
+        """The columns of each release that are looked at."""
+        first = [one.first for one in self.attributes if one.first is not None]
+        second = [one.second for one in self.attributes if one.second is not None]
+        return [*dict.fromkeys([*first, *self.shared])], [*dict.fromkeys([*second, *self.shared])]
 
     @property
     def titles(self) -> list[str]:

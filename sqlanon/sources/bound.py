@@ -64,6 +64,8 @@ class InPostgres:
         What was asked of it.
     schema:
         Of the table there; None of a query, which may read many.
+    name, query:
+        The table with its schema, or the query with the schemas of its tables, as the user's own path found them.
     """
 
     engine: PostgresEngine
@@ -71,6 +73,8 @@ class InPostgres:
     relation: exp.Subquery
     statement: exp.Select
     schema: str | None = None
+    name: str | None = None
+    query: str | None = None
 
 
 @dataclass(frozen=True)

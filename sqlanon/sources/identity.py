@@ -9,9 +9,10 @@ from sqlglot import parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
+from sqlanon.sources.bound import InPostgres
 
 
-def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str:
+def identity_of(section: SourceSection, place: str | None, is_live: bool, remote: InPostgres | None = None) -> str:
     """JSON, the same for the same table.
 
     Parameters
@@ -23,19 +24,23 @@ def identity_of(section: SourceSection, place: str | None, is_live: bool) -> str
         ``arrow``.
     is_live:
         Whether it is of a live connection.
+    remote:
+        What it is in PostgreSQL, where tables without a schema are found.
     """
-    dialect, schema = "duckdb", "main"
+    dialect, schema, table, asked = "duckdb", "main", section.table, section.query
     if section.postgres is not None:
         dialect, schema, place = "postgres", "public", server_of(address_of(section.postgres))
+        if remote is not None:
+            table, asked = remote.name, remote.query
     elif section.spark is not None:
         dialect, schema = "spark", "default"
     elif place is None and section.database is not None:
         place = os.path.realpath(section.database)
-    parts = list(table_parts(section.table)) if section.table else []
+    parts = list(table_parts(table)) if table else []
     if not (is_live and len(parts) == 3):  # of another database that is attached
         parts = [schema, *parts][-2:] if parts else []  # patients is main.patients
-    name = ".".join(parts).lower() if parts else section.table
-    query = None if section.query is None else _normal(section.query, dialect)
+    name = ".".join(parts).lower() if parts else table
+    query = None if asked is None else _normal(asked, dialect)
     files = [one if "://" in one else os.path.realpath(one) for one in section.files]
     return json.dumps({"database": place, "table": name, "query": query, "files": files})
 

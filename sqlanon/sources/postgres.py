@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 import duckdb
 from sqlglot import exp
@@ -77,13 +78,15 @@ def bind_postgres(
     SourceError
         It cannot be found or read, or a type has no equal here.
     """
-    found, own, schema = _found(server, section)
+    there = _found(server, section)
+    own = there.columns
     columns = _columns(own, wanted)
-    there = [(name, kind, is_enum) for name, kind, is_enum in own if name.lower() in wanted]
     values: list[exp.Expr] = [
-        named(pg.plain_there(name, kind, columns[name], is_enum), name) for name, kind, is_enum in there
+        named(pg.plain_there(name, kind, columns[name], is_enum), name)
+        for name, kind, is_enum in own
+        if name.lower() in wanted
     ]
-    plain = select(values, found)
+    plain = select(values, there.relation)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
     count = count_column(by_lower)
@@ -105,7 +108,7 @@ def bind_postgres(
         engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
-    remote = InPostgres(server, address, relation, statement, schema)
+    remote = InPostgres(server, address, relation, statement, there.schema, there.name, there.query)
     return Source(view, columns, in_place=False, counted=Counted(combinations, count), postgres=remote)
 
 
@@ -181,10 +184,20 @@ def _no_rows(types: Mapping[str, str]) -> exp.Select:
     return exp.Select(expressions=nothing).limit(0, copy=False)
 
 
-def _found(server: PostgresEngine, section: SourceSection) -> tuple[exp.Expr, list[tuple[str, str, bool]], str | None]:
-    """The table or query there; its columns: name, type, whether it is an enumeration; the schema of the table."""
+@dataclass(frozen=True)
+class _Found:
+    """The table or query there; its columns: name, type, whether it is an enumeration; and what `InPostgres` says."""
+
+    relation: exp.Expr
+    columns: list[tuple[str, str, bool]]
+    schema: str | None = None
+    name: str | None = None
+    query: str | None = None
+
+
+def _found(server: PostgresEngine, section: SourceSection) -> _Found:
     if section.query is not None:
-        return *_of_query(server, section.query), None
+        return _of_query(server, section.query)
     parts = table_parts(section.table or "")
     with server.reading():
         found = _numbers(server, [qualified(*parts)])[0] if parts else None
@@ -195,7 +208,8 @@ def _found(server: PostgresEngine, section: SourceSection) -> tuple[exp.Expr, li
             )
         ((schema, name),) = server.rows(pg.name_by_number(), [found])
         own = server.rows(pg.columns_of(), [found])
-    return table(name, schema), [(column, kind, is_enum) for column, kind, is_enum in own], schema
+    columns = [(column, kind, is_enum) for column, kind, is_enum in own]
+    return _Found(table(name, schema), columns, schema, qualified(schema, name))
 
 
 def _numbers(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
@@ -204,7 +218,7 @@ def _numbers(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
         return [server.rows(pg.number_of(), [name])[0][0] for name in names]
 
 
-def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[str, str, bool]]]:
+def _of_query(server: PostgresEngine, query: str) -> _Found:
     """A query, with the schemas of its tables; and its columns, with the types of a view over it.
 
     Its tables are found on the user's own path. Its functions, operators and types are the server's own, unless it
@@ -235,7 +249,7 @@ def _of_query(server: PostgresEngine, query: str) -> tuple[exp.Expr, list[tuple[
             f"{error}; functions, operators and types of source.query that are not PostgreSQL's own need their schema "
             "(schema.name, OPERATOR(schema.+)), or make a view of it in PostgreSQL"
         ) from None
-    return relation, own
+    return _Found(relation, own, query=query)
 
 
 def _columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:

@@ -60,12 +60,17 @@ def complementary_release(
 
 
 def complementary_victims(
-    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked], k: int
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    k: int,
+    count: str | None = None,
 ) -> exp.Select:
     """One row: ``combinations`` that `complementary_release` finds, and ``victims``, the released rows in them.
 
     A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
-    either side, each group at most in full, and the lesser count is told.
+    either side, each group at most in full, and the lesser count is told. ``count`` is as of `groups`.
     """
     values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
@@ -75,21 +80,29 @@ def complementary_victims(
     pairs = select([all_columns("m")], within(MEETING, "m"))
     pairs = pairs.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)
     output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "combinations"), named(rows_in(pairs), "victims")]
-    query = _with_meeting(select(output, within(_FOUND, "f")), first, second, shared, attributes)
+    query = select(output, within(_FOUND, "f"))
+    query = _with_meeting(query, first, second, shared, attributes, count, numbers=True)
     return query.with_(ident(_FOUND), as_=found, materialized=True, copy=False)
 
 
 def _with_meeting(
-    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    count: str | None = None,
+    numbers: bool = False,
 ) -> exp.Select:
-    """A query over the pairs of groups that meet: finest values, the number and rows of each group, and ``n``."""
-    query = both_grouped(query, first, second, shared, attributes)
+    """A query over the pairs of groups that meet: finest values, or numbers for these, the number and rows of each
+    group, and ``n``."""
+    query = both_grouped(query, first, second, shared, attributes, count, "numbers" if numbers else "texts")
     output = [
-        *finest(attributes),
+        *finest(attributes, numbers),
         *(named(col("i", side), side) for side in ("a", "b")),
         *(named(col(ROWS, side), f"n_{side}") for side in ("a", "b")),
         named(least(col(ROWS, "a"), col(ROWS, "b")), ROWS),
     ]
-    pairs = joined(attributes, len(shared))
+    pairs = joined(attributes, len(shared), numbers)
     pairs.set("expressions", output)
     return query.with_(ident(MEETING), as_=pairs, materialized=True, copy=False)

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.queries.attacks.ranges import nodes_in_order, overlapping, ranges
+from sqlanon.queries.attacks.ranges import nodes_in_order, overlapping, placed, ranges
 from sqlanon.queries.names import (
     aliased,
     all_of,
@@ -123,7 +124,9 @@ def shared_in(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
     return [(i, one) for i, one in enumerate(attributes) if one.is_shared]
 
 
-def groups(release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str]) -> exp.Select:
+def groups(
+    release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str], count: str | None = None
+) -> exp.Select:
     """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``.
 
     Parameters
@@ -134,12 +137,15 @@ def groups(release: exp.Expr, columns: Sequence[str | None], shared: Sequence[st
         Of the attributes; None where it does not have one.
     shared:
         The columns that both releases show as they are.
+    count:
+        The column that says of each row for how many it stands, if there is one.
     """
     there = [(i, column) for i, column in enumerate(columns) if column is not None]
     output: list[exp.Expr] = [named(col(column, "r"), f"l{i}") for i, column in there]
     output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)]
     by: list[exp.Expr] = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
-    counted = select([*output, named(exp.Count(this=exp.Star()), ROWS)], aliased(release, "r"), by)
+    rows = exp.Count(this=exp.Star()) if count is None else total(col(count, "r"))
+    counted = select([*output, named(rows, ROWS)], aliased(release, "r"), by)
     if not by:  # no rows are no group
         counted = counted.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
     texts: list[exp.Expr] = [named(cast(col(f"l{i}"), "VARCHAR"), f"l{i}") for i, _ in there]
@@ -184,8 +190,13 @@ def _label(level: int) -> exp.Expr:
     return cast(col(f"level_{level}"), "VARCHAR")
 
 
-def compatible(one: Linked, i: int) -> exp.Select:
-    """Which labels of the two releases go together: ``one``, ``two``, the ``finer``, and ``f``, which numbers these.
+Finest: TypeAlias = 'Literal["texts", "numbers"] | None'
+"""How the finest values that two groups tell are asked for, if they are: numbers are enough to count by them."""
+
+
+def compatible(one: Linked, i: int, finest: Finest) -> exp.Select:
+    """Which labels of the two releases go together: ``one``, ``two``; and what ``finest`` asks for of the ``finer`` and
+    a number of it, ``f``.
 
     Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
     nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
@@ -204,13 +215,42 @@ def compatible(one: Linked, i: int) -> exp.Select:
     ]
     if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
         pairs.append(_pairs(one, one.hierarchy, present))
+    # Labels may be of several levels, and so a pair be here twice; it is not there with ranges, too.
+    by: list[exp.Expr] = [col("one"), col("two")]
+    output: list[exp.Expr] = [] if finest is None else [named(exp.Min(this=col("finer")), "finer")]
+    nodes = select([*by, *output], subquery(union_all(*pairs), "p"), [each.copy() for each in by])
+    if finest == "numbers":
+        numbered = exp.Table(this=ident(_labels_name(i)))
+        nodes = select([col("one", "p"), col("two", "p"), named(col("id", "x"), "f")], subquery(nodes, "p"))
+        nodes = nodes.join(aliased(numbered, "x"), on=same(col("finer", "p"), col("label", "x")), copy=False)
+    pairs = [nodes]
     if one.hierarchy is not None and one.ranges:
-        own, other = (select([named(label.copy(), "label")], subquery(each.copy(), "x")) for each in present.values())
-        pairs.append(overlapping(own, other, exp.Table(this=ident(_nodes_name(i)))))
-    finer = exp.Min(this=col("finer"))
-    order = exp.Order(expressions=[exp.Ordered(this=finer.copy())])
-    output = [col("one"), col("two"), named(finer, "finer"), named(dense_rank(order), "f")]
-    return select([*output], subquery(union_all(*pairs), "p"), [col("one"), col("two")])
+        own, other = (exp.Table(this=ident(_placed_name(i, name))) for name in (FIRST, SECOND))
+        ranged = overlapping(own, other, numbers=finest == "numbers")
+        if finest is None:
+            ranged.expressions.pop()
+        pairs.append(ranged)
+    if finest != "texts":
+        return select([exp.Star()], subquery(union_all(*pairs), "p"))
+    number_ = dense_rank(exp.Order(expressions=[exp.Ordered(this=col("finer"))]))
+    return select([exp.Star(), named(number_, "f")], subquery(union_all(*pairs), "p"))
+
+
+def _placed_labels(one: Linked, i: int, name: str, finest: Finest) -> exp.Query:
+    """The labels of one of the releases, where ranges meet others."""
+    labels = exp.Select(expressions=[named(col(f"l{i}"), "label")], distinct=exp.Distinct())
+    labels = labels.from_(exp.Table(this=ident(name)), copy=False)
+    # Where all labels are of one level, they are its nodes.
+    have_ranges = len(one.first_levels if name == FIRST else one.second_levels) > 1
+    numbered = exp.Table(this=ident(_labels_name(i))) if finest == "numbers" else None
+    return placed(labels, exp.Table(this=ident(_nodes_name(i))), have_ranges, numbered)
+
+
+def _numbered_labels(i: int) -> exp.Select:
+    """The labels that either release has of an attribute, ``label``, each with a number, ``id``."""
+    each = [select([named(col(f"l{i}"), "label")], exp.Table(this=ident(name))) for name in (FIRST, SECOND)]
+    labels = exp.Select(expressions=[col("label")], distinct=exp.Distinct()).from_(subquery(union_all(*each), "e"))
+    return select([col("label"), named(exp.Window(this=exp.RowNumber()), "id")], subquery(labels, "l"))
 
 
 def labels_of(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
@@ -284,27 +324,38 @@ def of_several_levels(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
 
 
 def both_grouped(
-    query: exp.Select, first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    count: str | None = None,
+    finest: Finest = "texts",
 ) -> exp.Select:
     """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
-    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` .."""
+    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
+    these with the finest values, or without."""
     several = of_several_levels(attributes)
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
-        grouped = keyed(groups(release, columns, shared), attributes, len(shared), is_first)
+        grouped = keyed(groups(release, columns, shared, count), attributes, len(shared), is_first)
         grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         if several:
             grouped = _with_prefixes(grouped, attributes, len(shared))
         query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
     for i, one in several:
+        parts: dict[str, exp.Query] = {}
+        if finest == "numbers":
+            parts[_labels_name(i)] = _numbered_labels(i)
         if one.hierarchy is not None and one.ranges:
-            nodes = nodes_in_order(one.hierarchy, range(one.height + 1))
-            query = query.with_(ident(_nodes_name(i)), as_=nodes, materialized=True, copy=False)
-        query = query.with_(ident(pairs_name(i)), as_=compatible(one, i), materialized=True, copy=False)
+            parts[_nodes_name(i)] = nodes_in_order(one.hierarchy, range(one.height + 1))
+            parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
+        parts[pairs_name(i)] = compatible(one, i, finest)
+        for name, part in parts.items():
+            query = query.with_(ident(name), as_=part, materialized=True, copy=False)
     for step in range(len(several) + 1) if several else ():
-        query = query.with_(
-            ident(met_name(step)), as_=_met(attributes, len(shared), step), materialized=True, copy=False
-        )
+        met = _met(attributes, len(shared), step, finest)
+        query = query.with_(ident(met_name(step)), as_=met, materialized=True, copy=False)
     return query
 
 
@@ -326,7 +377,7 @@ def _key(attributes: Sequence[Linked], shared: int) -> list[str]:
     return [*(f"s{j}" for j in range(shared)), *(f"k{i}" for i in by_level)]
 
 
-def _met(attributes: Sequence[Linked], shared: int, step: int) -> exp.Select:
+def _met(attributes: Sequence[Linked], shared: int, step: int, finest: Finest) -> exp.Select:
     """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
     several = of_several_levels(attributes)
     if not step:
@@ -338,7 +389,7 @@ def _met(attributes: Sequence[Linked], shared: int, step: int) -> exp.Select:
     one, two = (_prefixes(name, [before, label], f"p{step}") for name in (FIRST, SECOND))
     finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
     numbers = [named(col(f"p{step}", side), side) for side in ("a", "b")]
-    query = select([*numbers, *finer], within(met_name(step - 1), "m"))
+    query = select([*numbers, *(finer if finest else ())], within(met_name(step - 1), "m"))
     query = query.join(subquery(one, "a"), on=exp.EQ(this=col(before, "a"), expression=col("a", "m")), copy=False)
     query = query.join(within(pairs_name(i), "c"), on=same(col(label, "a"), col("one", "c")), copy=False)
     on = exp.And(
@@ -354,6 +405,14 @@ def _prefixes(name: str, columns: Sequence[str], prefix: str) -> exp.Select:
 
 def _nodes_name(i: int) -> str:
     return f"sqlanon nodes {i}"
+
+
+def _placed_name(i: int, release: str) -> str:
+    return f"{release} placed {i}"
+
+
+def _labels_name(i: int) -> str:
+    return f"sqlanon labels {i}"
 
 
 def pairs_name(i: int) -> str:
@@ -379,8 +438,9 @@ def swapped_met(met: exp.Expr) -> exp.Select:
     return select([named(col("b"), "a"), named(col("a"), "b")], met.copy())
 
 
-def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
-    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` .."""
+def joined(attributes: Sequence[Linked], shared: int, numbers: bool = False) -> exp.Select:
+    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` .., if
+    ``numbers`` are not enough."""
     several = of_several_levels(attributes)
     if not several:
         query = exp.Select().from_(within(FIRST, "a"), copy=False)
@@ -389,7 +449,7 @@ def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
     for name, side in ((FIRST, "a"), (SECOND, "b")):
         on = exp.EQ(this=col(last, side), expression=col(side, "m"))
         query = query.join(within(name, side), on=on, copy=False)
-    for i, _ in several:
+    for i, _ in () if numbers else several:
         finer = exp.Select(expressions=[col("f"), col("finer")], distinct=exp.Distinct())
         finer = finer.from_(exp.Table(this=ident(pairs_name(i))), copy=False)
         on = exp.EQ(this=col("f", f"c{i}"), expression=col(f"f{i}", "m"))
@@ -397,8 +457,8 @@ def joined(attributes: Sequence[Linked], shared: int) -> exp.Select:
     return query
 
 
-def finest(attributes: Sequence[Linked]) -> list[exp.Expr]:
-    """The finest value that two groups tell of each attribute: ``v0`` .."""
+def finest(attributes: Sequence[Linked], numbers: bool = False) -> list[exp.Expr]:
+    """The finest value that two groups tell of each attribute, or a number for it: ``v0`` .."""
     values: list[exp.Expr] = []
     for i, one in enumerate(attributes):
         if one.first is None:
@@ -406,7 +466,7 @@ def finest(attributes: Sequence[Linked]) -> list[exp.Expr]:
         elif one.second is None:
             value = col(f"l{i}", "a")
         elif one.levels is None:
-            value = col("finer", f"c{i}")
+            value = col(f"f{i}", "m") if numbers else col("finer", f"c{i}")
         else:
             own, other = one.levels
             value = col(f"l{i}", "a" if own <= other else "b")

@@ -13,11 +13,14 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from sqlanon.queries.names import (
+    aliased,
     all_of,
     cast,
     col,
+    ident,
     is_there,
     named,
+    number,
     select,
     subquery,
     text,
@@ -77,29 +80,34 @@ def _plain(label: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=plain(written_out(part_of(label, f"({NUMERAL})"))), expressions=[label.copy()])
 
 
-def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:
-    """Pairs of labels, a range at least among them, that have values in common: ``one``, ``two`` and the ``finer``.
+def overlapping(one: exp.Expr, two: exp.Expr, numbers: bool) -> exp.Select:
+    """Pairs of two labels, a range at least among them, that have values in common: ``one``, ``two`` and the ``finer``,
+    or a number for that, ``f``.
 
     Where neither holds the other, what both have in common is finer: it is called by both.
 
     Parameters
     ----------
     one, two:
-        The labels of each release: ``label``.
-    nodes:
-        Made by `nodes_in_order`.
+        The labels of each release, made by `placed`.
+    numbers:
+        Whether these are enough.
     """
-    sides = [subquery(_placed(labels, nodes), alias) for labels, alias in ((one, "a"), (two, "b"))]
 
     def within(inner: str, outer: str) -> exp.Expr:
         lower = exp.GTE(this=col("low", inner), expression=col("low", outer))
         return all_of([lower, exp.LTE(this=col("high", inner), expression=col("high", outer))])
 
-    both = exp.DPipe(this=exp.DPipe(this=col("label", "a"), expression=text(" & ")), expression=col("label", "b"))
+    own, name = ("id", "f") if numbers else ("label", "finer")
+    first, second = col(own, "a"), col(own, "b")
+    if numbers:
+        both: exp.Expr = exp.Add(this=exp.Mul(this=first, expression=number(_MORE_THAN_LABELS)), expression=second)
+    else:
+        both = exp.DPipe(this=exp.DPipe(this=first, expression=text(" & ")), expression=second)
     finer = exp.Case(
         ifs=[
-            exp.If(this=within("a", "b"), true=col("label", "a")),
-            exp.If(this=within("b", "a"), true=col("label", "b")),
+            exp.If(this=within("a", "b"), true=col(own, "a")),
+            exp.If(this=within("b", "a"), true=col(own, "b")),
         ],
         default=both,
     )
@@ -108,19 +116,47 @@ def overlapping(one: exp.Query, two: exp.Query, nodes: exp.Expr) -> exp.Select:
             exp.LTE(this=col("low", "a"), expression=col("high", "b")),
             exp.LTE(this=col("low", "b"), expression=col("high", "a")),
             exp.Paren(this=exp.Or(this=col("is_range", "a"), expression=col("is_range", "b"))),
+            exp.NEQ(this=col("label", "a"), expression=col("label", "b")),
         ]
     )
-    output = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, "finer")]
+    output = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, name)]
+    sides = [aliased(one.copy(), "a"), aliased(two.copy(), "b")]
     return select([*output], sides[0]).join(sides[1], on=on, copy=False)
 
 
-def _placed(labels: exp.Query, nodes: exp.Expr) -> exp.Query:
-    """Labels with the places of their values, and whether they are ranges."""
+_MORE_THAN_LABELS = 2**32
+
+
+def placed(labels: exp.Query, nodes: exp.Expr, have_ranges: bool, numbered: exp.Expr | None) -> exp.Query:
+    """Labels with the places of their values, and whether they are ranges.
+
+    Parameters
+    ----------
+    labels:
+        ``label``.
+    nodes:
+        Made by `nodes_in_order`.
+    have_ranges:
+        Whether there may be ranges among them: it takes time to look for them.
+    numbered:
+        ``label`` and its number, ``id``, which the labels get, too.
+    """
+    found = _placed(labels, nodes, have_ranges)
+    if numbered is None:
+        return found
+    query = select([exp.Column(this=exp.Star(), table=ident("p")), col("id", "x")], subquery(found, "p"))
+    on = exp.EQ(this=col("label", "p"), expression=col("label", "x"))
+    return query.join(exp.alias_(numbered.copy(), "x", table=True), on=on, copy=False)
+
+
+def _placed(labels: exp.Query, nodes: exp.Expr, have_ranges: bool) -> exp.Query:
     own = select(
         [col("label", "l"), col("low", "n"), col("high", "n"), named(exp.false(), "is_range")],
         subquery(labels.copy(), "l"),
     )
     on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
     own = own.join(exp.alias_(nodes.copy(), "n", table=True), on=on, copy=False)
+    if not have_ranges:
+        return own
     found = subquery(ranges(labels.copy(), nodes), "x")
     return union_all(own, select([col("label"), col("low"), col("high"), named(exp.true(), "is_range")], found))

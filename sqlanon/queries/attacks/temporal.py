@@ -36,7 +36,14 @@ from sqlanon.queries.names import (
 )
 
 
-def temporal(then: exp.Expr, now: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked], k: int) -> exp.Select:
+def temporal(
+    then: exp.Expr,
+    now: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[Linked],
+    k: int,
+    count: str | None = None,
+) -> exp.Select:
     """Classes of one release in which some rows, but fewer than k, can be new: ``v0`` .. and ``n``, the rows.
 
     Rows of both releases are counted by shared values and labels at the coarser of the two levels: what `now` has more
@@ -55,6 +62,8 @@ def temporal(then: exp.Expr, now: exp.Expr, shared: Sequence[str], attributes: S
         The quasi-identifiers of both: ``first`` is that of `then`. Classes are those of the ones that `now` has.
     k:
         Fewer new rows than this are what the attack finds.
+    count:
+        As of `groups`.
 
     Examples
     --------
@@ -72,7 +81,7 @@ def temporal(then: exp.Expr, now: exp.Expr, shared: Sequence[str], attributes: S
     ]
     query = select(output, subquery(new(attributes, len(shared)), "new"), [label.copy() for label in labels])
     few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
-    return both_grouped(query.having(few, copy=False), then, now, shared, attributes)
+    return both_grouped(query.having(few, copy=False), then, now, shared, attributes, count, finest=None)
 
 
 def _by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:

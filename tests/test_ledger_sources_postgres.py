@@ -1,0 +1,199 @@
+"""Sources in PostgreSQL are known by their rows, too: hashed there, to the same hashes as in DuckDB."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+from test_ledger_sources import make, policy, publish
+
+import sqlanon
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import AuditError
+from sqlanon.queries import postgres_samples, source_samples
+from sqlanon.queries.names import table
+
+pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
+pytestmark = pytest.mark.slow
+
+HERE = f"env:{VARIABLE}"
+SHARES = r"the source shares about \d+% of its rows with that of this release"
+
+
+@pytest.fixture
+def clinic(postgres: Server) -> Iterator[Server]:
+    postgres.run("DROP SCHEMA IF EXISTS clinic CASCADE", "CREATE SCHEMA clinic", "DROP TABLE IF EXISTS public.visits")
+    yield postgres
+    postgres.run("DROP SCHEMA clinic CASCADE", "DROP TABLE IF EXISTS public.visits")
+
+
+def load(server: Server, path: Path, name: str = "clinic.visits") -> None:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        rows = connection.execute("FROM visits").fetchall()
+    server.load(name, {"age": "integer", "sex": "text", "zip": "text", "cost": "double precision"}, rows)
+
+
+def there(table: str = "clinic.visits") -> dict[str, Any]:
+    return {"postgres": HERE, "table": table}
+
+
+def asked(query: str) -> dict[str, Any]:
+    return {"postgres": HERE, "query": query}
+
+
+def here(place: Path) -> dict[str, Any]:
+    return {"database": place / "clinic.duckdb", "table": "visits"}
+
+
+PAIRS = {
+    "a view": (there(), there("clinic.shown")),
+    "a query": (there(), asked("SELECT cost::numeric(12, 4) AS cost, age::bigint AS age, zip FROM clinic.visits")),
+    "a subset": (there(), asked("SELECT * FROM clinic.visits WHERE cost < 1200")),
+    "DuckDB after PostgreSQL": (there(), None),
+    "PostgreSQL after DuckDB": (None, there()),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_source_is_known_under_another_description(clinic: Server, tmp_path: Path, pair: str) -> None:
+    make(tmp_path / "clinic.duckdb")
+    load(clinic, tmp_path / "clinic.duckdb")
+    clinic.run("CREATE VIEW clinic.shown AS SELECT zip, cost, age FROM clinic.visits")
+    first, second = (one or here(tmp_path) for one in PAIRS[pair])
+    publish(policy(tmp_path, "one", first, "age"))
+    with pytest.raises(AuditError, match=SHARES):
+        publish(policy(tmp_path, "two", second, "zip"))
+    assert not (tmp_path / "two.duckdb").exists()
+
+
+def test_columns_that_were_renamed_are_known_by_their_values(clinic: Server, tmp_path: Path) -> None:
+    make(tmp_path / "clinic.duckdb")
+    load(clinic, tmp_path / "clinic.duckdb")
+    publish(policy(tmp_path, "one", there(), "age"))
+    source = asked("SELECT age AS years, zip AS postcode, cost AS amount FROM clinic.visits")
+    with sqlanon.connect() as db:
+        names = {"age": "years", "zip": "postcode", "cost": "amount"}
+        db.anonymize(policy(tmp_path, "two", source, "zip", names)).publish(force=True)
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+        rows = reader.execute("SELECT source, same_source FROM sqlanon.ledger ORDER BY published_at").fetchall()
+    assert rows[1][1] == rows[0][0] != rows[1][0]
+
+
+def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_path: Path) -> None:
+    for seed, name in enumerate(("clinic", "other"), 1):
+        make(tmp_path / f"{name}.duckdb", seed)
+        load(clinic, tmp_path / f"{name}.duckdb", f"clinic.{name}")
+    publish(policy(tmp_path, "one", there("clinic.clinic"), "age"))
+    result = publish(policy(tmp_path, "two", there("clinic.other"), "zip"))
+    assert not [one for one in result.warnings if "the ledger" in one]  # it was looked at
+
+
+def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: Path) -> None:
+    """The secret of the catalog stays here; what comes from there are hashes and counts."""
+    make(tmp_path / "clinic.duckdb")
+    load(clinic, tmp_path / "clinic.duckdb")
+    publish(policy(tmp_path, "one", here(tmp_path), "age"))
+    before = len(clinic.log())
+    with pytest.raises(AuditError, match=SHARES):
+        publish(policy(tmp_path, "two", there(), "zip"))
+    log = clinic.log()[before:]
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+        ((secret,),) = reader.execute("SELECT secret FROM sqlanon.secret").fetchall()
+        hashes = reader.execute("SELECT DISTINCT lower(hex(unnest(hashes))) FROM sqlanon.source_samples").fetchall()
+    assert "pg_catalog.md5" in log and secret not in log
+    assert not [one for (one,) in hashes if one in log]  # no hash of a single value goes there
+
+
+def test_an_unqualified_table_is_the_one_that_is_found(clinic: Server, tmp_path: Path) -> None:
+    """The search path of the user says which table ``visits`` is."""
+    for seed, schema in enumerate(("public", "clinic"), 1):
+        make(tmp_path / f"{schema}.duckdb", seed)
+        load(clinic, tmp_path / f"{schema}.duckdb", f"{schema}.visits")
+    address = clinic.address()
+
+    def published(name: str, path: str, source: dict[str, Any]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SQLANON_ON_PATH", f"{address}?options=-csearch_path%3D{path}")
+            publish(policy(tmp_path, name, {**source, "postgres": "env:SQLANON_ON_PATH"}, "age"))
+
+    published("one", "clinic", {"table": "visits"})
+    published("two", "public", {"table": "clinic.visits"})
+    published("three", "public", {"table": "visits"})
+    published("four", "clinic", {"query": "SELECT * FROM visits"})
+    published("five", "public", {"query": 'SELECT * FROM "clinic"."visits"'})
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+        rows = reader.execute("SELECT source FROM sqlanon.ledger ORDER BY published_at").fetchall()
+    one, two, three, four, five = (source for (source,) in rows)
+    assert one == two and four == five and len({one, three, four}) == 3
+
+
+def doubles() -> list[str]:
+    chosen = random.Random(5)
+    drawn = [struct.unpack("<d", struct.pack("<Q", chosen.getrandbits(64)))[0] for _ in range(300)]
+    around = [10.0**i * factor for i in range(-8, 24) for factor in (1, 1.5, 0.1, 1.2345678901234567, -3)]
+    return [repr(one) for one in (*around, *drawn) if not math.isnan(one)]
+
+
+VALUES: dict[str, list[str | None]] = {
+    "double precision": [*doubles(), "0", "-0", "NaN", None],
+    "real": ["0.1", "16777217", "1e10", "3.4e38", "-7", "1e-30"],
+    "numeric(38,5)": ["1.10", "0.00001", "123456789012345678", "999999999999999999999999", "-2.5", "1234567890123456"],
+    "bigint": ["9223372036854775807", "-1", "0", "1000000000000000", "1234567890123456"],
+    "smallint": ["1", "-32768"],
+    "boolean": ["true", "false", None],
+    "date": ["2020-02-29", "1969-12-31", "0001-01-01", "9999-12-31"],
+    "timestamp": ["2020-02-29 00:00:00", "2020-02-29 10:11:12.5", "1969-12-31 23:59:59.999999"],
+    "timestamptz": ["2020-02-29 00:00:00+00", "2020-02-29 10:11:12+02"],
+    "time": ["00:00:00", "10:11:12.5"],
+    "uuid": ["00000000-0000-0000-0000-00000000ABCD"],
+    "text": [
+        *("", " ", "a", " A ", "Ärger", "ärger", "ÄRGER", "Straße", "İ", "02139", "1", "1.0", "+1", " 1.50 ", ".5"),
+        *("5.", "1e3", "1E-3", "-0", "1234567890123456", "2020-01-01", "2020-01-01 10:11:12", "2020-01-01T10:11:12"),
+        *("NULL", ":", "abc123", "1,5", "12:30"),
+        None,
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_have_the_same_hashes_as_in_duckdb(clinic: Server, kind: str) -> None:
+    types = {
+        "double precision": "DOUBLE",
+        "real": "FLOAT",
+        "timestamptz": "TIMESTAMP WITH TIME ZONE",
+        "text": "VARCHAR",
+    }
+    type_, key, most = types.get(kind, kind.upper().replace("NUMERIC", "DECIMAL")), "key", 10_000
+    clinic.load("clinic.v", {"n": "integer", "v": kind}, [*enumerate(VALUES[kind])])
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE v (n INTEGER, v {type_})")
+        connection.executemany(f"INSERT INTO v SELECT ?, CAST(? AS {type_})", [*enumerate(VALUES[kind])])
+        server = PostgresEngine.open(clinic.address(), "test")
+        try:
+            query = source_samples.values_of(table("v"), "v", key)
+            expected = {f"{value:016x}": form for form, value in connection.execute(query.sql("duckdb")).fetchall()}
+            with server.reading():
+                found = server.rows(postgres_samples.values_of(table("v", "clinic"), "v", type_, most), [key])
+        finally:
+            server.close()
+    assert {h for h, _ in found} == set(expected), {expected.get(h) for h in set(expected) - {h for h, _ in found}}
+    assert {d for _, d in found} == {len(expected)}
+
+
+def test_numbers_that_are_too_large_are_words(clinic: Server) -> None:
+    clinic.load("clinic.v", {"v": "text"}, [["1e999"], ["9" * 400], ["1" * 400 + ".5"]])
+    server = PostgresEngine.open(clinic.address(), "test")
+    try:
+        with server.reading():
+            query = postgres_samples.values_of(table("v", "clinic"), "v", "VARCHAR", 10)
+            assert len(server.rows(query, ["key"])) == 3
+    finally:
+        server.close()
