@@ -448,6 +448,24 @@ def test_the_release_is_in_random_order(found: sqlanon.Result, connection: duckd
         assert re.search(r"ORDER BY\s+(pg_catalog\.)?RAND(OM)?\(\)$", found.sql(dialect))
 
 
+def test_macros_of_the_database_change_nothing_of_what_is_exported(
+    found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    folder = found.export(tmp_path / "export", "duckdb")
+    expected, clean = follow(connection, folder), made(connection, "shared")
+    connection.execute("DROP TABLE shared")
+    for file in folder.glob("*.parquet"):
+        connection.execute(f"DROP TABLE {quoted(file.stem)}")
+    text = "".join((folder / name).read_text() for name in ("release.sql", "audit.sql"))
+    names = set(re.findall(r'system\.main\."?([^\s"(]+)"?\(', text))
+    assert {"count", "random", "sum"} <= names
+    for name in [*names, "count_star"]:
+        connection.execute(f"CREATE MACRO {quoted(name)}() AS 7, (a) AS 7, (a, b) AS 7")
+    assert connection.execute("SELECT sum(i), random() FROM range(3) AS t(i)").fetchall() == [(7, 7)] * 3
+    assert follow(connection, folder) == expected
+    assert made(connection, "shared") == clean
+
+
 def test_trino_is_told_to_sort(found: sqlanon.Result, tmp_path: Path) -> None:
     text = (found.export(tmp_path / "x", "trino") / "release.sql").read_text()
     assert text.index("SET SESSION skip_redundant_sort = FALSE;") < text.index("CREATE TABLE")

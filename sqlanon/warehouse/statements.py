@@ -17,6 +17,7 @@ from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import free_name, table
 from sqlanon.queries.postgres_qualified import by_full_names
+from sqlanon.queries.qualified import Qualified
 from sqlanon.queries.recode import Recoding
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake", "spark", "trino")
@@ -131,7 +132,7 @@ class Target:
             statement = by_full_names(statement)
         if self.query is not None:
             statement = wh.with_own_query(statement, _OWN_QUERY, self.query)
-        return statement.sql(dialect, pretty=True)
+        return statement.sql(Qualified if dialect == "duckdb" else dialect, pretty=True)
 
 
 def value_tables(columns: Sequence[str]) -> list[str]:
