@@ -457,7 +457,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     found = release.verify()
     assert [check.name for check in found.checks if not check.passed] == ["content digest"]
     small.run("ALTER TABLE shared.r_v1 RENAME TO hidden", "DROP VIEW shared.r", "CREATE VIEW shared.r AS SELECT 1 AS a")
-    changed = [check.name for check in release.verify().checks if not check.passed]
+    changed = [check.name for check in release.verify().checks if check.passed is False]
     assert changed == ["columns", "view", "table", "comments"]
     small.run("UPDATE shared.sqlanon_manifest SET manifest = '[]'")
     with pytest.raises(sqlanon.errors.BrokenReleaseError):
