@@ -69,16 +69,16 @@ class DecoyCheck:
     def checks(self) -> list[Check]:
         """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
         classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
-        steps, quasi, k = self.steps, self.manifest.quasi, self.manifest.policy["privacy"]["k"]
-        places = steps.make(self.work("decoy_places"), dc.short_classes(self.real, quasi, k))
+        steps, quasi, k = self.steps, self._quasi, self.manifest.policy["privacy"]["k"]
+        places = steps.make(self.work("decoy_places"), dc.short_classes(self.real, list(quasi), k))
         beside = steps.make(self.work("decoys_beside"), dc.part(self.real, places, quasi, within=True))
         among = steps.make(self.work("decoys_among"), dc.part(self.released, places, quasi, within=True))
-        rest = steps.make(self.work("decoys_found"), dc.minus(among, beside, self._names))
+        rest = steps.make(self.work("decoys_found"), dc.minus(among, beside, self._types))
         found = steps.count(rest)
         # What the release has beside the rest are rows of both.
         all_there = steps.count(among) - found == steps.count(beside)
-        wrong = steps.ask(dc.unfilled(places, among, quasi, k), [(0,)])[0][0]
-        values = [name for name in self._names if name not in quasi]
+        wrong = steps.ask(dc.unfilled(places, among, list(quasi), k), [(0,)])[0][0]
+        values = [name for name in self._types if name not in quasi]
         strange = found and [one for one in values if self._is_strange(rest, places, one)]
         return [
             source_check("recoded source", all_there and self._same_elsewhere(places), "its rows are in the release"),
@@ -94,22 +94,25 @@ class DecoyCheck:
             return Check(f"{AGAINST}decoys in the catalog", None, message)
         rest = self.work("decoys_found")
         pairs = ((rest, table), (table, rest))
-        wrong = sum(self.steps.ask(dc.surplus(*pair, self._names), [(0,)])[0][0] for pair in pairs)
+        wrong = sum(self.steps.ask(dc.surplus(*pair, self._types), [(0,)])[0][0] for pair in pairs)
         return source_check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
 
     @property
-    def _names(self) -> list[str]:
-        return [column.name for column in self.manifest.columns]
+    def _types(self) -> dict[str, str]:
+        return {column.name: column.type for column in self.manifest.columns}
+
+    @property
+    def _quasi(self) -> dict[str, str]:
+        types = self._types
+        return {name: types[name] for name in self.manifest.quasi}
 
     def _is_strange(self, rest: exp.Table, places: exp.Table, name: str) -> bool:
-        kept = dc.part(self.real, places, self.manifest.quasi, within=False)
-        return bool(self.steps.ask(dc.strangers(rest, kept, name), [(0,)])[0][0])
+        kept = dc.part(self.real, places, self._quasi, within=False)
+        return bool(self.steps.ask(dc.strangers(rest, kept, name, self._types[name]), [(0,)])[0][0])
 
     def _same_elsewhere(self, places: exp.Table) -> bool:
         """Whether the release has the real rows, and no others, in all other classes."""
-        types = {column.name: column.type for column in self.manifest.columns}
         real, released = (
-            subquery(dc.part(rows, places, self.manifest.quasi, within=False), "r")
-            for rows in (self.real, self.released)
+            subquery(dc.part(rows, places, self._quasi, within=False), "r") for rows in (self.real, self.released)
         )
-        return self.steps.ask(different_rows(released, real, types), [(0, 0)])[0] == (0, 0)
+        return self.steps.ask(different_rows(released, real, self._types), [(0, 0)])[0] == (0, 0)

@@ -54,16 +54,13 @@ class NoiseCheck:
 
     def _differences(self, noisy: set[str]) -> tuple[int, int]:
         """How many rows are in the release alone, and in the recoded source alone, without the columns with noise."""
-        if self.prepared.source.rows_at_hand:
-            types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
-            extra, missing = self.engine.rows(different_rows(self.released, self.recoded, types))[0]
-            return extra, missing
-        # Of rows that are elsewhere, only what is counted comes here.
-        names = [column.name for column in self.prepared.released if column.name not in noisy]
-        count, steps = count_column(names), Steps(self.engine)
-        released = steps.make(self.work("counted_released"), nc.counted(self.released, names, count))
-        recoded = steps.make(self.work("counted_recoded"), nc.counted(self.recoded, names, count))
-        extra, missing = self.engine.rows(nc.differences(released, recoded, names, count))[0]
+        types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
+        recoded, count = self.recoded, None
+        if self.prepared.source.spark is not None:  # of its rows only what is counted comes here
+            count = count_column(types)
+            query = nc.counted(self.recoded, list(types), count)
+            recoded = Steps(self.engine).make(self.work("counted_recoded"), query)
+        extra, missing = self.engine.rows(different_rows(self.released, recoded, types, count))[0]
         return extra, missing
 
     def _others(self, columns: tuple[NoisyColumn, ...]) -> Check:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from sqlanon.queries.names import aliased, all_columns, all_of, col, named, number, same, select, subquery
+from sqlanon.queries.same_rows import same_to_readers, told_apart
 
 
-def minus(rows: exp.Table, others: exp.Table, names: Sequence[str]) -> exp.Select:
-    """The rows that others do not have, or not so often: a row that is there twice is two rows."""
-    own, theirs = (select([col(name) for name in names], one.copy()) for one in (rows, others))
-    return select([exp.Star()], subquery(exp.Except(this=own, expression=theirs, distinct=False), "m"))
+def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
+    """The rows that others do not have, or not so often: a row that is there twice is two rows.
+
+    Parameters
+    ----------
+    types:
+        DuckDB's types of their columns.
+    """
+    values = [(name, [col(name), *told_apart(col(name), type_)]) for name, type_ in types.items()]
+    numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
+    own, theirs = (select([one.copy() for one in numbered], table.copy()) for table in (rows, others))
+    rest = subquery(exp.Except(this=own, expression=theirs, distinct=False), "m")
+    return select([named(col(f"c{i}_0"), name) for i, (name, _) in enumerate(values)], rest)
 
 
-def surplus(rows: exp.Table, others: exp.Table, names: Sequence[str]) -> exp.Select:
+def surplus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """One number: the rows that others do not have, or not so often."""
-    return select([exp.Count(this=exp.Star())], subquery(minus(rows, others, names), "q"))
+    return select([exp.Count(this=exp.Star())], subquery(minus(rows, others, types), "q"))
 
 
 def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
@@ -27,17 +37,21 @@ def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
     return select(output, real.copy(), [col(name) for name in quasi]).having(too_few, copy=False)
 
 
-def part(rows: exp.Table, places: exp.Table, quasi: Sequence[str], within: bool) -> exp.Select:
+def part(rows: exp.Table, places: exp.Table, quasi: Mapping[str, str], within: bool) -> exp.Select:
     """The rows that are in some classes, or those that are not.
 
     Parameters
     ----------
     places:
         The classes, made by `short_classes`.
+    quasi:
+        The quasi-identifiers, with DuckDB's types of them.
     """
+    on = all_of(
+        same_to_readers(col(name, "r"), col(f"q{i}", "p"), type_) for i, (name, type_) in enumerate(quasi.items())
+    )
     query = select([all_columns("r")], aliased(rows, "r"))
-    kind = "semi" if within else "anti"
-    return query.join(aliased(places, "p"), on=_in_place("r", quasi), join_type=kind, copy=False)
+    return query.join(aliased(places, "p"), on=on, join_type="semi" if within else "anti", copy=False)
 
 
 def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
@@ -56,12 +70,8 @@ def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) 
     return query.join(subquery(filled, "f"), on=on, join_type="anti", copy=False)
 
 
-def strangers(rest: exp.Table, kept: exp.Query, name: str) -> exp.Select:
+def strangers(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
     """One number: the rows whose value in a column no kept row has."""
     query = select([exp.Count(this=exp.Star())], aliased(rest, "d"))
-    on = same(col(name, "d"), col(name, "k"))
+    on = same_to_readers(col(name, "d"), col(name, "k"), type_)
     return query.join(subquery(kept, "k"), on=on, join_type="anti", copy=False)
-
-
-def _in_place(rows: str, quasi: Sequence[str]) -> exp.Expr:
-    return all_of(same(col(name, rows), col(f"q{i}", "p")) for i, name in enumerate(quasi))

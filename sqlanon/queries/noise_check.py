@@ -18,11 +18,9 @@ from sqlanon.queries.names import (
     is_null,
     named,
     number,
-    or_zero,
     same,
     select,
     subquery,
-    union_all,
     where,
 )
 from sqlanon.queries.noise import on_steps
@@ -34,23 +32,6 @@ def counted(relation: exp.Expr, names: Sequence[str], count: str) -> exp.Select:
     columns: list[exp.Expr] = [col(name) for name in names]
     output = [*columns, named(exp.Count(this=exp.Star()), count)]
     return select(output, relation.copy(), [column.copy() for column in columns])
-
-
-def differences(released: exp.Table, recoded: exp.Table, names: Sequence[str], count: str) -> exp.Select:
-    """One row, of what `counted` makes: how many rows are in the release alone, and in the recoded source alone."""
-    columns: list[exp.Expr] = [col(name) for name in names]
-    mine = select([*columns, named(col(count), count)], released.copy())
-    others = select([*(col(name) for name in names), named(exp.Neg(this=col(count)), count)], recoded.copy())
-    more = named(exp.Sum(this=col(count)), count)
-    each = select(
-        [*(col(name) for name in names), more],
-        subquery(union_all(mine, others), "b"),
-        [col(name) for name in names],
-    )
-    left = exp.GT(this=col(count), expression=number(0))
-    right = exp.LT(this=col(count), expression=number(0))
-    total_of = [where(exp.Sum(this=exp.Abs(this=col(count))), one) for one in (left, right)]
-    return select([cast(or_zero(one), "BIGINT") for one in total_of], subquery(each, "e"))
 
 
 def as_records(recoded: exp.Expr, quasi: Sequence[str], columns: Sequence[NoisyColumn]) -> exp.Select:
