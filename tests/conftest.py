@@ -79,17 +79,19 @@ def spark(spark_cluster: Cluster) -> Any:
     return spark_cluster.session
 
 
+CHEAP = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
 @pytest.fixture(scope="module")
 def session(spark: Any) -> Iterator[Any]:
     """The classic session without what pays for large tables only: queries are compiled in a third of the time."""
-    cheap = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    before = {name: spark.conf.get(name, None) for name in cheap}
-    for name, value in cheap.items():
+    before = {name: spark.conf.get(name, None) for name in CHEAP}
+    for name, value in CHEAP.items():
         spark.conf.set(name, value)
     yield spark
     for name, was in before.items():

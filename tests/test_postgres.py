@@ -457,7 +457,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     found = release.verify()
     assert [check.name for check in found.checks if not check.passed] == ["content digest"]
     small.run("ALTER TABLE shared.r_v1 RENAME TO hidden", "DROP VIEW shared.r", "CREATE VIEW shared.r AS SELECT 1 AS a")
-    changed = [check.name for check in release.verify().checks if not check.passed]
+    changed = [check.name for check in release.verify().checks if check.passed is False]
     assert changed == ["columns", "view", "table", "comments"]
     small.run("UPDATE shared.sqlanon_manifest SET manifest = '[]'")
     with pytest.raises(sqlanon.errors.BrokenReleaseError):
@@ -568,7 +568,7 @@ def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
     ):
         small.run("DROP VIEW shared.r", f"CREATE VIEW shared.r AS {query}")
         found = release.verify()
-        assert [check.name for check in found.checks if not check.passed] == ["view", "comments"], query
+        assert [check.name for check in found.checks if check.passed is False] == ["view", "comments"], query
         assert "'r_v1'" in found.failures[0]
     columns = columns.replace("zip", 'zip COLLATE "C.utf8"')
     small.run("DROP VIEW shared.r, shared.middle", f"CREATE VIEW shared.r AS SELECT {columns} FROM clinic.copied")

@@ -10,9 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 from postgres_server import VARIABLE, Server
+from test_warehouses import quoted
 
 import sqlanon
 from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.postgres_checks import index_name
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 
@@ -29,7 +31,7 @@ def empty(postgres: Server) -> Iterator[Server]:
     for role in (READER, OTHER):
         postgres.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"GRANT USAGE ON SCHEMA {SCHEMA} TO {role}")
     yield postgres
-    postgres.run(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    postgres.run(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", "DROP PUBLICATION IF EXISTS john_doe")
     for role in (READER, OTHER):
         postgres.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
@@ -75,6 +77,50 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
     "a default": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN b SET DEFAULT 'John Doe'",)),
     "a constraint": ("table", ("ALTER TABLE tampered.r_v1 ADD CONSTRAINT k CHECK (b <> 'John Doe')",)),
     "an index over a condition": ("table", ("CREATE INDEX i ON tampered.r_v1 (a) WHERE b = 'John Doe'",)),
+    "an index with a telling name": ("table", ("CREATE INDEX john_doe_has_hiv ON tampered.r_v1 (a)",)),
+    "an index over an expression": ("table", ("CREATE INDEX ON tampered.r_v1 ((b || 'John Doe'))",)),
+    "an index with options": ("table", ("CREATE INDEX ON tampered.r_v1 (a) WITH (fillfactor = 50)",)),
+    "an index with a collation": (
+        "table",
+        (
+            'CREATE COLLATION tampered.john_doe FROM "C"',
+            "CREATE INDEX ON tampered.r_v1 (b COLLATE tampered.john_doe)",
+        ),
+    ),
+    "a column of an index": (
+        "table",
+        ("CREATE INDEX ON tampered.r_v1 (a)", "ALTER TABLE tampered.r_v1_a_idx RENAME COLUMN a TO john_doe"),
+    ),
+    "a comment of an index": (
+        "comments",
+        ("CREATE INDEX ON tampered.r_v1 (a)", "COMMENT ON INDEX tampered.r_v1_a_idx IS 'John Doe has HIV'"),
+    ),
+    "a unique constraint": ("table", ("ALTER TABLE tampered.r_v1 ADD CONSTRAINT john_doe UNIQUE (a, b, c)",)),
+    "a primary key with a telling name": (
+        "table",
+        ("ALTER TABLE tampered.r_v1 ADD CONSTRAINT john_doe PRIMARY KEY (a, b, c)",),
+    ),
+    "a column that may not be NULL": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN a SET NOT NULL",)),
+    "statistics": ("table", ("CREATE STATISTICS tampered.john_doe_has_hiv ON a, b FROM tampered.r_v1",)),
+    "a target of statistics": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN a SET STATISTICS 77",)),
+    "options of a column": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN a SET (n_distinct = 77)",)),
+    "storage of a column": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN b SET STORAGE EXTERNAL",)),
+    "compression of a column": ("table", ("ALTER TABLE tampered.r_v1 ALTER COLUMN b SET COMPRESSION pglz",)),
+    "options of the table": ("table", ("ALTER TABLE tampered.r_v1 SET (fillfactor = 77)",)),
+    "options of long values": ("table", ("ALTER TABLE tampered.r_v1 SET (toast.autovacuum_enabled = false)",)),
+    "replica identity": ("table", ("ALTER TABLE tampered.r_v1 REPLICA IDENTITY FULL",)),
+    "a type of the table": (
+        "table",
+        (
+            'CREATE TYPE tampered.john_doe AS (a bigint, b text COLLATE "C", c float8)',
+            "ALTER TABLE tampered.r_v1 OF tampered.john_doe",
+        ),
+    ),
+    "a sequence": (
+        "table",
+        ("CREATE SEQUENCE tampered.john_doe", "ALTER SEQUENCE tampered.john_doe OWNED BY tampered.r_v1.a"),
+    ),
+    "a publication": ("table", ("CREATE PUBLICATION john_doe FOR TABLE tampered.r_v1",)),
     "a rule": ("table", ("CREATE RULE n AS ON UPDATE TO tampered.r_v1 DO INSTEAD NOTHING",)),
     "a trigger": (
         "table",
@@ -108,6 +154,8 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
         ("CREATE MATERIALIZED VIEW tampered.r_v7 AS SELECT 1 AS a",),
     ),
     "a sequence as another version": ("versions", ("CREATE SEQUENCE tampered.r_v3",)),
+    "the name in capitals": ("versions", ('CREATE VIEW tampered."R" AS SELECT 1 AS a',)),
+    "a version in capitals": ("versions", ('CREATE VIEW tampered."R_V2" AS SELECT 1 AS a',)),
     "a view with a condition": ("view", (f"CREATE OR REPLACE VIEW tampered.r AS {LIST} WHERE a IS NOT NULL",)),
     "a view of another table": (
         "view",
@@ -125,6 +173,7 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
             "CREATE TRIGGER t INSTEAD OF DELETE ON tampered.r FOR EACH ROW EXECUTE FUNCTION tampered.f()",
         ),
     ),
+    "a default of the view": ("view", ("ALTER VIEW tampered.r ALTER COLUMN b SET DEFAULT 'John Doe'",)),
     "a rule of the view": ("view", ("CREATE RULE n AS ON INSERT TO tampered.r DO INSTEAD NOTHING",)),
     "a version": ("one manifest", ("UPDATE tampered.sqlanon_manifest SET version = 7",)),
     "a second manifest": (
@@ -139,6 +188,19 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
         ("UPDATE tampered.sqlanon_manifest SET manifest = replace(manifest, '\"r\"', '\"q\"')",),
     ),
     "a column of the manifests": ("one manifest", ("ALTER TABLE tampered.sqlanon_manifest ADD COLUMN name text",)),
+    "an index of the manifests": ("one manifest", ("CREATE INDEX ON tampered.sqlanon_manifest (version)",)),
+    "the key of the manifests": (
+        "one manifest",
+        ("ALTER TABLE tampered.sqlanon_manifest RENAME CONSTRAINT sqlanon_manifest_pkey TO john_doe",),
+    ),
+    "a column of the key of the manifests": (
+        "one manifest",
+        ("ALTER TABLE tampered.sqlanon_manifest_pkey RENAME COLUMN table_name TO john_doe",),
+    ),
+    "statistics of the manifests": (
+        "one manifest",
+        ("CREATE STATISTICS tampered.john_doe ON table_name, version FROM tampered.sqlanon_manifest",),
+    ),
     "a trigger of the manifests": (
         "one manifest",
         (
@@ -150,6 +212,17 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
     "a comment of a column": ("comments", ("COMMENT ON COLUMN tampered.r.a IS 'John Doe has HIV'",)),
     "no comment": ("comments", ("COMMENT ON VIEW tampered.r IS NULL",)),
     "a comment of the table": ("comments", ("COMMENT ON COLUMN tampered.r_v1.a IS 'John Doe has HIV'",)),
+    "a comment of the view's type": ("comments", ("COMMENT ON TYPE tampered.r IS 'John Doe has HIV'",)),
+    "a comment of the table's array type": ("comments", ("COMMENT ON TYPE tampered._r_v1 IS 'John Doe has HIV'",)),
+    "a comment of the view's rule": ("comments", ("COMMENT ON RULE \"_RETURN\" ON tampered.r IS 'John Doe has HIV'",)),
+    "a comment of the manifests' key": (
+        "comments",
+        ("COMMENT ON CONSTRAINT sqlanon_manifest_pkey ON tampered.sqlanon_manifest IS 'John Doe has HIV'",),
+    ),
+    "a comment of the manifests' index": (
+        "comments",
+        ("COMMENT ON INDEX tampered.sqlanon_manifest_pkey IS 'John Doe has HIV'",),
+    ),
     "a comment of the manifests": ("comments", ("COMMENT ON TABLE tampered.sqlanon_manifest IS 'John Doe has HIV'",)),
     "the owner of the view": (
         "rights",
@@ -183,11 +256,72 @@ def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Se
     release = publish()
     empty.run(
         f"GRANT SELECT ON {SCHEMA}.r, {SCHEMA}.sqlanon_manifest TO {READER}",
-        f"CREATE INDEX faster ON {SCHEMA}.r_v1 (a)",
+        f"CREATE INDEX ON {SCHEMA}.r_v1 (a)",
+        f"CREATE UNIQUE INDEX ON {SCHEMA}.r_v1 (c DESC, b, a)",
         f"ALTER VIEW {SCHEMA}.r SET (security_barrier = true)",
         f"ANALYZE {SCHEMA}.r_v1",
     )
     assert failing(release) == []
+    (told,) = (check.message for check in release.verify().checks if check.name == "table")
+    assert told.endswith("plain indexes that are not sqlanon's: r_v1_a_idx, r_v1_c_b_a_idx")
+    empty.run(f"CREATE INDEX faster ON {SCHEMA}.r_v1 (b)")
+    assert failing(release) == ["table"]
+    assert "'faster' has a name of somebody's choice: drop it, or rename it to 'r_v1_b_idx'" in str(release.verify())
+    empty.run(f"ALTER INDEX {SCHEMA}.faster RENAME TO r_v1_b_idx")
+    assert failing(release) == []
+
+
+def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> None:
+    for i, (table, *names) in enumerate(
+        [
+            ("t" * 5, "a"),
+            ("t" * 63, "a" * 63),
+            ("t" * 20, "a" * 63, "b" * 63, "c"),
+            ("t" * 50, "a" * 20),
+            ("é" * 31, "ü" * 20, "b" * 7),
+            ("s" * 59, "é"),
+        ]
+    ):
+        made = ", ".join(f'"{one}" int' for one in names)
+        empty.run(
+            f'CREATE TABLE {SCHEMA}."{table}" ({made})',
+            f'CREATE INDEX ON {SCHEMA}."{table}" ({", ".join(map(quoted, names))})',
+            f'ALTER TABLE {SCHEMA}."{table}" ADD PRIMARY KEY ("{names[0]}")',
+        )
+        query = "SELECT c.relname::text, indisprimary FROM pg_index JOIN pg_class AS c "
+        query += f"ON c.oid = indexrelid WHERE indrelid = '{SCHEMA}.{quoted(table)}'::regclass ORDER BY 2"
+        found = [name for name, _ in empty.rows(query)]
+        assert found == [index_name(table, "_".join(names), "idx"), index_name(table, "", "pkey")], i
+
+
+def notes(release: Any) -> str:
+    """What `verify` says of what is beside the release, and leaves open."""
+    (check,) = (one for one in release.verify().checks if one.name == "schema")
+    return check.message if check.passed is None else ""
+
+
+@pytest.mark.slow
+def test_what_others_have_in_the_schema_is_named_and_fails_nothing(empty: Server) -> None:
+    release = publish()
+    publish(name="another")
+    assert notes(release) == ""
+    empty.run(
+        f"CREATE TABLE {SCHEMA}.theirs (name text PRIMARY KEY)",
+        f"CREATE FUNCTION {SCHEMA}.f() {NOTHING}",
+        f"CREATE VIEW {SCHEMA}.dashboard AS SELECT a, count(*) AS n FROM {SCHEMA}.r GROUP BY a",
+        f"CREATE FUNCTION {SCHEMA}.name(one {SCHEMA}.r) RETURNS text LANGUAGE sql AS $$ SELECT 'John Doe' $$",
+        f"INSERT INTO {SCHEMA}.sqlanon_manifest VALUES ('John Doe', 1, '')",
+        f"COMMENT ON SCHEMA {SCHEMA} IS 'John Doe has HIV'",
+    )
+    told = notes(release)
+    for one in ("table tampered.theirs", "view tampered.dashboard", "function tampered.f()", "comment of the schema"):
+        assert one in told
+    assert "built upon the release: " in told and "tampered.name(tampered.r)" in told.partition("built upon")[2]
+    assert "manifests without a release: 'John Doe'" in told and "another" not in told
+    assert failing(release) == []
+    empty.run(*(f"CREATE VIEW {SCHEMA}.v{i} AS SELECT {i} AS a" for i in range(9)))
+    assert ", and 8 more" in notes(release)
+    assert failing(publish()) == []  # nothing of it is in the way of the next version
 
 
 def reads(server: Server, name: str, role: str = READER) -> bool:

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import CHEAP
+from spark_cases import in_duckdb
 from sqlglot import exp
 from test_spark_contract import into_spark, plain_policy, planted_table
 from test_spark_manners import state
@@ -117,6 +120,42 @@ def test_functions_variables_and_views_of_a_session_take_no_name(
         assert published(own, small) == expected
         assert state(own) == before
     session.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+CALLED = {
+    *("approx_count_distinct", "coalesce", "concat", "conv", "count", "md5", "sha2", "shiftleft", "shiftright"),
+    *("substring", "sum", "uuid", "xxhash64"),
+}
+"""The functions of a release that is counted in Spark and searched here."""
+WORDS = {"from", "join", "select", "tblproperties", "x"}
+"""What else stands before a parenthesis there."""
+
+
+def test_functions_of_a_thin_clients_session_take_no_name(
+    spark_cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same through Spark Connect, where a session and its functions are the server's."""
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
+
+    tree = plain_policy().model_dump(exclude_none=True) | {"privacy": {"k": 4}}
+    with in_duckdb(planted_table()) as connection, sqlanon.connect(connection) as db:
+        here = db.anonymize(sqlanon.Policy(**{**tree, "source": {"table": "t"}}))
+        expected = here.generalization, here.score, here.suppressed_rows
+        digest = here.publish(tmp_path / "release.duckdb").manifest.digest
+    own = SparkSession.builder.remote(spark_cluster.connect).create()
+    for name, value in CHEAP.items():
+        own.conf.set(name, value)
+    into_spark(own, planted_table(), "planted")
+    for name in sorted(CALLED):
+        own.udf.register(name, hostile(name))
+    own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    assert own.sql("SELECT sha2('a', 256), uuid()").collect()[0] == ("sha2 of others", "uuid of others")
+    statements = recorded(monkeypatch)
+    there = sqlanon.Policy(**{**tree, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
+    assert published(own, there) == (*expected, digest)
+    assert functions_of(statements) - WORDS == CALLED
+    own.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+    own.stop()
 
 
 def turned_round(session: Any) -> dict[str, str]:

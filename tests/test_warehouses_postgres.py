@@ -17,19 +17,19 @@ import sqlanon
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow
 
-THERE = {"VARCHAR": "text", "INTEGER": "integer", "DATE": "date", "BOOLEAN": "boolean"}
+THERE = {"VARCHAR": "text", "INTEGER": "integer", "DATE": "date", "BOOLEAN": "boolean", "DOUBLE": "float8"}
 
 
 def texts(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[Any, ...]]:
     return connection.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {relation}").fetchall()
 
 
-def upload(server: Server, folder: Path) -> None:
+def upload(server: Server, folder: Path, schema: str = "clinic") -> None:
     with duckdb.connect() as connection:
         for file in folder.glob("*.parquet"):
             relation = connection.read_parquet(str(file))
             types = {name: THERE[str(type_)] for name, type_ in zip(relation.columns, relation.types, strict=True)}
-            server.load(f"clinic.{quoted(file.stem)}", types, texts(connection, f"'{file}'"))
+            server.load(f"{schema}.{quoted(file.stem)}", types, texts(connection, f"'{file}'"))
 
 
 def statements(folder: Path) -> list[str]:
@@ -115,3 +115,39 @@ def test_what_is_printed_runs_in_postgres_and_releases_the_same(
     found = violations(audited(postgres, folder))
     assert found.keys() == {DIFFERING}
     assert sorted(int(row[-1]) - int(row[-2]) for row in found[DIFFERING]) == [-1, 1]
+
+
+def test_numbers_that_postgres_takes_for_equal_are_released_in_one_form(postgres: Server, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("0.0\n")
+    postgres.run("DROP SCHEMA IF EXISTS floats CASCADE", "CREATE SCHEMA floats")
+    one, weight = "CASE i WHEN 7 THEN '-0'::float8 ELSE 0 END", "CASE i WHEN 9 THEN '-0'::real ELSE (i % 2)::real END"
+    none = "('Infinity'::float8 - (CASE i WHEN 8 THEN 'Infinity' ELSE 'NaN' END)::float8)"
+    postgres.run(
+        f"CREATE TABLE floats.t AS SELECT {one} AS one, {none} AS none, i % 2 AS age, {weight} AS weight "
+        "FROM generate_series(1, 40) AS s(i)"
+    )
+    asked = sqlanon.Policy(
+        source={"table": "floats.t", "frequency_set": str(tmp_path / "f.parquet")},
+        attributes={
+            "one": {"role": "quasi", "hierarchy": {"file": tmp_path / "one.csv"}},
+            **{name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("none", "age")},
+            "weight": {"role": "sensitive"},
+        },
+        privacy={"k": 10, "l_diversity": [{"attribute": "weight", "kind": "distinct", "l": 1}]},
+        release={"table": "floats.r"},
+    )
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE f (one DOUBLE, none DOUBLE, age INTEGER, weight FLOAT, n BIGINT)")
+        with sqlanon.connect() as db:
+            (query,) = db.plan(asked, dialect="postgres").stages[0].sql
+            connection.executemany("INSERT INTO f VALUES (?, ?, ?, ?, ?)", postgres.rows(query))
+            connection.execute(f"COPY f TO '{tmp_path}/f.parquet'")
+            folder = db.anonymize(asked).export(tmp_path / "export", "postgres")
+    upload(postgres, folder, "floats")
+    postgres.run("SET search_path TO floats", *statements(folder))
+    assert violations(audited(postgres, folder)) == {}
+    forms = "SELECT count(DISTINCT float8send(one)), count(DISTINCT float8send(none)), "
+    forms += "count(DISTINCT float4send(weight)) FROM floats."
+    assert postgres.rows(f"{forms}t") == [(2, 2, 3)]
+    assert postgres.rows(f"{forms}r") == [(1, 1, 2)]
+    postgres.run("RESET search_path", "DROP SCHEMA floats CASCADE")

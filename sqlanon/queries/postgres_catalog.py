@@ -25,58 +25,125 @@ def relation() -> exp.Expr:
 
 
 _ATTACHED = """
-    SELECT 'trigger ' || t.tgname AS what
-    FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = $1::oid AND NOT t.tgisinternal
-    UNION ALL
-    SELECT 'rule ' || r.rulename
-    FROM pg_catalog.pg_rewrite AS r WHERE r.ev_class = $1::oid AND r.rulename <> '_RETURN'
-    UNION ALL
+    SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS what
+    FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_class AS c ON c.oid = d.refobjid
+    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = $1::oid AND d.deptype IN ('a', 'i')
+        AND d.classid <> 'pg_catalog.pg_type'::regclass
+        AND NOT (d.classid = 'pg_catalog.pg_class'::regclass AND (d.objid IN (c.oid, c.reltoastrelid)
+            OR d.objid IN (SELECT i.indexrelid FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid)))
+        AND NOT (d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid IN (
+            SELECT r.oid FROM pg_catalog.pg_rewrite AS r WHERE r.ev_class = c.oid AND r.rulename = '_RETURN'))
+        AND NOT (d.classid = 'pg_catalog.pg_constraint'::regclass AND d.objid IN (
+            SELECT k.oid FROM pg_catalog.pg_constraint AS k
+            WHERE k.conrelid = c.oid AND k.contype = 'p' AND k.conname = c.relname || '_pkey'))
+    UNION
     SELECT 'row security' FROM pg_catalog.pg_class AS c
     WHERE c.oid = $1::oid AND (c.relrowsecurity OR c.relforcerowsecurity)
-    UNION ALL
-    SELECT 'policy ' || p.polname FROM pg_catalog.pg_policy AS p WHERE p.polrelid = $1::oid
-    UNION ALL
+    UNION
     SELECT 'child table ' || n.nspname || '.' || c.relname
     FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE i.inhparent = $1::oid
-    UNION ALL
+    UNION
     SELECT 'parent table ' || n.nspname || '.' || c.relname
     FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhparent
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE i.inhrelid = $1::oid
-    UNION ALL
-    SELECT 'constraint ' || k.conname
-    FROM pg_catalog.pg_constraint AS k WHERE k.conrelid = $1::oid AND NOT k.contype IN ('p', 'n')
-    UNION ALL
-    SELECT 'default of column ' || a.attname
-    FROM pg_catalog.pg_attrdef AS d
-    JOIN pg_catalog.pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = $1::oid
-    UNION ALL
-    SELECT 'identity of column ' || a.attname
-    FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = $1::oid AND a.attidentity <> ''
-    UNION ALL
+    UNION
+    SELECT 'the type ' || format_type(c.reloftype, NULL)
+    FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid AND c.reloftype <> 0
+    UNION
+    SELECT 'replica identity' FROM pg_catalog.pg_class AS c
+    WHERE c.oid = $1::oid AND c.relkind = 'r' AND c.relreplident <> 'd'
+    UNION
     SELECT 'dropped column' FROM pg_catalog.pg_attribute AS a
     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND a.attisdropped
-    UNION ALL
-    SELECT 'index ' || c.relname
-    FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
-    WHERE i.indrelid = $1::oid AND (NOT i.indexprs IS NULL OR NOT i.indpred IS NULL)
-    UNION ALL
+    UNION
+    SELECT w.what || ' of column ' || a.attname
+    FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+    CROSS JOIN LATERAL (VALUES
+        ('identity', a.attidentity <> ''),
+        ('options', NOT a.attoptions IS NULL OR NOT a.attfdwoptions IS NULL),
+        ('statistics target', coalesce(a.attstattarget, -1) <> -1),
+        ('storage', a.attstorage <> t.typstorage),
+        ('compression', a.attcompression <> ''),
+        ('NOT NULL', a.attnotnull AND NOT a.attnum IN (
+            SELECT unnest(i.indkey) FROM pg_catalog.pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary))
+    ) AS w(what, is_there)
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND w.is_there
+    UNION
     SELECT 'option ' || split_part(o.one, '=', 1)
-    FROM pg_catalog.pg_class AS c CROSS JOIN LATERAL unnest(c.reloptions) AS o(one)
-    WHERE c.oid = $1::oid AND c.relkind = 'v' AND split_part(o.one, '=', 1) <> 'security_barrier'
-    UNION ALL
-    SELECT 'security label ' || s.provider FROM pg_catalog.pg_seclabel AS s
-    WHERE s.classoid = 'pg_catalog.pg_class'::regclass AND s.objoid = $1::oid
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_class AS t ON t.oid IN (c.oid, c.reltoastrelid)
+    CROSS JOIN LATERAL unnest(t.reloptions) AS o(one)
+    WHERE c.oid = $1::oid AND NOT (c.relkind = 'v' AND split_part(o.one, '=', 1) = 'security_barrier')
     ORDER BY 1
 """
 
 
 def attached() -> exp.Expr:
-    """What is attached to a relation beside its columns, for people: triggers, rules, policies, children, defaults, ...
+    """What belongs to a relation beside its columns and indexes, for people: triggers, rules, policies, children,
+    defaults, statistics objects, publications, options, ...
 
-    A primary key, NOT NULL, and plain indexes are not.
+    A primary key under PostgreSQL's own name for it is not.
     """
     return parse_one(_ATTACHED, dialect="postgres")
+
+
+_INDEXES = """
+    SELECT
+        c.relname::text AS name,
+        i.indisprimary AS is_primary,
+        array_to_string(k.names, '_')::text AS columns,
+        i.indexprs IS NULL AND i.indpred IS NULL AND c.reloptions IS NULL AND k.names = k.shown
+        AND NOT EXISTS (
+            SELECT 1 AS one FROM unnest(i.indcollation) AS o(number)
+            JOIN pg_catalog.pg_collation AS l ON l.oid = o.number
+            WHERE l.collnamespace <> 'pg_catalog'::regnamespace
+        ) AS is_plain
+    FROM pg_catalog.pg_index AS i
+    JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+    CROSS JOIN LATERAL (
+        SELECT
+            array_agg(a.attname::text ORDER BY s.attnum) AS names,
+            array_agg(s.attname::text ORDER BY s.attnum) AS shown
+        FROM pg_catalog.pg_attribute AS s
+        LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[s.attnum - 1]
+        WHERE s.attrelid = i.indexrelid AND s.attnum > 0
+    ) AS k
+    WHERE i.indrelid = $1::oid AND NOT EXISTS (
+        SELECT 1 AS one FROM pg_catalog.pg_constraint AS u WHERE u.conindid = c.oid AND u.contype IN ('u', 'x')
+    )
+    ORDER BY 1
+"""
+
+
+def indexes() -> exp.Expr:
+    """The indexes of a relation that no other constraint than its primary key has made: name, whether it is of that
+    key, its columns with ``_`` between them, and whether it has nothing but columns of the relation."""
+    return parse_one(_INDEXES, dialect="postgres")
+
+
+_NOTES = """
+    WITH RECURSIVE hanging AS (
+        SELECT 'pg_catalog.pg_class'::regclass::oid AS class, $1::oid AS number
+        UNION
+        SELECT d.classid, d.objid FROM pg_catalog.pg_depend AS d
+        JOIN hanging AS h ON d.refclassid = h.class AND d.refobjid = h.number
+        WHERE d.deptype IN ('a', 'i')
+    )
+    SELECT 'a comment of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid) AS what
+    FROM pg_catalog.pg_description AS n JOIN hanging AS h ON n.classoid = h.class AND n.objoid = h.number
+    WHERE NOT (n.classoid = 'pg_catalog.pg_class'::regclass AND n.objoid = $1::oid)
+    UNION
+    SELECT 'a security label of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid)
+    FROM pg_catalog.pg_seclabel AS n JOIN hanging AS h ON n.classoid = h.class AND n.objoid = h.number
+    ORDER BY 1
+"""
+
+
+def notes() -> exp.Expr:
+    """Comments of what belongs to a relation (its row type, its rules, indexes, constraints, ...), and security labels
+    of that and of itself, for people."""
+    return parse_one(_NOTES, dialect="postgres")
 
 
 _RIGHTS = """
@@ -156,14 +223,16 @@ _UPON = """
     LEFT JOIN pg_catalog.pg_rewrite AS r ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
     LEFT JOIN pg_catalog.pg_class AS c ON c.oid = r.ev_class
     LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1::oid AND d.deptype = 'n'
-        AND c.oid IS DISTINCT FROM d.refobjid AND c.oid IS DISTINCT FROM $2::oid
+    WHERE d.deptype = 'n' AND c.oid IS DISTINCT FROM $1::oid AND c.oid IS DISTINCT FROM $2::oid
+        AND (d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1::oid
+            OR d.refclassid = 'pg_catalog.pg_type'::regclass
+            AND d.refobjid = (SELECT t.reltype FROM pg_catalog.pg_class AS t WHERE t.oid = $1::oid))
     ORDER BY 1
 """
 
 
 def upon() -> exp.Expr:
-    """What depends on a relation, by name; but for the one whose number is parameter 2."""
+    """What depends on a relation or its row type, by name; but for the one whose number is parameter 2."""
     return parse_one(_UPON, dialect="postgres")
 
 
@@ -193,6 +262,42 @@ _SCHEMA = """
 def schema() -> exp.Expr:
     """The schema that parameter 1 names, if there is one: its name, and whether this user may use it."""
     return parse_one(_SCHEMA, dialect="postgres")
+
+
+_BESIDE = """
+    SELECT
+        pg_describe_object(d.classid, d.objid, 0)::text AS what,
+        CASE WHEN d.classid = 'pg_catalog.pg_class'::regclass THEN c.relname END::text AS name,
+        c.relkind::text AS kind
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_depend AS d ON d.refclassid = 'pg_catalog.pg_namespace'::regclass AND d.refobjid = n.oid
+    LEFT JOIN pg_catalog.pg_class AS c ON d.classid = 'pg_catalog.pg_class'::regclass AND c.oid = d.objid
+    WHERE n.nspname = $1::name AND d.classid <> 'pg_catalog.pg_default_acl'::regclass
+        AND NOT EXISTS (
+            SELECT 1 AS one FROM pg_catalog.pg_depend AS e
+            WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e'
+        )
+    ORDER BY 1
+"""
+
+
+def beside() -> exp.Expr:
+    """What is in the schema that parameter 1 names, but for members of extensions: its description, and the name and
+    kind of a relation."""
+    return parse_one(_BESIDE, dialect="postgres")
+
+
+_SCHEMA_COMMENT = """
+    SELECT d.description AS comment
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_description AS d ON d.classoid = 'pg_catalog.pg_namespace'::regclass AND d.objoid = n.oid
+    WHERE n.nspname = $1::name AND NOT (n.nspname = 'public' AND d.description = 'standard public schema')
+"""
+
+
+def schema_comment() -> exp.Expr:
+    """The comment of the schema that parameter 1 names, if somebody gave it one."""
+    return parse_one(_SCHEMA_COMMENT, dialect="postgres")
 
 
 def may_read() -> exp.Expr:

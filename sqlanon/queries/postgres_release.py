@@ -76,6 +76,12 @@ def manifest_of(schema: str) -> exp.Select:
     )
 
 
+def releases_of(schema: str) -> exp.Select:
+    """Names and versions of the releases that a schema has manifests of."""
+    query = select([col("table_name"), col("version")], table(MANIFEST, schema))
+    return query.order_by(col("table_name"), copy=False)
+
+
 def forget_manifest(schema: str) -> exp.Delete:
     """Delete the manifest of the release that parameter 1 names."""
     of_release = exp.EQ(this=col("table_name"), expression=parameter(1))

@@ -29,6 +29,9 @@ from sqlanon.queries.names import (
 
 MASKED = "masked"
 
+SOURCE = "s"
+"""What the private table is called in the statement that makes the release."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -225,11 +228,11 @@ def in_order(rows: exp.Select, shuffled: bool) -> exp.Subquery:
 
 def _coded_rows(recoding: Recoding) -> exp.Select:
     """See `Recoding.rows`."""
-    query = exp.Select().from_(aliased(recoding.source, "s"))
+    query = exp.Select().from_(aliased(recoding.source, SOURCE))
     coded = _coded(recoding)
     for i, attribute in enumerate(recoding.attributes):
         if attribute.unknown or (i, recoding.levels[i]) in coded:
-            on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
+            on = same(col(attribute.column, SOURCE), col("value", f"h{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
     known = [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
     if recoding.suppressed is not None:
@@ -242,7 +245,7 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
     if known and not recoding.mask:
         query = query.where(all_of(one.copy() for one in known), copy=False)
     output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in coded]
-    output += [named(col(recoding.columns[j].name, "s"), f"value_{j}") for j in as_they_are(recoding)]
+    output += [named(col(recoding.columns[j].name, SOURCE), f"value_{j}") for j in as_they_are(recoding)]
     if recoding.mask:
         masked: list[exp.Expr] = [exp.Not(this=one.copy()) for one in known]
         if recoding.suppressed is not None:

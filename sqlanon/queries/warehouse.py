@@ -6,12 +6,26 @@ Names of tables are the warehouse's own. Queries are built for DuckDB; `queries.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from sqlanon.errors import UntranslatableError
-from sqlanon.queries.names import cast, col, create_table, named, number, select, subquery, text, total, where
+from sqlanon.queries.names import (
+    anonymous,
+    cast,
+    col,
+    create_table,
+    named,
+    number,
+    select,
+    subquery,
+    text,
+    total,
+    where,
+)
+from sqlanon.queries.recode import SOURCE
+from sqlanon.queries.values import one_float, one_form
 
 COUNT = "n"
 """The column of a frequency set that counts; where an attribute has that name, with a line below."""
@@ -28,6 +42,17 @@ _SPLITS = {
 _SPLIT = re.compile(f"{_VARIABLE}|{_JINJA}")
 """Places inside what engines and their tools replace in the text of a statement, in quotes and comments too: ``${x}``
 (Spark, Databricks), ``{{ x }}``, ``{% x %}`` and ``{# x #}`` (dbt), ``<% x %>`` and ``&x`` (Snowflake's clients)."""
+
+_IS_NAN: Mapping[str, str] = {"spark": "isnan", "databricks": "isnan", "trino": "is_nan", "bigquery": "IS_NAN"}
+"""Where NaN does not equal itself, or may not: the function that knows it."""
+
+_FLOATS: Mapping[str, Mapping[str, str]] = {
+    "bigquery": {"FLOAT": "FLOAT64", "DOUBLE": "FLOAT64"},
+    "postgres": {"FLOAT": "real", "DOUBLE": "double precision"},
+    "snowflake": {"FLOAT": "DOUBLE", "DOUBLE": "DOUBLE"},
+    "trino": {"FLOAT": "REAL", "DOUBLE": "DOUBLE"},
+}
+"""By dialect, its names of DuckDB's floating-point types, where they are others."""
 
 _SUBSTITUTING = ("spark", "databricks")
 """Engines that replace ``${x}`` by themselves, in names too."""
@@ -50,6 +75,42 @@ def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
         if found.name == stand_in:
             found.set("this", exp.Var(this=f"({query.strip().rstrip(';')}\n)"))
     return statement
+
+
+def with_one_form(statement: exp.Expr, dialect: str, floats: Mapping[str, str]) -> exp.Expr:
+    """A translated statement that reads floating-point numbers of the source in one form: one NaN, and no -0.0.
+
+    Parameters
+    ----------
+    statement, dialect:
+        A release, or what has its rows.
+    floats:
+        Columns of the source that are released as they are, with DuckDB's types.
+
+    >>> query = select([named(col("x", "s"), "value_0")], exp.to_table("t", alias="s"))
+    >>> print(with_one_form(query, "trino", {"x": "DOUBLE"}).sql("trino", pretty=True))
+    SELECT
+      CASE
+        WHEN IS_NAN("s"."x")
+        THEN CAST('NaN' AS DOUBLE)
+        ELSE CAST("s"."x" + 0 AS DOUBLE)
+      END AS "value_0"
+    FROM t AS s
+    """
+    for found in list(statement.find_all(exp.Alias)):
+        value = found.this
+        if isinstance(value, exp.Column) and value.table == SOURCE and value.name in floats:
+            found.set("this", _one_form(value, dialect, floats[value.name]))
+    return statement
+
+
+def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
+    if dialect == "duckdb":
+        return one_form(value, type_)
+    own = _FLOATS.get(dialect, {}).get(type_, type_)
+    if name := _IS_NAN.get(dialect):
+        return one_float(value, own, anonymous(name, value))
+    return one_float(value, own, exp.EQ(this=value, expression=cast(text("NaN"), own)))
 
 
 def without_variables(statement: exp.Expr, dialect: str) -> exp.Expr:

@@ -8,6 +8,10 @@ AGAINST = "against the source: "
 """How the names of checks begin that have the source."""
 
 
+UNREAD = "what is hidden in their unused ends is found by the file's SHA-256 alone (--sha256, --policy)"
+"""What no check that reads a file tells, of its blocks or pages."""
+
+
 @dataclass(frozen=True)
 class Check:
     """One check of a release: its name, whether it passed (None: not verifiable alone), and what was seen."""

@@ -24,6 +24,15 @@ from sqlanon.version import __version__
 
 _READ = "SELECT"
 
+_LONGEST = 63
+"""Of PostgreSQL's names, in bytes."""
+
+_KEY = f"{MANIFEST}_pkey"
+"""The index of the key of the table of manifests."""
+
+_SHOWN = 5
+"""How many things beside a release are named."""
+
 
 def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
     """The number of a relation; None where there is none."""
@@ -52,6 +61,7 @@ def server_checks(server: PostgresEngine, schema: str, name: str, manifest: Mani
         _manifest(server, schema, name, numbers[MANIFEST], manifest),
         _comments(server, schema, name, own, numbers, manifest),
         _rights(server, name, own, numbers, manifest),
+        _schema(server, schema, name, numbers),
     ]
 
 
@@ -64,20 +74,30 @@ def _view(
     query = server.rows(pc.definition(), [view])[0][0] if reads else ""
     if reads != [numbers[own]] or not pr.is_column_list(query, columns, own):
         return Check("view", False, f"{name!r} is not the view of {shown}")
-    beside = _attached(server, view)
-    return Check("view", not beside, f"{name!r} has {beside}" if beside else shown)
+    strange = _attached(server, view)
+    return Check("view", not strange, f"{name!r} has {strange}" if strange else shown)
 
 
 def _table(server: PostgresEngine, own: str, number: int | None, types: Mapping[str, str]) -> Check:
     """Whether the table behind the view is a plain one, with the released columns and nothing else."""
     wrong = _unlike(server, number, types, "C")
-    message = f"{own!r} {wrong}" if wrong else f"{own!r} is a plain table with the released columns"
-    return Check("table", not wrong, message)
+    strange, plain = _indexes(server, own, number)
+    faults = [f"{own!r} {wrong}"] * bool(wrong) + strange
+    message = f"{own!r} is a plain table with the released columns"
+    message += f", and has plain indexes that are not sqlanon's: {', '.join(plain)}" if plain else ""
+    return Check("table", not faults, "; ".join(faults) or message)
 
 
 def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
     """What the table of manifests is, or has, that sqlanon did not make; '' if nothing."""
-    return _unlike(server, number_of(server, schema, MANIFEST), pr.MANIFEST_TYPES)
+    return _manifest_table(server, number_of(server, schema, MANIFEST))
+
+
+def _manifest_table(server: PostgresEngine, number: int | None) -> str:
+    """What the table of manifests has beside its columns and the index of its key; '' if nothing."""
+    unlike = _unlike(server, number, pr.MANIFEST_TYPES)
+    strange, plain = _indexes(server, MANIFEST, number)
+    return ", ".join([unlike] * bool(unlike) + strange + [f"has index {one!r}" for one in plain if one != _KEY])
 
 
 def _unlike(server: PostgresEngine, number: int | None, types: Mapping[str, str], collation: str = "default") -> str:
@@ -94,8 +114,8 @@ def _unlike(server: PostgresEngine, number: int | None, types: Mapping[str, str]
     ]
     if not wrong and columns != expected:
         wrong = ["its columns in another order"]
-    if beside := _attached(server, number):
-        wrong.append(beside)
+    if strange := _attached(server, number):
+        wrong.append(strange)
     return f"has {', '.join(wrong)}" if wrong else ""
 
 
@@ -103,17 +123,49 @@ def _attached(server: PostgresEngine, number: int | None) -> str:
     return ", ".join(what for (what,) in server.rows(pc.attached(), [number]))
 
 
+def _indexes(server: PostgresEngine, relation: str, number: int | None) -> tuple[list[str], list[str]]:
+    """What is wrong with indexes of a relation, and the names of the others: a name that somebody chose may say
+    anything, and one that PostgreSQL chose says which columns it is over."""
+    wrong, plain = list[str](), list[str]()
+    for name, is_primary, columns, is_plain in server.rows(pc.indexes(), [number]):
+        own = index_name(relation, "" if is_primary else columns, "pkey" if is_primary else "idx")
+        if not is_plain:
+            wrong.append(f"index {name!r} is not over released columns alone, without options: drop it")
+        elif name != own:
+            wrong.append(f"index {name!r} has a name of somebody's choice: drop it, or rename it to {own!r}")
+        else:
+            plain.append(name)
+    return wrong, plain
+
+
+def index_name(relation: str, columns: str, ending: str) -> str:
+    """The name that PostgreSQL gives an index, which is no longer than 63 bytes.
+
+    >>> index_name("patients_v1", "zip_age", "idx"), index_name("sqlanon_manifest", "", "pkey")
+    ('patients_v1_zip_age_idx', 'sqlanon_manifest_pkey')
+    """
+    first, second = relation.encode(), columns.encode()
+    one, two, room = len(first), len(second), _LONGEST - len(ending) - 1 - bool(second)
+    while one + two > room:  # the longer one is cut
+        one, two = (one - 1, two) if one > two else (one, two - 1)
+    parts = [first[:one].decode(errors="ignore"), second[:two].decode(errors="ignore"), ending]
+    return "_".join(part for part in parts if part)
+
+
 def _versions(server: PostgresEngine, schema: str, name: str, own: str) -> Check:
-    """Whether other relations have the name of a version: a reader may take one for it."""
-    names = (found for found, _ in server.rows(pc.relations_of(), [schema]))
-    others = sorted(one for one in names if one != own and version_of(one, name) is not None)
+    """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader may
+    take one for it."""
+    names = [found for found, _ in server.rows(pc.relations_of(), [schema]) if found not in (name, own)]
+    others = sorted(
+        one for one in names if one.lower() == name.lower() or version_of(one.lower(), name.lower()) is not None
+    )
     return Check("versions", not others, f"not of the release: {', '.join(others)}" if others else "no other is there")
 
 
 def _manifest(server: PostgresEngine, schema: str, name: str, number: int | None, manifest: Manifest) -> Check:
     """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
     wrong = []
-    if unlike := _unlike(server, number, pr.MANIFEST_TYPES):
+    if unlike := _manifest_table(server, number):
         wrong.append(f"{MANIFEST!r} {unlike}")
     versions = [version for version, _ in server.rows(pr.manifest_of(schema), [name])]
     if len(versions) != 1:
@@ -136,12 +188,14 @@ def _comments(
     """Whether the comments are what sqlanon says of the release, and no other relation of it has any."""
     found = {one: dict(server.rows(pc.comments(), [number])) for one, number in numbers.items()}
     strange = [one for one in (own, MANIFEST) if found[one]]
-    if not strange and manifest.sqlanon_version != __version__:
+    notes = [what for number in numbers.values() for (what,) in server.rows(pc.notes(), [number])]
+    if not strange and not notes and manifest.sqlanon_version != __version__:
         told = f"written by sqlanon {manifest.sqlanon_version}, not by this one"
         return Check("comments", None, told)
     expected = _told(comments_on("VIEW", table(name, schema), manifest))
     changed = sorted(one for one in expected.keys() | found[name].keys() if expected.get(one) != found[name].get(one))
     wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
+    wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
     wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
     return Check("comments", not wrong, "; ".join(wrong) if wrong else "as sqlanon made them")
 
@@ -172,3 +226,32 @@ def _rights(
     if older:
         return Check("rights", None, f"an older sqlanon left it so: {'; '.join(dict.fromkeys(older))}; REVOKE it")
     return Check("rights", True, "the owner changes, and readers read the view")
+
+
+def _schema(server: PostgresEngine, schema: str, name: str, numbers: Mapping[str, int | None]) -> Check:
+    """What is in the schema, or built upon the release, and is of no release: others may have made it in good faith, or
+    to tell anything."""
+    there = server.rows(pc.beside(), [schema])
+    releases = [(one, versioned(one, version)) for one, version in server.rows(pr.releases_of(schema))]
+    pairs = {view: {(view, "v"), (behind, "r")} for view, behind in releases}
+    whole = {view: pair for view, pair in pairs.items() if pair <= {(one, kind) for _, one, kind in there}}
+    known = {(MANIFEST, "r")}.union(*whole.values())
+    others = [what for what, one, kind in there if (one, kind) not in known]
+    missing = [repr(view) for view in pairs if view not in whole]
+    upon = [one for number in numbers.values() for (one,) in server.rows(pc.upon(), [number, numbers[name]])]
+    comments = [repr(comment) for (comment,) in server.rows(pc.schema_comment(), [schema])]
+    lists = {
+        "in the schema": others,
+        "built upon the release": list(dict.fromkeys(upon)),
+        "manifests without a release": missing,
+        "comment of the schema": comments,
+    }
+    told = [f"{what}: {_few(found)}" for what, found in lists.items() if found]
+    if told:
+        return Check("schema", None, f"not sqlanon's: {'; '.join(told)}")
+    return Check("schema", True, f"has releases alone: {_few(sorted(whole))}")
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f", and {more:,} more" if more > 0 else "")

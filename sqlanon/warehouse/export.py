@@ -69,7 +69,7 @@ def export(made: Made, figures: Mapping[str, int], folder: str | os.PathLike[str
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
     recoding = made.recoding
     assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
-    place = Target.of(made.prepared.policy)
+    place = Target.of_made(made)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ReleaseError(f"{target} is there already, and not empty: name a new folder")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -17,7 +17,9 @@ from sqlanon.queries import warehouse_audit as wa
 from sqlanon.queries.dialects import translated
 from sqlanon.queries.names import free_name, table
 from sqlanon.queries.postgres_qualified import by_full_names
+from sqlanon.queries.qualified import Qualified
 from sqlanon.queries.recode import Recoding
+from sqlanon.queries.values import FLOATING
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake", "spark", "trino")
 """The warehouses, by sqlglot's names of their dialects."""
@@ -75,6 +77,8 @@ class Target:
         Its column that counts.
     query:
         The holder's own, if that is the source.
+    floats:
+        The columns of the source that are known to have floating-point numbers, with their types.
     """
 
     source: exp.Table
@@ -82,6 +86,20 @@ class Target:
     looked_at: tuple[str, ...]
     count: str
     query: str | None = None
+    floats: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_made(cls, made: Made) -> Target:
+        """By the policy, and by the types of the columns that the frequency set has.
+
+        Raises
+        ------
+        SourceError
+            The policy names no table.
+        """
+        columns = made.prepared.source.columns
+        floats = {name: type_ for name, type_ in columns.items() if type_ in FLOATING}
+        return replace(cls.of(made.prepared.policy), floats=floats)
 
     @classmethod
     def of(cls, policy: Policy) -> Target:
@@ -126,12 +144,12 @@ class Target:
         return wa.other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
-        statement = wh.without_variables(statement, dialect)
+        statement = wh.without_variables(wh.with_one_form(statement, dialect, self.floats), dialect)
         if dialect == "postgres":
             statement = by_full_names(statement)
         if self.query is not None:
             statement = wh.with_own_query(statement, _OWN_QUERY, self.query)
-        return statement.sql(dialect, pretty=True)
+        return statement.sql(Qualified if dialect == "duckdb" else dialect, pretty=True)
 
 
 def value_tables(columns: Sequence[str]) -> list[str]:
@@ -227,4 +245,4 @@ def sql_of(made: Made, dialect: str) -> str:
     """
     recoding = made.recoding
     assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
-    return Target.of(made.prepared.policy).release_statement(recoding, dialect_of(dialect))
+    return Target.of_made(made).release_statement(recoding, dialect_of(dialect))

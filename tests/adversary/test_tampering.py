@@ -5,6 +5,7 @@ What was changed is written anew where that is SQL, so that no block that is not
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -21,6 +22,7 @@ from conftest import DUCKDB_1, compacted, make_policy, some
 
 import sqlanon
 from sqlanon.errors import SqlanonError
+from sqlanon.release.anywhere import verify_anywhere
 from sqlanon.release.verify import verify_file
 
 SECRET = "John Doe has HIV"
@@ -749,3 +751,21 @@ def test_what_agrees_with_itself_is_found_with_the_policy(what: str, folder: Pat
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     change(path)
     assert re.search(expected, found(path, _policy(folder)))
+
+
+@pytest.mark.slow
+def test_what_is_hidden_in_the_end_of_a_block_needs_the_sha256_and_verify_says_so(folder: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
+    published, headers, size = path.read_bytes(), 3 * 4096, 2**18
+    ends = range(headers + size, len(published) + 1, size)
+    hidden = next(end for end in ends if not any(published[end - 4096 : end]))
+    at_byte(path, hidden - 16, SECRET.encode())
+    data = path.read_bytes()[hidden - size + 8 : hidden]
+    at_byte(path, hidden - size, _checksum(data).to_bytes(8, "little"))
+    alone = verify_anywhere(path, None)
+    (told,) = (check.message for check in alone.checks if check.name == "file")
+    assert alone.verified and "unused ends" in told and "--sha256, --policy" in told
+    held = verify_anywhere(path, None, sha256=hashlib.sha256(published).hexdigest())
+    assert [check.name for check in held.checks if check.passed is False] == ["sha256"]
+    page = verify_anywhere(folder / "release.parquet", None)
+    assert any("unused ends" in check.message for check in page.checks if check.name == "contents")

@@ -6,7 +6,7 @@ SELECT
   "sex" AS "sex",
   "diagnosis" AS "diagnosis",
   "ward" AS "ward",
-  COUNT(*) AS "n"
+  system.main.count(*) AS "n"
 FROM "lake"."clinic"."patients"
 GROUP BY
   "zip",
@@ -83,7 +83,7 @@ FROM (
     ON "r"."code_2" = "l2"."code"
 ) AS "released"
 ORDER BY
-  RANDOM();
+  system.main.random();
 
 -- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
@@ -92,7 +92,7 @@ SELECT
   "age" AS "age",
   "born" AS "born",
   "sex" AS "sex",
-  COUNT(*) AS "class_size"
+  system.main.count(*) AS "class_size"
 FROM "shared"."patients"
 GROUP BY
   "zip",
@@ -100,14 +100,14 @@ GROUP BY
   "born",
   "sex"
 HAVING
-  COUNT(*) < 5;
+  system.main.count(*) < 5;
 -- distinct 2-diversity of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  COUNT(*) AS "figure"
+  system.main.count(*) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -115,7 +115,7 @@ FROM (
     "q2",
     "q3",
     "value",
-    CAST(COUNT(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -138,14 +138,20 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  COUNT(*) < 2;
+  system.main.count(*) < 2;
 -- entropy 1.5-diversity of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  LN(SUM("n")) - SUM("n" * LN("n")) / NULLIF(SUM("n"), 0) AS "figure"
+  system.main."-"(
+    system.main.ln(system.main.sum("n")),
+    system.main."/"(
+      system.main.sum(system.main."*"("n", system.main.ln("n"))),
+      CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    )
+  ) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -153,7 +159,7 @@ FROM (
     "q2",
     "q3",
     "value",
-    CAST(COUNT(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -176,14 +182,27 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  LN(SUM("n")) - SUM("n" * LN("n")) / NULLIF(SUM("n"), 0) < 0.4054651081071644;
+  system.main."-"(
+    system.main.ln(system.main.sum("n")),
+    system.main."/"(
+      system.main.sum(system.main."*"("n", system.main.ln("n"))),
+      CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    )
+  ) < 0.4054651081071644;
 -- recursive (3, 2)-diversity of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX("n") / NULLIF(SUM(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END), 0) AS "figure"
+  system.main."/"(
+    system.main.max("n"),
+    CASE
+      WHEN system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END) = 0
+      THEN NULL
+      ELSE system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END)
+    END
+  ) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -191,7 +210,7 @@ FROM (
     "q2",
     "q3",
     "n",
-    ROW_NUMBER() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC) AS "place"
+    system.main.row_number() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC) AS "place"
   FROM (
     SELECT
       "q0",
@@ -199,7 +218,7 @@ FROM (
       "q2",
       "q3",
       "value",
-      CAST(COUNT(*) AS DOUBLE) AS "n"
+      CAST(system.main.count(*) AS DOUBLE) AS "n"
     FROM (
       SELECT
         "zip" AS "q0",
@@ -225,7 +244,14 @@ GROUP BY
 HAVING
   NOT COALESCE(
     (
-      MAX("n") / NULLIF(SUM(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END), 0) < 3.0
+      system.main."/"(
+        system.main.max("n"),
+        CASE
+          WHEN system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END) = 0
+          THEN NULL
+          ELSE system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END)
+        END
+      ) < 3.0
     ),
     FALSE
   );
@@ -236,7 +262,7 @@ SELECT
   "q2" AS "born",
   "q3" AS "sex",
   "q4" AS "ward",
-  COUNT(*) AS "figure"
+  system.main.count(*) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -245,7 +271,7 @@ FROM (
     "q3",
     "q4",
     "value",
-    CAST(COUNT(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -271,14 +297,14 @@ GROUP BY
   "q3",
   "q4"
 HAVING
-  COUNT(*) < 2;
+  system.main.count(*) < 2;
 -- equal 0.3-closeness of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  SUM(CASE WHEN "p" > "q" THEN "p" - "q" ELSE CAST(0 AS DOUBLE) END) AS "figure"
+  system.main.sum(CASE WHEN "p" > "q" THEN system.main."-"("p", "q") ELSE CAST(0 AS DOUBLE) END) AS "figure"
 FROM (
   SELECT
     "c"."q0",
@@ -295,7 +321,14 @@ FROM (
       "q2",
       "q3",
       "value",
-      "n" / NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS "p"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -303,7 +336,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -324,12 +357,19 @@ FROM (
   JOIN (
     SELECT
       "value",
-      "n" / NULLIF(SUM("n") OVER (), 0) AS "q",
-      COUNT(*) OVER () AS "values"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER () = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER ()
+        END
+      ) AS "q",
+      system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -347,14 +387,16 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  SUM(CASE WHEN "p" > "q" THEN "p" - "q" ELSE CAST(0 AS DOUBLE) END) > 0.30000000000099997;
+  system.main.sum(CASE WHEN "p" > "q" THEN system.main."-"("p", "q") ELSE CAST(0 AS DOUBLE) END) > 0.30000000000099997;
 -- 1-disclosure privacy of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX(ABS(LN("p" / NULLIF("q", 0)))) AS "figure"
+  system.main.max(
+    system.main.abs(system.main.ln(system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END)))
+  ) AS "figure"
 FROM (
   SELECT
     "c"."q0",
@@ -371,7 +413,14 @@ FROM (
       "q2",
       "q3",
       "value",
-      "n" / NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS "p"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -379,7 +428,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -400,12 +449,19 @@ FROM (
   JOIN (
     SELECT
       "value",
-      "n" / NULLIF(SUM("n") OVER (), 0) AS "q",
-      COUNT(*) OVER () AS "values"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER () = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER ()
+        END
+      ) AS "q",
+      system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -423,19 +479,42 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  COUNT(*) < MAX("values") OR MAX(ABS(LN("p" / NULLIF("q", 0)))) > 1.000000000001;
+  system.main.count(*) < system.main.max("values")
+  OR system.main.max(
+    system.main.abs(system.main.ln(system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END)))
+  ) > 1.000000000001;
 -- enhanced 2-likeness of diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX(
-    "p" / NULLIF("q", 0) / NULLIF(
-      (
-        1.0 + CASE WHEN -LN("q") < CAST(2.0 AS DOUBLE) THEN -LN("q") ELSE CAST(2.0 AS DOUBLE) END
-      ),
-      0
+  system.main.max(
+    system.main."/"(
+      system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END),
+      CASE
+        WHEN (
+          system.main."+"(
+            1.0,
+            CASE
+              WHEN system.main."-"(system.main.ln("q")) < CAST(2.0 AS DOUBLE)
+              THEN system.main."-"(system.main.ln("q"))
+              ELSE CAST(2.0 AS DOUBLE)
+            END
+          )
+        ) = 0
+        THEN NULL
+        ELSE (
+          system.main."+"(
+            1.0,
+            CASE
+              WHEN system.main."-"(system.main.ln("q")) < CAST(2.0 AS DOUBLE)
+              THEN system.main."-"(system.main.ln("q"))
+              ELSE CAST(2.0 AS DOUBLE)
+            END
+          )
+        )
+      END
     )
   ) AS "figure"
 FROM (
@@ -454,7 +533,14 @@ FROM (
       "q2",
       "q3",
       "value",
-      "n" / NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS "p"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -462,7 +548,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -483,12 +569,19 @@ FROM (
   JOIN (
     SELECT
       "value",
-      "n" / NULLIF(SUM("n") OVER (), 0) AS "q",
-      COUNT(*) OVER () AS "values"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER () = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER ()
+        END
+      ) AS "q",
+      system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -506,12 +599,32 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  MAX(
-    "p" / NULLIF("q", 0) / NULLIF(
-      (
-        1.0 + CASE WHEN -LN("q") < CAST(2.0 AS DOUBLE) THEN -LN("q") ELSE CAST(2.0 AS DOUBLE) END
-      ),
-      0
+  system.main.max(
+    system.main."/"(
+      system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END),
+      CASE
+        WHEN (
+          system.main."+"(
+            1.0,
+            CASE
+              WHEN system.main."-"(system.main.ln("q")) < CAST(2.0 AS DOUBLE)
+              THEN system.main."-"(system.main.ln("q"))
+              ELSE CAST(2.0 AS DOUBLE)
+            END
+          )
+        ) = 0
+        THEN NULL
+        ELSE (
+          system.main."+"(
+            1.0,
+            CASE
+              WHEN system.main."-"(system.main.ln("q")) < CAST(2.0 AS DOUBLE)
+              THEN system.main."-"(system.main.ln("q"))
+              ELSE CAST(2.0 AS DOUBLE)
+            END
+          )
+        )
+      END
     )
   ) > 1.000000000001;
 -- basic 2-likeness of diagnosis
@@ -520,9 +633,20 @@ SELECT
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX("p" / NULLIF("q", 0) / NULLIF((
-    1.0 + CAST(2.0 AS DOUBLE)
-  ), 0)) AS "figure"
+  system.main.max(
+    system.main."/"(
+      system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END),
+      CASE
+        WHEN (
+          system.main."+"(1.0, CAST(2.0 AS DOUBLE))
+        ) = 0
+        THEN NULL
+        ELSE (
+          system.main."+"(1.0, CAST(2.0 AS DOUBLE))
+        )
+      END
+    )
+  ) AS "figure"
 FROM (
   SELECT
     "c"."q0",
@@ -539,7 +663,14 @@ FROM (
       "q2",
       "q3",
       "value",
-      "n" / NULLIF(SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3"), 0) AS "p"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+        END
+      ) AS "p"
     FROM (
       SELECT
         "q0",
@@ -547,7 +678,7 @@ FROM (
         "q2",
         "q3",
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "zip" AS "q0",
@@ -568,12 +699,19 @@ FROM (
   JOIN (
     SELECT
       "value",
-      "n" / NULLIF(SUM("n") OVER (), 0) AS "q",
-      COUNT(*) OVER () AS "values"
+      system.main."/"(
+        "n",
+        CASE
+          WHEN system.main.sum("n") OVER () = 0
+          THEN NULL
+          ELSE system.main.sum("n") OVER ()
+        END
+      ) AS "q",
+      system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(COUNT(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "n"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -591,16 +729,30 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  MAX("p" / NULLIF("q", 0) / NULLIF((
-    1.0 + CAST(2.0 AS DOUBLE)
-  ), 0)) > 1.000000000001;
+  system.main.max(
+    system.main."/"(
+      system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END),
+      CASE
+        WHEN (
+          system.main."+"(1.0, CAST(2.0 AS DOUBLE))
+        ) = 0
+        THEN NULL
+        ELSE (
+          system.main."+"(1.0, CAST(2.0 AS DOUBLE))
+        )
+      END
+    )
+  ) > 1.000000000001;
 -- share of at most 0.5 of each diagnosis
 SELECT
   "q0" AS "zip",
   "q1" AS "age",
   "q2" AS "born",
   "q3" AS "sex",
-  MAX("n") / NULLIF(SUM("n"), 0) AS "figure"
+  system.main."/"(
+    system.main.max("n"),
+    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+  ) AS "figure"
 FROM (
   SELECT
     "q0",
@@ -608,7 +760,7 @@ FROM (
     "q2",
     "q3",
     "value",
-    CAST(COUNT(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "n"
   FROM (
     SELECT
       "zip" AS "q0",
@@ -631,22 +783,28 @@ GROUP BY
   "q2",
   "q3"
 HAVING
-  MAX("n") / NULLIF(SUM("n"), 0) > 0.500000000001;
+  system.main."/"(
+    system.main.max("n"),
+    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+  ) > 0.500000000001;
 -- 20-anonymity of zip
 SELECT
   "zip" AS "zip",
-  COUNT(*) AS "class_size"
+  system.main.count(*) AS "class_size"
 FROM "shared"."patients"
 GROUP BY
   "zip"
 HAVING
-  COUNT(*) < 20;
+  system.main.count(*) < 20;
 -- average risk of at most 0.2
 SELECT
-  COUNT(*) / NULLIF(SUM("n"), 0) AS "figure"
+  system.main."/"(
+    system.main.count(*),
+    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+  ) AS "figure"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    system.main.count(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -655,13 +813,19 @@ FROM (
     "sex"
 ) AS "classes"
 HAVING
-  COUNT(*) / NULLIF(SUM("n"), 0) > 0.20000000000100002;
+  system.main."/"(
+    system.main.count(*),
+    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+  ) > 0.20000000000100002;
 -- sample uniqueness of at most 0.01
 SELECT
-  SUM(CASE WHEN "n" = 1 THEN 1 ELSE 0 END) / NULLIF(SUM("n"), 0) AS "figure"
+  system.main."/"(
+    system.main.sum(CASE WHEN "n" = 1 THEN 1 ELSE 0 END),
+    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+  ) AS "figure"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    system.main.count(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -670,7 +834,10 @@ FROM (
     "sex"
 ) AS "classes"
 HAVING
-  SUM(CASE WHEN "n" = 1 THEN 1 ELSE 0 END) / NULLIF(SUM("n"), 0) > 0.010000000001;
+  system.main."/"(
+    system.main.sum(CASE WHEN "n" = 1 THEN 1 ELSE 0 END),
+    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+  ) > 0.010000000001;
 -- the rows that the release has, and the statement does not make, or the other way round
 SELECT
   "zip",
@@ -680,8 +847,8 @@ SELECT
   "diagnosis",
   "ward",
   "cost",
-  SUM("made") AS "rows_of_statement",
-  SUM("found") AS "rows_of_release"
+  system.main.sum("made") AS "rows_of_statement",
+  system.main.sum("found") AS "rows_of_release"
 FROM (
   SELECT
     "zip",
@@ -771,15 +938,15 @@ GROUP BY
   "ward",
   "cost"
 HAVING
-  SUM("made") <> SUM("found");
+  system.main.sum("made") <> system.main.sum("found");
 -- what classes there are
 SELECT
-  COALESCE(CAST(SUM("n") AS BIGINT), 0) AS "released_rows",
-  COUNT(*) AS "classes",
-  COALESCE(MIN("n"), 0) AS "smallest_class"
+  COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
+  system.main.count(*) AS "classes",
+  COALESCE(system.main.min("n"), 0) AS "smallest_class"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    system.main.count(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -796,7 +963,7 @@ SELECT
   "age" AS "age",
   "born" AS "born",
   "sex" AS "sex",
-  COUNT(*) AS "n"
+  system.main.count(*) AS "n"
 FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
 ) AS "source"
 GROUP BY
@@ -872,7 +1039,7 @@ FROM (
     ON "r"."code_2" = "l2"."code"
 ) AS "released"
 ORDER BY
-  RANDOM();
+  system.main.random();
 
 -- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
 -- 5-anonymity
@@ -881,7 +1048,7 @@ SELECT
   "age" AS "age",
   "born" AS "born",
   "sex" AS "sex",
-  COUNT(*) AS "class_size"
+  system.main.count(*) AS "class_size"
 FROM "shared"."patients"
 GROUP BY
   "zip",
@@ -889,7 +1056,7 @@ GROUP BY
   "born",
   "sex"
 HAVING
-  COUNT(*) < 5;
+  system.main.count(*) < 5;
 -- the rows that the release has, and the statement does not make, or the other way round
 SELECT
   "zip",
@@ -899,8 +1066,8 @@ SELECT
   "diagnosis",
   "ward",
   "cost",
-  SUM("made") AS "rows_of_statement",
-  SUM("found") AS "rows_of_release"
+  system.main.sum("made") AS "rows_of_statement",
+  system.main.sum("found") AS "rows_of_release"
 FROM (
   SELECT
     "zip",
@@ -990,15 +1157,15 @@ GROUP BY
   "ward",
   "cost"
 HAVING
-  SUM("made") <> SUM("found");
+  system.main.sum("made") <> system.main.sum("found");
 -- what classes there are
 SELECT
-  COALESCE(CAST(SUM("n") AS BIGINT), 0) AS "released_rows",
-  COUNT(*) AS "classes",
-  COALESCE(MIN("n"), 0) AS "smallest_class"
+  COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
+  system.main.count(*) AS "classes",
+  COALESCE(system.main.min("n"), 0) AS "smallest_class"
 FROM (
   SELECT
-    COUNT(*) AS "n"
+    system.main.count(*) AS "n"
   FROM "shared"."patients"
   GROUP BY
     "zip",

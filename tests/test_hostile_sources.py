@@ -1,0 +1,103 @@
+"""Sources whose names and values are markup, quotes, SQL and terminal escapes: `plan` and `report` show text."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from test_report import ALLOWED, read
+
+import sqlanon
+from sqlanon.terminal import hand_out
+
+BITES = [
+    "</script><img src=x onerror=alert(1)>",
+    "a\"b'c`d",
+    "new\nline\r\n; DROP TABLE kept; --",
+    "*/ DROP TABLE kept; /*",
+    "\x1b]0;owned\x07\x1b[2J\x9b31m",
+    "'; COPY kept TO 'stolen.csv'; SELECT '",
+    "$$; DROP TABLE kept; $$ {{ x }} ${y}",
+    "\u2028\u202e%s {0}\\",
+]
+TABLE = "".join(BITES)
+STEERING = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[sqlanon.Database]:
+    """A table with a column for each name, and each name as a value."""
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"{quoted(one)} VARCHAR" for one in BITES)
+        connection.execute(f"CREATE TABLE {quoted(TABLE)} ({columns})")
+        values = [[BITES[(i * j) % len(BITES)] for j in range(len(BITES))] for i in range(32)]
+        connection.executemany(f"INSERT INTO {quoted(TABLE)} VALUES ({', '.join('?' * len(BITES))})", values)
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS a")
+        with sqlanon.connect(connection) as db:
+            yield db
+
+
+def hostile_policy(**sections: Any) -> sqlanon.Policy:
+    categories = {f"group {one}": [one] for one in BITES}
+    attributes: dict[str, Any] = {
+        BITES[0]: {"role": "quasi", "hierarchy": {"categories": categories}},
+        BITES[1]: {"role": "quasi", "hierarchy": {"mask": "right"}},
+        BITES[2]: {"role": "quasi", "hierarchy": "suppress"},
+        BITES[3]: {"role": "quasi", "hierarchy": "suppress"},
+        BITES[4]: {"role": "sensitive"},
+        BITES[5]: {"role": "insensitive"},
+        BITES[6]: {"role": "insensitive"},
+        BITES[7]: {"role": "identifying"},
+    }
+    diversity = {"attribute": BITES[4], "kind": "entropy", "l": 1.1}
+    shield = {"quasi": [BITES[2], BITES[3]], "k": 2}
+    tree = {"source": {"table": quoted(TABLE)}, "search": {"suppression_limit": 0.5}, **sections}
+    privacy = {"k": 2, "k_anonymity": [shield], "l_diversity": [diversity]}
+    return sqlanon.Policy(attributes=attributes, privacy=privacy, **tree)
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
+def test_a_plan_is_its_statements_and_comments(source: sqlanon.Database, strategy: str) -> None:
+    plan = source.plan(hostile_policy(search={"strategy": strategy}))
+    with duckdb.connect() as reader:
+        statements = [statement for stage in plan.stages for statement in stage.sql]
+        assert all(len(reader.extract_statements(statement)) == 1 for statement in statements)
+        found = reader.extract_statements(str(plan))
+        kinds = {one.type for one in found}
+    assert len(found) == len(statements) > 10
+    assert kinds <= {duckdb.StatementType.SELECT, duckdb.StatementType.CREATE}
+
+
+def test_a_plan_steers_no_terminal(source: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
+    with contextlib.redirect_stdout(shown):
+        hand_out(str(source.plan(hostile_policy())))
+    assert not re.search(f"{STEERING}|[\r\u2028\u202e]", shown.getvalue())
+    assert "\\x1b]0;owned" in shown.getvalue()
+
+
+@pytest.mark.slow
+def test_reports_show_names_and_values_as_text(source: sqlanon.Database, tmp_path: Path) -> None:
+    result = source.anonymize(hostile_policy())
+    result.report(tmp_path / "private.html", private=True)
+    release = result.publish(tmp_path / "r.duckdb", TABLE)
+    source.report(release.path, tmp_path / "public.html")
+    for name in ("private", "public"):
+        page, parsed = (tmp_path / f"{name}.html").read_text(encoding="utf-8"), read(tmp_path / f"{name}.html")
+        assert parsed.tags.keys() <= ALLOWED
+        assert parsed.tags["script"] == 3
+        assert not re.search(r"<[^>]*\bonerror", page)
+        assert BITES[1] in parsed.text and BITES[5] in parsed.text
+        assert not re.search(STEERING, page), "the page may be printed, too"
+        assert "\\x1b]0;owned" in parsed.text
