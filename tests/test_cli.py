@@ -654,7 +654,7 @@ COMMANDS, CLOSED = ("--version", "risk policy.toml", "anonymize policy.toml"), (
 
 
 @pytest.mark.parametrize(
-    ("command", "closed"), some([(command, closed) for command in COMMANDS for closed in CLOSED], 4)
+    ("command", "closed"), some([(command, closed) for command in COMMANDS for closed in CLOSED], 12)
 )
 def test_a_stream_that_is_closed_from_the_start_changes_no_exit_status(folder: Path, command: str, closed: str) -> None:
     line = f"{shlex.quote(sys.executable)} -m sqlanon {command} {closed}"

@@ -75,7 +75,7 @@ def written(work: Path, disk: Path, what: str) -> Path:
 @pytest.mark.parametrize(
     ("what", "sizes"),
     [
-        ("database", [2 * MB]),
+        pytest.param("database", [2 * MB], marks=pytest.mark.slow),
         *(pytest.param(what, range(0, 14 * MB, MB), marks=pytest.mark.slow) for what in ("database", "parquet")),
         *(pytest.param("catalog", sizes, marks=pytest.mark.slow) for sizes in (range(0, 14 * MB, MB),)),
     ],

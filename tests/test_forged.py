@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import compacted
+from conftest import compacted, some
 from sqlglot import exp
 
 import sqlanon
@@ -120,7 +120,7 @@ def forge(path: Path, query: str = "") -> None:
         connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{written}'}})")
 
 
-@pytest.mark.parametrize("kind", list(PLACES))
+@pytest.mark.parametrize("kind", some(PLACES, 2))
 def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path) -> None:
     release = publish(folder, PLACES[kind])
     asked = policy(folder, PLACES[kind])
@@ -214,6 +214,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
     return 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [".duckdb", pytest.param(".parquet", marks=pytest.mark.slow)])
 def test_the_hash_is_that_of_the_file(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -243,6 +244,7 @@ def test_the_hash_is_that_of_the_file(
     assert f"sha256: {sha256(path)}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None:
     place = PLACES[".duckdb"] + "\nkeep = 2"
     hashes = [publish(folder, place).sha256 for _ in range(3)]

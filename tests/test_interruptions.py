@@ -182,7 +182,7 @@ STAGES = [
 ]
 PUBLISHED = {("_swap_in", "after"), ("complete", "before"), ("complete", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}
-QUICK = {("write_rows", "after"), ("_swap_in", "after")}
+QUICK = {("_swap_in", "after")}
 # Where it matters what kind of file it is.
 OF_A_FILE = {("_write_manifest", "after"), ("_audit", "after"), ("_swap_in", "before"), ("_swap_in", "after")}
 
@@ -479,6 +479,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 # Beside one another
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", some([2, 3], 2))
 def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     """One policy each, with a catalog each, for one release: the last one stays."""

@@ -198,7 +198,7 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
 @pytest.mark.parametrize(
     ("name", "names"),
     [
-        ("r.duckdb", ("fsync",)),
+        pytest.param("r.duckdb", ("fsync",), marks=pytest.mark.slow),
         pytest.param("r.duckdb", (), marks=pytest.mark.slow),
         pytest.param("r.parquet", (), marks=pytest.mark.slow),
     ],
@@ -305,6 +305,7 @@ def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(hos
     assert [(hospital / f"{name}.duckdb").exists() for name in ("one", "two")].count(True) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -> None:
     """With one catalog, and with one each."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import compacted, make_policy, some
+from conftest import compacted, examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -327,18 +327,34 @@ def plain_suppression(source: list[Any], released: list[Any], k: int) -> list[tu
     return told if rest == 0 or (rest >= k and possible and not sure) else []
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    rows=st.lists(
+SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
+    "rows": st.lists(
         st.tuples(st.sampled_from(["a1", "a2", "b1", "b2", None]), st.sampled_from(["x1", "x2", "y1"])),
         min_size=12,
         max_size=60,
     ),
-    k=st.integers(2, 4),
-)
+    "k": st.integers(2, 4),
+}
+
+
+@settings(max_examples=examples(4))
+@given(**SUPPRESSED)
 def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
     rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    check_suppressed(rows, k, tmp_path_factory)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(200))
+@given(**SUPPRESSED)
+def test_what_is_told_of_many_suppressed_rows_is_of_k_and_more(
+    rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_suppressed(rows, k, tmp_path_factory)
+
+
+def check_suppressed(rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("suppressed") / "r.duckdb"
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (a VARCHAR, b VARCHAR)")

@@ -682,7 +682,7 @@ SCALARS = {
 
 @pytest.mark.parametrize(
     ("type_", "storage"),
-    some([(type_, ("live", "file")[(i + j) % 2]) for i, type_ in enumerate(SCALARS) for j in (0, 1)], 15, few=2),
+    some([(type_, ("live", "file")[(i + j) % 2]) for i, type_ in enumerate(SCALARS) for j in (0, 1)], 35, few=2),
 )
 def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, storage: str) -> None:
     """At level 0 it keeps its type, its values stay apart, and NULL is one of them."""

@@ -33,6 +33,7 @@ def kinds_of(cases: list[SparkCase]) -> set[str]:
     return {kind for kind in WANTED if any(asks_for(case.tree["privacy"], kind) for case in cases)}
 
 
+@pytest.mark.slow
 def test_all_of_the_full_domain_has_a_result(tmp_path: Path) -> None:
     cases = [random_case(seed, tmp_path) for seed in range(FULL_DOMAIN) if has_result(seed)]
     assert kinds_of(cases) == set(WANTED)
@@ -41,6 +42,7 @@ def test_all_of_the_full_domain_has_a_result(tmp_path: Path) -> None:
     assert len(cases) > FULL_DOMAIN * 0.8
 
 
+@pytest.mark.slow
 def test_each_strategy_below_the_full_domain_has_results(tmp_path: Path) -> None:
     cases = [random_case(seed, tmp_path, below_full_domain) for seed in range(BELOW_IT) if has_result(seed)]
     assert min(Counter(map(strategy_of, cases))[name] for name in BELOW) >= 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -27,6 +28,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.presented import ABOUT, objects
 from sqlanon.release.reader import ATTACHED
 from sqlanon.resources import macros
+from sqlanon.workdir import spill_directory
 
 STORAGE_VERSION = "v1.0.0"
 """Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
@@ -157,15 +159,20 @@ def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     folder:
         A new one, which the engine may write to: the catalog's functions show no defaults, an export does.
     """
-    with _beside(engine) as beside:
-        with engine.using(beside):
-            engine.script(macros())
-        ours = _exported(engine, beside, folder / "ours")
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
         theirs = _exported(engine, beside, folder / "theirs")
-    changed = [one for one in theirs ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
+    changed = [one for one in theirs ^ _our_macros() if not one.startswith(_COMPARED_ELSEWHERE)]
     return sorted({_NAME.sub(r"\1", one) for one in changed})
+
+
+@cache
+def _our_macros() -> frozenset[str]:
+    """The statements that make our macros, as this DuckDB exports them."""
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
+        with engine.using(beside):
+            engine.script(macros())
+        return frozenset(_exported(engine, beside, spill / "ours"))
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")

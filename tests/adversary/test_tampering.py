@@ -725,7 +725,7 @@ def test_what_was_written_anew_is_verified(folder: Path, tmp_path: Path) -> None
     assert found(path, None) == ""
 
 
-@pytest.mark.parametrize("what", some(DUCKDB, 8))
+@pytest.mark.parametrize("what", some(DUCKDB, 16))
 def test_tampering_with_a_duckdb_file_is_found(what: str, folder: Path, tmp_path: Path, with_policy: bool) -> None:
     if DUCKDB_1 and "collation" in what:
         pytest.skip("written anew by this DuckDB, it loses its collation")

@@ -161,7 +161,7 @@ def quick(cases: list[Any], every: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("name", "values"), quick(ALL, 7))
+@pytest.mark.parametrize(("name", "values"), quick(ALL, 21))
 def test_what_is_equal_looks_equal(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
@@ -194,7 +194,7 @@ def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path:
     assert told_apart(connection, relation, tmp_path) == []
 
 
-@pytest.mark.parametrize(("name", "values"), quick(ALL, 20)[4:])
+@pytest.mark.parametrize(("name", "values"), quick(ALL, 60)[4:])
 def test_what_is_equal_looks_equal_in_a_live_view(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
