@@ -145,6 +145,7 @@ def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> N
     assert str(error.value).endswith(" MB free): make room there, or set TMPDIR to a folder on another disk")
 
 
+@pytest.mark.slow
 def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> None:
     """Of a run that has no room for temporary files, or a catalog, a release: a line and status 2, no traceback."""
     path = written(work, disk, "database")

@@ -146,10 +146,13 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
 
 @pytest.mark.parametrize(
     ("query", "told"),
-    [
-        ("SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1", ("1 rows", "1 of")),
-        ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("1 rows", "1 of")),
-    ],
+    some(
+        [
+            ("SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1", ("1 rows", "1 of")),
+            ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("1 rows", "1 of")),
+        ],
+        2,
+    ),
 )
 def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, told: Sequence[str], folder: Path) -> None:
     """A zero gets a sign; a row takes the place of another."""
@@ -261,6 +264,7 @@ def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None
     publish(folder, other)  # held against both versions, which are those that were published
 
 
+@pytest.mark.slow
 def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
     release = publish(folder, PLACES[".duckdb"])
     asked = policy(folder, PLACES[".duckdb"])
@@ -340,6 +344,7 @@ def of_an_older_version(path: Path) -> None:
     compacted(path)
 
 
+@pytest.mark.slow
 def test_a_version_of_an_older_sqlanon_is_kept_beside_the_new_one(folder: Path) -> None:
     """What it is checked by is not written to the new file."""
     place = 'database = "kept.duckdb"\ntable = "people"\nkeep = 2'

@@ -245,6 +245,7 @@ def killed_at(module: Any, name: str) -> Iterator[None]:
             yield
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(folder: Path) -> None:
     """Its place cannot be read: it counts as out. Then it can, and the ledger has it, or forgets it."""
     (folder / "there").mkdir()
@@ -281,6 +282,7 @@ def test_a_crash_between_the_rename_and_the_ledger_does_not_let_the_complementar
 # At the same time
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(hospital: Path) -> None:
     done: list[BaseException | None] = []
     ready = threading.Barrier(2)

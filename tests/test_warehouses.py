@@ -309,7 +309,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", some(COUNTS, 3))
 def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     query = f"SELECT '02139' AS zip, 20 AS age, n::DOUBLE AS n FROM (VALUES (7), ({count})) AS v(n)"
@@ -322,14 +322,17 @@ def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection,
 
 @pytest.mark.parametrize(
     ("columns", "told"),
-    [
-        ("zip, n", "it has no column 'age'"),
-        ("zip, age", "it has no column 'n'"),
-        ("zip, n AS age", "it has no column 'n'"),
-        ('zip, age, n, 1 AS ward, 2 AS "o\'x"', "it has 'ward', \"o'x\", which the policy does not declare"),
-        ("zip, age, n::VARCHAR AS n", "'n' counts rows, and is VARCHAR"),
-        ("zip, [age] AS age, n", "nested types"),
-    ],
+    some(
+        [
+            ("zip, n", "it has no column 'age'"),
+            ("zip, age", "it has no column 'n'"),
+            ("zip, n AS age", "it has no column 'n'"),
+            ('zip, age, n, 1 AS ward, 2 AS "o\'x"', "it has 'ward', \"o'x\", which the policy does not declare"),
+            ("zip, age, n::VARCHAR AS n", "'n' counts rows, and is VARCHAR"),
+            ("zip, [age] AS age, n", "nested types"),
+        ],
+        3,
+    ),
 )
 def test_columns_that_are_wrong(columns: str, told: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
@@ -365,7 +368,7 @@ def test_an_attribute_may_have_the_name_of_the_count(connection: duckdb.DuckDBPy
     assert "n__" in connection.read_parquet(str(tmp_path / "f.parquet")).columns
 
 
-@pytest.mark.parametrize("whole", ["n::DOUBLE", "n::DECIMAL(18,0)", "n::HUGEINT", "n::UTINYINT"])
+@pytest.mark.parametrize("whole", some(["n::DOUBLE", "n::DECIMAL(18,0)", "n::HUGEINT", "n::UTINYINT"], 4))
 def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy({"zip": "mask", "age": "suppress"}, k=5), tmp_path / "f.parquet")
     query = f"SELECT zip, age, {whole} AS N FROM (SELECT zip, age, count(*) AS n FROM patients GROUP BY ALL)"
