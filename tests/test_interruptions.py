@@ -212,6 +212,7 @@ def check_after_a_kill(place: Place, published: bool | None) -> None:
     assert {path.name for path in place.folder.iterdir()} == expected
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("module", "name", "moment", "spills", "stages", "place"),
     [
