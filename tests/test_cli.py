@@ -644,7 +644,7 @@ def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads
             time.sleep(0.01)
         time.sleep(0.5)
         process.send_signal(2)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
