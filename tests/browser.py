@@ -29,7 +29,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
-PATIENCE = 60
+PATIENCE = 300
 """Seconds for an answer."""
 
 

@@ -109,7 +109,10 @@ def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``."""
+    """Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``.
+
+    Where a share of the examples is drawn, a share of the slow cases of a test runs.
+    """
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
         if "spark_cluster" in getattr(item, "fixturenames", ()):
@@ -118,6 +121,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
             if in_parallel:
                 item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
+    left_out = {item for cases in slow_cases(items) for item in set(cases) - set(share(cases))}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+LEAST_CASES = 6
+"""So many slow cases of a test run, if there are, however few examples are drawn."""
+
+
+def slow_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """The slow cases of each test, but for those of which each one counts."""
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("whole"):
+            found.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    yield from found.values()
+
+
+def share(cases: list[Any]) -> list[Any]:
+    """As large a share of the cases as of the examples, evenly spread."""
+    number = min(len(cases), max(LEAST_CASES, examples(len(cases))))
+    return [cases[i * len(cases) // number] for i in range(number)]
 
 
 def connection_of(db: sqlanon.Database) -> Any:

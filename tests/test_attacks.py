@@ -358,7 +358,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
-QUICK = {"distinct", "hierarchical", "masked"}
+QUICK = {"hierarchical"}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def written(work: Path, disk: Path, what: str) -> Path:
 @pytest.mark.parametrize(
     ("what", "sizes"),
     [
-        ("database", [2 * MB]),
+        pytest.param("database", [2 * MB], marks=pytest.mark.slow),
         *(pytest.param(what, range(0, 14 * MB, MB), marks=pytest.mark.slow) for what in ("database", "parquet")),
         *(pytest.param("catalog", sizes, marks=pytest.mark.slow) for sizes in (range(0, 14 * MB, MB),)),
     ],
@@ -145,6 +145,7 @@ def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> N
     assert str(error.value).endswith(" MB free): make room there, or set TMPDIR to a folder on another disk")
 
 
+@pytest.mark.slow
 def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> None:
     """Of a run that has no room for temporary files, or a catalog, a release: a line and status 2, no traceback."""
     path = written(work, disk, "database")

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import compacted
+from conftest import compacted, some
 
 import sqlanon
 from sqlanon.cli import main
@@ -120,7 +120,7 @@ def forge(path: Path, query: str = "") -> None:
         connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{written}'}})")
 
 
-@pytest.mark.parametrize("kind", list(PLACES))
+@pytest.mark.parametrize("kind", some(PLACES, 2))
 def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path) -> None:
     release = publish(folder, PLACES[kind])
     asked = policy(folder, PLACES[kind])
@@ -146,10 +146,13 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
 
 @pytest.mark.parametrize(
     ("query", "told"),
-    [
-        ("SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1", ("1 rows", "1 of")),
-        ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("1 rows", "1 of")),
-    ],
+    some(
+        [
+            ("SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1", ("1 rows", "1 of")),
+            ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("1 rows", "1 of")),
+        ],
+        2,
+    ),
 )
 def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, told: Sequence[str], folder: Path) -> None:
     """A zero gets a sign; a row takes the place of another."""
@@ -220,6 +223,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
     return 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [".duckdb", pytest.param(".parquet", marks=pytest.mark.slow)])
 def test_the_hash_is_that_of_the_file(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -249,6 +253,7 @@ def test_the_hash_is_that_of_the_file(
     assert f"sha256: {sha256(path)}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None:
     place = PLACES[".duckdb"] + "\nkeep = 2"
     hashes = [publish(folder, place).sha256 for _ in range(3)]
@@ -265,6 +270,7 @@ def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None
     publish(folder, other)  # held against both versions, which are those that were published
 
 
+@pytest.mark.slow
 def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
     release = publish(folder, PLACES[".duckdb"])
     asked = policy(folder, PLACES[".duckdb"])
@@ -344,6 +350,7 @@ def of_an_older_version(path: Path) -> None:
     compacted(path)
 
 
+@pytest.mark.slow
 def test_a_version_of_an_older_sqlanon_is_kept_beside_the_new_one(folder: Path) -> None:
     """What it is checked by is not written to the new file."""
     place = 'database = "kept.duckdb"\ntable = "people"\nkeep = 2'

@@ -26,6 +26,7 @@ from test_ledger import policy as of_hospital
 
 import sqlanon
 import sqlanon.release.publish as publishing
+from sqlanon import catalog
 from sqlanon.ledger import Places, Publication, publications, records
 from sqlanon.release.anywhere import verify_anywhere
 from sqlanon.release.postgres_reader import PostgresSpot
@@ -218,7 +219,7 @@ def test_killed_without_the_ledger_it_leaves_no_release_that_is_gone(folder: Pat
 @pytest.mark.parametrize(
     ("name", "names"),
     [
-        ("r.duckdb", ("fsync",)),
+        pytest.param("r.duckdb", ("fsync",), marks=pytest.mark.slow),
         pytest.param("r.duckdb", (), marks=pytest.mark.slow),
         pytest.param("r.parquet", (), marks=pytest.mark.slow),
     ],
@@ -265,6 +266,7 @@ def killed_at(module: Any, name: str) -> Iterator[None]:
             yield
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(folder: Path) -> None:
     """Its place cannot be read: it counts as out. Then it can, and the ledger has it, or forgets it."""
     (folder / "there").mkdir()
@@ -300,8 +302,15 @@ def test_a_crash_between_the_rename_and_the_ledger_does_not_let_the_complementar
 
 # At the same time
 
+# However busy the machine is, the others wait until one is done.
+PATIENT = "from sqlanon import catalog; catalog.PATIENCE = 600; from sqlanon.cli import main; main()"
 
-def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(hospital: Path) -> None:
+
+@pytest.mark.slow
+def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(
+    hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "PATIENCE", 600)
     done: list[BaseException | None] = []
     ready = threading.Barrier(2)
 
@@ -325,6 +334,7 @@ def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(hos
     assert [(hospital / f"{name}.duckdb").exists() for name in ("one", "two")].count(True) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -> None:
     """With one catalog, and with one each."""
@@ -333,7 +343,7 @@ def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -
     if not shared:
         for path in policies:
             path.write_text(path.read_text().replace('"private.duckdb"', f'"private_{path.stem}.duckdb"'))
-    processes = [start("-m", "sqlanon", "anonymize", path) for path in policies]
+    processes = [start("-c", PATIENT, "anonymize", path) for path in policies]
     errors = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * number, errors
     with duckdb.connect(folder / "r.duckdb", read_only=True) as release:

@@ -95,7 +95,7 @@ def plain(execute: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-@pytest.fixture(scope="module", params=["drop", "mask"])
+@pytest.fixture(scope="module", params=["drop", pytest.param("mask", marks=pytest.mark.slow)])
 def suppressed(request: pytest.FixtureRequest) -> str:
     kind: str = request.param
     return kind

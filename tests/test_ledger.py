@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from conftest import some
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
@@ -482,7 +483,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
     assert (hospital / "two.duckdb").exists()
 
 
-@pytest.mark.parametrize("place", ["one.catalog.duckdb", "ledger.db", "elsewhere/history"])
+@pytest.mark.parametrize("place", some(["one.catalog.duckdb", "ledger.db", "elsewhere/history"], 3))
 def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Path, place: str) -> None:
     """In the folders of the catalog, of the source and of the release."""
     (hospital / "elsewhere").mkdir()

@@ -85,10 +85,10 @@ def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(clini
     assert so_far(clinic) == 1.5
 
 
-def test_twelve_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
+def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
     """The oracle adds up what was published, in decimals."""
     total, spent, refused = Decimal("0.7"), Decimal(0), 0
-    for i in range(12):
+    for i in range(8):
         epsilon = Decimal(i % 3 + 1) / 10
         name = f"r{i % 2}"
         asked = policy(clinic, name, {"cost": float(epsilon)}, total=float(total))
@@ -100,7 +100,7 @@ def test_twelve_releases_are_let_through_as_far_as_the_total_allows(clinic: Path
                 publish(asked)
             refused += 1
         assert so_far(clinic) == pytest.approx(float(spent))
-    assert spent == total and refused > 5
+    assert spent == total and refused > 3
 
 
 def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> None:

@@ -460,7 +460,7 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
 
 
 @pytest.mark.usefixtures("hostile")
-@pytest.mark.parametrize("macro", some(TWINS, 2))
+@pytest.mark.parametrize("macro", some(TWINS, 3))
 def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection) -> None:
     """Names of figures are refused: which of the two would be which?"""
     arguments = [{"sensitive": "b", "person": "d", "population": "src.renamed"}[one] for one in TWINS[macro]]

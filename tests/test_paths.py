@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from conftest import some
 
 import sqlanon
 from sqlanon.attacks import NAMES as NAMES_OF_ATTACKS
@@ -42,7 +43,7 @@ def policy_in(folder: Path, kind: str) -> sqlanon.Policy:
 @pytest.mark.parametrize(
     ("name", "kind", "target"),
     [
-        pytest.param(name, kind, target, marks=[] if (i, j) in ((0, 1), (2, 0), (1, 2)) else [pytest.mark.slow])
+        pytest.param(name, kind, target, marks=[] if (i, j) in ((0, 1),) else [pytest.mark.slow])
         for i, name in enumerate(NAMES)
         for j, (kind, target) in enumerate([("duckdb", "parquet"), ("parquet", "duckdb"), ("csv", "parquet")])
     ],
@@ -63,7 +64,7 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
     assert any(found[name].skipped is None for name in NAMES_OF_ATTACKS)
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "parquet", "csv"])
+@pytest.mark.parametrize("kind", some(["duckdb", "parquet", "csv"], 3))
 def test_what_duckdb_cannot_write_at_a_question_mark_is_said(kind: str, tmp_path: Path) -> None:
     """The source, the hierarchy file and a release may be there to be read."""
     folder = tmp_path / "what now?"

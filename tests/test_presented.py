@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import compacted, make_policy, some
+from conftest import compacted, examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,23 +133,26 @@ def test_verify_finds_a_view_that_gives_columns_other_names_whoever_wrote_it(cop
 
 @pytest.mark.parametrize(
     ("statement", "check"),
-    [
-        ("COMMENT ON MACRO TABLE sqlanon.k_anonymity IS 'Odd One'", "words and views"),
-        ("UPDATE sqlanon.figures SET value = 0", "words and views"),
-        ("COMMENT ON COLUMN patients.zip IS 'Odd One'", "words and views"),
-        ("ALTER TABLE birth_labels DROP COLUMN birth_low", "words and views"),
-        (
-            "ALTER TABLE birth_labels DROP COLUMN birth_low; ALTER TABLE birth_labels DROP COLUMN birth_high",
-            "words and views",
-        ),
-        ("ALTER TABLE sqlanon.suppression ADD COLUMN more VARCHAR", "suppression by value"),
-        ("ALTER TABLE sqlanon.suppression RENAME COLUMN value TO values", "suppression by value"),
-        ("ALTER TABLE sqlanon.suppression ALTER suppressed_rows TYPE VARCHAR", "suppression by value"),
-        (
-            "DELETE FROM sqlanon.suppression; INSERT INTO sqlanon.suppression VALUES ('zip', 'x', NULL, NULL)",
-            "suppression by value",
-        ),
-    ],
+    some(
+        [
+            ("COMMENT ON MACRO TABLE sqlanon.k_anonymity IS 'Odd One'", "words and views"),
+            ("UPDATE sqlanon.figures SET value = 0", "words and views"),
+            ("COMMENT ON COLUMN patients.zip IS 'Odd One'", "words and views"),
+            ("ALTER TABLE birth_labels DROP COLUMN birth_low", "words and views"),
+            (
+                "ALTER TABLE birth_labels DROP COLUMN birth_low; ALTER TABLE birth_labels DROP COLUMN birth_high",
+                "words and views",
+            ),
+            ("ALTER TABLE sqlanon.suppression ADD COLUMN more VARCHAR", "suppression by value"),
+            ("ALTER TABLE sqlanon.suppression RENAME COLUMN value TO values", "suppression by value"),
+            ("ALTER TABLE sqlanon.suppression ALTER suppressed_rows TYPE VARCHAR", "suppression by value"),
+            (
+                "DELETE FROM sqlanon.suppression; INSERT INTO sqlanon.suppression VALUES ('zip', 'x', NULL, NULL)",
+                "suppression by value",
+            ),
+        ],
+        3,
+    ),
 )
 def test_verify_finds_it_whichever_engine_wrote_the_file(statement: str, check: str, copy: Path) -> None:
     """The words, the labels and the figures are the same with each engine."""
@@ -176,7 +179,7 @@ def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
             assert connection.execute(f"FROM r.{name}").fetchall() == fetch(moved, f"FROM {name}")
 
 
-@pytest.mark.parametrize("name", ["quality", "Class_Sizes", "AGE_labels"])
+@pytest.mark.parametrize("name", some(["quality", "Class_Sizes", "AGE_labels"], 3))
 def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(sqlanon.PolicyError, match=r"release\.table: .* is .*: give the table another name"):
         policy(folder, table=name)
@@ -327,18 +330,34 @@ def plain_suppression(source: list[Any], released: list[Any], k: int) -> list[tu
     return told if rest == 0 or (rest >= k and possible and not sure) else []
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    rows=st.lists(
+SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
+    "rows": st.lists(
         st.tuples(st.sampled_from(["a1", "a2", "b1", "b2", None]), st.sampled_from(["x1", "x2", "y1"])),
         min_size=12,
         max_size=60,
     ),
-    k=st.integers(2, 4),
-)
+    "k": st.integers(2, 4),
+}
+
+
+@settings(max_examples=examples(4))
+@given(**SUPPRESSED)
 def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
     rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    check_suppressed(rows, k, tmp_path_factory)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(200))
+@given(**SUPPRESSED)
+def test_what_is_told_of_many_suppressed_rows_is_of_k_and_more(
+    rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_suppressed(rows, k, tmp_path_factory)
+
+
+def check_suppressed(rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("suppressed") / "r.duckdb"
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (a VARCHAR, b VARCHAR)")
@@ -424,6 +443,7 @@ def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, publis
 # Versions
 
 
+@pytest.mark.slow
 def test_one_version_is_kept_by_default(folder: Path) -> None:
     asked = policy(folder, database=str(folder / "one.duckdb"))
     publish(asked)
@@ -456,11 +476,11 @@ def test_versions_are_kept_and_pruned(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE patients_v1 SET illness = 'x' WHERE stay < 5", "DELETE FROM patients_v1 WHERE stay < 5"]
+    "statement",
+    some(["UPDATE patients_v1 SET illness = 'x' WHERE stay < 5", "DELETE FROM patients_v1 WHERE stay < 5"], 2),
 )
 def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: str, folder: Path) -> None:
-    path = folder / "three.duckdb"
-    path.unlink(missing_ok=True)
+    path = folder / f"{statement.partition(' ')[0]}.duckdb"
     asked = policy(folder, database=str(path), keep=3)
     publish(asked)
     publish(asked)

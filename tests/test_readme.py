@@ -15,9 +15,11 @@ from typing import get_args
 
 import duckdb
 import pytest
+from conftest import some
 
 from sqlanon import Policy, connect
 from sqlanon.catalog import init_database
+from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import Strategy
@@ -58,28 +60,51 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def commands() -> list[list[str]]:
+    """The arguments of the README's commands."""
+    lines = [shlex.split(line, comments=True) for line in blocks("sh")[2].splitlines()]
+    assert all(program == "sqlanon" for program, *_ in lines)
+    return [arguments for _, *arguments in lines]
+
+
 @pytest.fixture(scope="module")
-def transcript(workshop: Path) -> dict[str, str]:
-    """What the README's commands print, by command."""
-    _, _, commands = blocks("sh")
+def transcript(hospital: Path) -> dict[str, str]:
+    """What the README's commands print, by command, in this process and of a smaller hospital."""
     printed = {}
-    for line in commands.splitlines():
-        program, *arguments = shlex.split(line, comments=True)
-        assert program == "sqlanon"
-        done = sqlanon(*arguments, cwd=workshop)
-        assert (done.returncode, done.stderr) == (0, ""), line
-        printed[" ".join(arguments)] = done.stdout
+    for arguments in commands():
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+            patch.chdir(hospital.parents[1])
+            patch.setattr(sys, "argv", ["sqlanon", *arguments])
+            with contextlib.redirect_stderr(io.StringIO()) as errors, pytest.raises(SystemExit) as ended:
+                main()
+        assert (ended.value.code or 0, errors.getvalue()) == (0, ""), arguments
+        printed[" ".join(arguments)] = out.getvalue()
     return printed
 
 
-def test_the_commands(transcript: dict[str, str]) -> None:
+def check_transcript(transcript: dict[str, str], rows: str) -> None:
     suggest, risk, plan, anonymize, *verifications, attack = transcript.values()
     assert "[attributes]" in suggest
-    assert risk.startswith("100,000 rows in ")
+    assert risk.startswith(f"{rows} rows in ")
     assert "CREATE TABLE" in plan
     assert "optimal" in anonymize
     assert [text.splitlines()[-1] for text in verifications] == ["verified", "verified"]
     assert "homogeneity" in attack
+
+
+def test_the_commands(transcript: dict[str, str]) -> None:
+    check_transcript(transcript, "5,000")
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_demo(workshop: Path) -> None:
+    """Each in a process of its own."""
+    printed = {}
+    for arguments in commands():
+        done = sqlanon(*arguments, cwd=workshop)
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+        printed[" ".join(arguments)] = done.stdout
+    check_transcript(printed, "100,000")
 
 
 @pytest.mark.slow
@@ -96,10 +121,10 @@ def test_the_policy_with_several_requirements(workshop: Path) -> None:
 
 
 @pytest.mark.usefixtures("transcript")
-def test_the_sql(workshop: Path) -> None:
+def test_the_sql(hospital: Path) -> None:
     (script,) = blocks("sql")
     statements = [text for line in script.splitlines() if (text := line.partition("--")[0].strip())]
-    with duckdb.connect(workshop / FOLDER / "first.duckdb", read_only=True) as connection:
+    with duckdb.connect(hospital.with_name("first.duckdb"), read_only=True) as connection:
         patients, overview, labels, k_anonymity, classes, *figures, manifest = (
             connection.execute(statement).fetchall() for statement in statements
         )
@@ -115,8 +140,8 @@ def test_the_sql(workshop: Path) -> None:
 
 
 @pytest.mark.usefixtures("transcript")
-def test_the_catalog_is_what_the_readme_says(workshop: Path) -> None:
-    catalog = workshop / FOLDER / "first.catalog.duckdb"
+def test_the_catalog_is_what_the_readme_says(hospital: Path) -> None:
+    catalog = hospital.with_name("first.catalog.duckdb")
     if os.name == "posix":
         assert catalog.stat().st_mode & 0o777 == 0o600
     with duckdb.connect(catalog, read_only=True) as connection:
@@ -126,6 +151,7 @@ def test_the_catalog_is_what_the_readme_says(workshop: Path) -> None:
             assert found[0] > 0, table
 
 
+@pytest.mark.slow
 def test_the_python(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python")
     monkeypatch.chdir(workshop)
@@ -197,7 +223,11 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     assert called >= FIGURES.keys() - {"digest"}
 
 
-@pytest.mark.parametrize("page", [REQUIREMENTS, STRATEGIES, LEDGER], ids=["requirements", "strategies", "ledger"])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(REQUIREMENTS, marks=pytest.mark.slow), STRATEGIES, LEDGER],
+    ids=["requirements", "strategies", "ledger"],
+)
 def test_the_python_of_the_pages(page: str, workshop: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workshop if page == REQUIREMENTS else hospital.parents[1])
     for program in blocks("python", page):
@@ -239,7 +269,7 @@ def test_every_strategy_is_told_of() -> None:
 # --- docs/noise.md
 
 
-@pytest.mark.parametrize("number", range(len(blocks("toml", NOISE))))
+@pytest.mark.parametrize("number", some(range(len(blocks("toml", NOISE))), 3))
 def test_the_policies_of_noise(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, NOISE, hospital, tmp_path)
 
@@ -260,6 +290,7 @@ def test_every_type_with_noise_is_told_of() -> None:
 # --- docs/decoys.md
 
 
+@pytest.mark.slow
 def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its policy gives the figures that it shows, and its SQL runs beside the release and the catalog."""
     (policy,) = blocks("toml", DECOYS)

@@ -298,15 +298,21 @@ LONG = "SELECT COUNT(*) FROM range(0, 100000000000, 1, 2) WHERE sqrt(id) + rand(
 
 def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spark_cluster: Cluster) -> None:
     status = spark_cluster.session.sparkContext.statusTracker()
-    threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    def interrupt() -> None:
+        while not status.getActiveStageIds():  # until the job runs
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt), engine.told():
             engine.rows(query(LONG))
     finally:
         signal.signal(signal.SIGINT, before)
     assert engine.rows(query("SELECT 41 + 1")) == [(42,)]
-    until = time.monotonic() + 20
+    until = time.monotonic() + 300
     while status.getActiveStageIds() and time.monotonic() < until:
         time.sleep(0.1)
     assert not status.getActiveStageIds()

@@ -569,7 +569,7 @@ class Losing(threading.Thread):
         self._status, self._victims, self.killed = session.sparkContext.statusTracker(), victims, False
 
     def run(self) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while time.monotonic() < until:
             stages = map(self._status.getStageInfo, self._status.getActiveStageIds())
             if any(stage is not None and stage.numCompletedTasks for stage in stages):

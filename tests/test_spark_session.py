@@ -99,7 +99,7 @@ def test_a_server_that_is_not_there(address: str, told: str, capfd: pytest.Captu
         SparkEngine.open(address.format(port=free_port()), "source.spark")
     assert str(found.value).startswith(f"source.spark: {told}")
     assert TOKEN not in str(found.value) and "127.0.0.1" not in str(found.value)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 300
     assert capfd.readouterr() == ("", "")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -27,6 +28,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.presented import ABOUT, objects
 from sqlanon.release.reader import ATTACHED
 from sqlanon.resources import macros, sql_text
+from sqlanon.workdir import spill_directory
 
 STORAGE_VERSION = "v1.0.0"
 """Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
@@ -157,13 +159,7 @@ def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     folder:
         A new one, which the engine may write to: the catalog's functions show no defaults, an export does.
     """
-    with _beside(engine) as beside:
-        with engine.using(beside):
-            engine.script(macros())
-        ours = _exported(engine, beside, folder / "ours")
-        with engine.using(beside):
-            engine.script(sql_text("macros_before.sql"))
-        before = _exported(engine, beside, folder / "before")
+    ours, before = _our_macros()
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
         theirs = _exported(engine, beside, folder / "theirs")
@@ -175,6 +171,18 @@ def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
 
 def _named(statement: str) -> str:
     return _NAME.sub(r"\1", statement)
+
+
+@cache
+def _our_macros() -> tuple[frozenset[str], frozenset[str]]:
+    """The statements that make our macros, as this DuckDB exports them: those of now, and those of before."""
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
+        with engine.using(beside):
+            engine.script(macros())
+        ours = frozenset(_exported(engine, beside, spill / "ours"))
+        with engine.using(beside):
+            engine.script(sql_text("macros_before.sql"))
+        return ours, frozenset(_exported(engine, beside, spill / "before"))
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")

@@ -23,9 +23,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "duckdb"])
 @pytest.mark.parametrize(
-    ("name", "values"), [pytest.param(*one.values, id=one.values[0], marks=one.marks) for one in some(CASES, 10)]
+    ("name", "values", "ending"),
+    [
+        pytest.param(*one.values, id=f"{one.values[0]}-{one.values[2]}", marks=one.marks)
+        for one in some([(*case, ending) for case in CASES for ending in ("parquet", "duckdb")], 25)
+    ],
 )
 def test_a_type_is_held_or_refused_at_the_start(tmp_path: Path, name: str, values: list[str], ending: str) -> None:
     path = tmp_path / f"release.{ending}"

@@ -1,0 +1,87 @@
+"""Which tests run when: shares of examples and cases, and the steps of continuous integration."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import conftest
+import pytest
+from conftest import some
+
+CI = Path(__file__).resolve().parent.parent / ".ci" / "run"
+
+
+@pytest.mark.parametrize(
+    ("examples", "number", "expected"),
+    [
+        (0.1, 100, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]),
+        (0.1, 12, [0, 2, 4, 6, 8, 10]),
+        (0.1, 4, [0, 1, 2, 3]),
+        (1, 9, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        (10, 9, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_a_share_of_the_cases_is_spread_over_all(
+    examples: float, number: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "EXAMPLES", examples)
+    assert conftest.share(list(range(number))) == expected
+
+
+STUB = """#!/bin/bash
+echo "stub $0 $*" >>"$CALLS"
+case "$*" in
+    *"-m venv "*) mkdir -p "${@: -1}/bin"; for name in pip python sqlanon; do cp "$STUB" "${@: -1}/bin/$name"; done ;;
+esac
+case "$0 $*" in *$FAILING*) exit 3 ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    "failing",
+    some(
+        [
+            "nothing at all",
+            "-m venv .venv",
+            "install -q .",
+            "sqlanon demo",
+            "tests/run.py",
+            "benchmarks/imports.py",
+            "-m slow",
+            "[test-spark]",
+            "-m spark",
+            "tests/oldest.py",
+            "-e .[test]",
+            "-n 0 -m not slow",
+        ],
+        8,
+    ),
+)
+@pytest.mark.skipif(os.name != "posix", reason="needs bash")
+def test_continuous_integration_fails_if_a_step_does(failing: str, tmp_path: Path) -> None:
+    """Every program is one that does nothing, but that the one fails."""
+    folder, programs, calls = tmp_path / "project", tmp_path / "programs", tmp_path / "calls"
+    (folder / ".ci").mkdir(parents=True)
+    (folder / ".ci" / "run").write_text(CI.read_text(encoding="utf-8"), encoding="utf-8")
+    programs.mkdir()
+    for name in ("python3", "python3.10", "python3.14", "ls", "apt-get"):
+        (programs / name).write_text(STUB, encoding="utf-8")
+        (programs / name).chmod(stat.S_IRWXU)
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "CALLS": str(calls),
+        "STUB": str(programs / "python3"),
+        "FAILING": failing.replace("[", "\\[").replace("]", "\\]").replace(" ", "\\ "),
+        "PYENV_ROOT": str(tmp_path),
+    }
+    done = subprocess.run(
+        ["bash", folder / ".ci" / "run"], env=environment, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode == 0) == (failing == "nothing at all"), done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("s)") and ("== passed" in done.stdout) == (done.returncode == 0)
+    if failing in ("-m spark", "tests/oldest.py"):  # the one does not keep the other from its end
+        said = calls.read_text(encoding="utf-8")
+        assert "-m spark" in said and "tests/oldest.py" in said
