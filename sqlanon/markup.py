@@ -22,8 +22,11 @@ def harmless(value: str) -> str:
     >>> harmless("a\\x01b"), harmless("</script>") == "<\\u2060/script>"
     ('a\\\\x01b', True)
     """
-    shown = _NO_SIGNS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), value)
-    return _ENDS_SCRIPTS.sub("<" + _JOINER, shown)
+    return _ENDS_SCRIPTS.sub("<" + _JOINER, _shown(value))
+
+
+def _shown(value: str) -> str:
+    return _NO_SIGNS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), value)
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
@@ -41,12 +44,12 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def escaped(value: object) -> str:
-    """A text as HTML shows it, in an element and in an attribute.
+    """A text as HTML shows it, in an element and in an attribute; signs that cannot be shown stand as escapes.
 
-    >>> escaped('<script>"a" & b</script>')
-    '&lt;script&gt;&quot;a&quot; &amp; b&lt;/script&gt;'
+    >>> escaped('<script>"a" & b</script>'), escaped("\\x1b[2J")
+    ('&lt;script&gt;&quot;a&quot; &amp; b&lt;/script&gt;', '\\\\x1b[2J')
     """
-    return html.escape(str(value), quote=True)
+    return html.escape(_shown(str(value)), quote=True)
 
 
 @dataclass(frozen=True)
