@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.policy import SearchSection
 from sqlanon.queries.names import table
 from sqlanon.release.side_by_side import NO_TREES, Subject, Trees, link
 
@@ -291,3 +292,18 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     assert (town.first_levels, town.second_levels) == ((1,), (5,))
     (_, town) = link(top, oldest, trees).attributes
     assert (town.first_levels, town.second_levels) == ((5,), (5,))
+
+
+def test_a_release_that_shows_the_level_of_its_top_still_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were published before: level 5 of 5, and the score that follows from it."""
+    asked = hidden_towns(tmp_path, "one").model_copy(update={"search": SearchSection(measure="height")})
+    monkeypatch.setattr("sqlanon.result.shown_generalization", lambda policy, levels, heights: (levels, heights))
+    with sqlanon.connect() as db:
+        release = db.anonymize(asked).publish()
+        manifest = release.manifest
+        assert (manifest.generalization["town"], manifest.heights, manifest.score) == (5, {"age": 2, "town": 5}, 5)
+        assert [check.passed for check in release.verify().checks if check.name == "score"] == [True]
+        assert release.verify().verified
+        assert db.verify(release.path, asked).verified
