@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-LEAST_CASES = 6
+LEAST_CASES = 3
 """So many slow cases of a test run, if there are, however few examples are drawn."""
 
 

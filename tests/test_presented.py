@@ -276,15 +276,18 @@ def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any)
 
 @pytest.mark.parametrize(
     ("values", "rule", "expected"),
-    [
-        ("(-7), (3), (12), (104)", {"intervals": [10]}, [(-10, -1), (0, 9), (10, 19), (100, 109)]),
-        (
-            "(-7), (3), (12), (104)",
-            {"intervals": {"widths": [10], "below": 0, "above": 100}},
-            [(None, -1), (0, 9), (10, 19), (100, None)],
-        ),
-        ("(0.5), (-0.5), (12.25)", {"intervals": [10]}, [(-10.0, 0.0), (0.0, 10.0), (10.0, 20.0)]),
-    ],
+    some(
+        [
+            ("(-7), (3), (12), (104)", {"intervals": [10]}, [(-10, -1), (0, 9), (10, 19), (100, 109)]),
+            (
+                "(-7), (3), (12), (104)",
+                {"intervals": {"widths": [10], "below": 0, "above": 100}},
+                [(None, -1), (0, 9), (10, 19), (100, None)],
+            ),
+            ("(0.5), (-0.5), (12.25)", {"intervals": [10]}, [(-10.0, 0.0), (0.0, 10.0), (10.0, 20.0)]),
+        ],
+        3,
+    ),
 )
 def test_labels_are_in_order_with_their_ends(
     values: str, rule: Any, expected: list[tuple[Any, ...]], tmp_path: Path
@@ -417,11 +420,14 @@ def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 1, count(*) FROM patients GROUP BY zip",
-        "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 9, count(*) + 1 FROM patients GROUP BY zip",
-        "INSERT INTO sqlanon.suppression SELECT 'illness', illness, 9, count(*) FROM patients GROUP BY illness",
-    ],
+    some(
+        [
+            "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 1, count(*) FROM patients GROUP BY zip",
+            "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 9, count(*) + 1 FROM patients GROUP BY zip",
+            "INSERT INTO sqlanon.suppression SELECT 'illness', illness, 9, count(*) FROM patients GROUP BY illness",
+        ],
+        3,
+    ),
 )
 def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, copy: Path) -> None:
     change(copy, "DELETE FROM sqlanon.suppression", statement)
@@ -513,6 +519,7 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
         assert any("takes the place" in warning for warning in result.warnings)
 
 
+@pytest.mark.slow
 def test_nothing_is_told_of_suppressed_rows_beside_a_release_that_it_is_based_on(folder: Path) -> None:
     """The rows of that one, taken from the sums, would tell what it left out."""
     first = policy(folder, database=str(folder / "five.duckdb"))

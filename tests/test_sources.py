@@ -836,7 +836,7 @@ def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, releas
 # Names and places that mean something to the engine
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("ending", some(["parquet", "csv"], 2))
 def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, ending: str) -> None:
     """``f[1]`` is that folder, not ``f1``; ``year=2020`` is no column."""
     for folder, rows in (("f[1]/year=2020", 8), ("f1", 90)):
