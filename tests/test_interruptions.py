@@ -345,12 +345,14 @@ def test_a_signal_ends_a_statement_that_would_take_hours(name: str, place: Place
 
 
 CLEANING = """
+import signal
 import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.interrupts import hear_interrupts
 from sqlglot import parse_one
 
 engine = DuckDBEngine(duckdb.connect(":memory:"))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a process in the background
 hear_interrupts()
 
 def count(rows):
