@@ -11,6 +11,10 @@ import sys
 import threading
 import time
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlanon.engines.duckdb import Statements
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that end a run as Ctrl-C does."""
@@ -43,32 +47,43 @@ def hear_interrupts() -> None:
         keep = tell  # closed, nothing would be told
         while keep and (received := heard.recv(1)):
             if received[0] in (signal.SIGINT, *ENDING):
-                _interrupt_engines(received[0])
+                _interrupt_statement(received[0])
 
     threading.Thread(target=watch, name="sqlanon-interrupts", daemon=True).start()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _HEARD.append(number)
-    raise KeyboardInterrupt
+    statements = _statements()
+    if statements:
+        statements.stop()
+    else:
+        raise KeyboardInterrupt
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     if _HEARD:
         return
-    _HEARD.append(number)
     ctrl_c = signal.getsignal(signal.SIGINT)
     if callable(ctrl_c) and ctrl_c is not _interrupt:  # Spark's driver cancels its jobs
+        _HEARD.append(number)
         ctrl_c(signal.SIGINT, frame)
-    raise KeyboardInterrupt
+    _interrupt(number, frame)
 
 
-def _interrupt_engines(number: int) -> None:
-    """Until a handler was called in the main thread: what runs after that belongs to the cleaning."""
-    while not _HEARD:
+def _interrupt_statement(number: int) -> None:
+    """The one that runs when the signal comes, until it ends: what runs after that belongs to the cleaning."""
+    time.sleep(0.01)
+    statements = _statements()
+    if number == signal.SIGINT and signal.getsignal(number) is not _interrupt:  # Spark's driver put its own there
+        _HEARD.append(number)
+        if statements:
+            statements.interrupt()
+    while statements and (statements.stopping or not _HEARD):
+        statements.interrupt()
         time.sleep(0.01)
-        engines = sys.modules.get("sqlanon.engines.duckdb")  # not loaded yet: then none is about anything
-        if not _HEARD and engines is not None:
-            engines.interrupt_all()
-        if number == signal.SIGINT and signal.getsignal(number) is not _interrupt:  # Spark's driver put its own there
-            _HEARD.append(number)
+
+
+def _statements() -> Statements | None:
+    engines = sys.modules.get("sqlanon.engines.duckdb")  # not loaded yet: then no statement runs
+    return getattr(engines, "STATEMENTS", None)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 from weakref import WeakSet
 
@@ -53,11 +54,52 @@ def _settings_of_a_new_engine() -> dict[str, str]:
         return DuckDBEngine(connection).settings(_SETTINGS)
 
 
-def interrupt_all() -> None:
-    """End what all engines are about, from another thread: they raise an error."""
-    for engine in list(_LIVE):
-        with suppress(duckdb.Error):  # it may be closed
-            engine.connection.interrupt()
+class Statements:
+    """The statements that the main thread runs, for signals.
+
+    A signal's handler that DuckDB calls while it runs a statement must not raise: DuckDB may pass over that. It calls
+    `stop`, another thread calls `interrupt` as long as the statement runs, and KeyboardInterrupt is raised after it.
+    """
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._stop = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """While a statement runs."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._stop and not self._running:
+                self._stop = False
+                raise KeyboardInterrupt
+
+    def __bool__(self) -> bool:
+        return self._running > 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the statement that runs is to end."""
+        return self._stop
+
+    def stop(self) -> None:
+        """Have KeyboardInterrupt raised as soon as the statement ends."""
+        self._stop = True
+
+    def interrupt(self) -> None:
+        """End what all engines are about, from another thread: they raise an error."""
+        for engine in list(_LIVE):
+            with suppress(duckdb.Error):  # it may be closed
+                engine.connection.interrupt()
+
+
+STATEMENTS = Statements()
 
 
 class DuckDBEngine:
@@ -228,16 +270,20 @@ class DuckDBEngine:
         DiskError
             A disk is full, or cannot be written.
         """
+        sql = self.sql(statement)
         try:
-            self.connection.execute(self.sql(statement), parameters or None)
+            with STATEMENTS.running():
+                self.connection.execute(sql, parameters or None)
         except duckdb.Error as error:
             self._refuse_disk(error)
             raise
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python."""
+        sql = self.sql(query)
         try:
-            return self.connection.execute(self.sql(query), parameters or None).fetchall()
+            with STATEMENTS.running():
+                return self.connection.execute(sql, parameters or None).fetchall()
         except duckdb.Error as error:
             self._refuse_disk(error)
             raise
@@ -291,7 +337,8 @@ class DuckDBEngine:
     def script(self, statements: str) -> None:
         """Run a file of our own SQL."""
         try:
-            self.connection.execute(statements)
+            with STATEMENTS.running():
+                self.connection.execute(statements)
         except duckdb.Error as error:
             self._refuse_disk(error)
             raise
