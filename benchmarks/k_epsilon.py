@@ -29,19 +29,19 @@ from heights import K_QUASIS, make_people
 from sqlglot import exp
 
 import sqlanon
-from sqlanon.anonymization import Found, anonymize
 from sqlanon.errors import InfeasibleError
+from sqlanon.expressions import create_schema, drop_schema, table
+from sqlanon.measures import MEASURES
+from sqlanon.noise import linking
 from sqlanon.noise.columns import columns_for_noise
 from sqlanon.noise.drawn import draws_here
+from sqlanon.noise.noisy_column import NoisyColumn
 from sqlanon.noise.stage import add_noise
-from sqlanon.preparation import Prepared, prepare
-from sqlanon.quality import MEASURES
-from sqlanon.queries import linking
-from sqlanon.queries.names import create_schema, drop_schema, table
-from sqlanon.queries.noisy_column import NoisyColumn
-from sqlanon.run import Run
-from sqlanon.steps import Steps
-from sqlanon.workspace import Workspace
+from sqlanon.pipeline import Found, anonymize
+from sqlanon.search.preparation import Prepared, prepare
+from sqlanon.sources.run import Run
+from sqlanon.sources.workspace import Workspace
+from sqlanon.statement_runner import Steps
 
 LIMIT = 0.05
 CONFIDENCE = 0.99

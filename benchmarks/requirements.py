@@ -22,9 +22,9 @@ from sqlglot import exp
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.full_domain import allowed_rows, checker, measure_of
-from sqlanon.preparation import prepare
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
+from sqlanon.recode.full_domain import allowed_rows, checker, measure_of
+from sqlanon.search.preparation import prepare
 from sqlanon.sources import Place, bind_source
 
 FOLDER = DATA / "adult"

@@ -23,7 +23,7 @@ import duckdb
 from harness import CASES, DATA, python
 
 import sqlanon
-import sqlanon.suda
+import sqlanon.risk.suda
 
 HERE = Path(__file__).resolve()
 UNIQUES = """

@@ -2,25 +2,14 @@
 
 The way of the data, and where each arrow lives::
 
-    policy -> source -> values, hierarchies -> search, recode  <-> frequency sets -> noise  -> audit, publish
-    policy/   sources/  preparation,           search/, local/     frequency_sets    noise/    release/
-                        hierarchies/           anonymization                         (if asked)
+    policy -> source -> hierarchies -> frequency set -> search  -> recode  -> noise, decoys -> release, ledger
+    policy/   sources/  hierarchies/   frequency/       search/    recode/    noise/ decoys/   release/ ledger/
 
-`database` has the verbs, `workspace` the engines, `run` the tables that one run makes, `preparation` and
-`anonymization` the steps (`counting` says what is counted from what, `steps` runs it), `result` what comes out;
-`queries/` builds all SQL and knows no engine; `engines/` run it. Before a release, `risk/`, `suda/` and `finding/`
-look at a source as it stands (`looking` has their verbs). After it, `attacks/` try what outsiders would;
-`against_source` and `source_audit` hold it against its source. Between releases, `ledger/` knows what was published,
-what a new one may be based on, and what it would break; `extend/` lets one grow. In place of a release, `live/` leaves
-a view in the source's own database (`viewing` has its verbs). `made` says how a release is made of what was found;
-`report/` tells and draws it for people. A source in PostgreSQL is counted by `sources.postgres`, recoded there by
-`remote`, and published there by `release.postgres`. A source in Spark stays behind `engines.federated`: DuckDB, and
-beside it tables that Spark has; each statement runs where what it reads is, in the words that `queries.dialects` knows
-to mean the same. `warehouse/` writes what others run by themselves. What people see on a terminal is said by
-`printing` and painted by `terminal`; `markup` makes HTML of strangers' texts, and `histogram` puts class sizes into
-few ranges, for a terminal and a page alike.
-Beyond the house of the design there are these: sources were a part of their own (each kind leaks in its own way), the
-steps were too much for one file, and what a run leaves in the engine needed an owner.
+Each folder has the SQL of its stage. `pipeline` goes along the line; `database` has the verbs, and `result` what they
+give back. Classes are judged by `requirements/` and scored by `measures/`. `engines/` run statements and know nothing
+of privacy; `engines/dialects/` are the words of each. `risk/` and `suggest/` look at a source as it stands, `attacks/`
+try what outsiders would, `extend/` lets a release grow, `live/` leaves a view in the source's own database,
+`warehouse/` writes what others run by themselves, and `report/` draws a page for people.
 
 The public names are loaded when they are first used: who asks for the version, or reads a policy, does not wait
 for an engine.

@@ -17,7 +17,7 @@ def run() -> None:
     gc.set_threshold(100_000)  # next to nothing of what is loaded is garbage
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # to look for them, all installed packages are searched
     from sqlanon.cli import main  # noqa: PLC0415  (what it loads, too)
-    from sqlanon.interrupts import hear_interrupts  # noqa: PLC0415  (likewise)
+    from sqlanon.cli.interrupts import hear_interrupts  # noqa: PLC0415  (likewise)
 
     status = 0
     signal.signal(signal.SIGINT, signal.default_int_handler)

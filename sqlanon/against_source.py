@@ -9,32 +9,32 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.anonymization import Chosen, anonymize, choose
 from sqlanon.catalog import recorded_decoys
 from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
-from sqlanon.full_domain import allowed_rows, checker, measure_of, rules_of
+from sqlanon.expressions import create_table, create_temporary_view, star
 from sqlanon.ledger import Publication, beside_earlier
-from sqlanon.made import Made
+from sqlanon.ledger.extension_statements import released
+from sqlanon.measures import Figures
 from sqlanon.noise.check import NoiseCheck
+from sqlanon.pipeline import Chosen, anonymize, choose
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared
-from sqlanon.quality import Figures
-from sqlanon.queries.extension import released
-from sqlanon.queries.names import create_table, create_temporary_view, star
-from sqlanon.queries.recode import Recoding
-from sqlanon.queries.same_rows import different_rows
+from sqlanon.recode.full_domain import allowed_rows, checker, measure_of, rules_of
+from sqlanon.recode.pushdown import recoded
+from sqlanon.recode.recoding import Recoding
 from sqlanon.release.anywhere import Spot, rows_beside
 from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import VERIFIED
+from sqlanon.release.row_differences import different_rows
+from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.verify import Verification
-from sqlanon.remote import recoded
-from sqlanon.run import Run
-from sqlanon.source_audit import SourceAudit
-from sqlanon.steps import Steps
+from sqlanon.release_draft import Made
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 
 def check_against_source(run: Run, prepared: Prepared, found: Verification, spot: Spot) -> list[Check]:

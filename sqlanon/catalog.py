@@ -14,11 +14,11 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
+from sqlanon.expressions import aliased, col, create_table, ident, insert_row, is_null, select, star, table, text
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import why_not_written
-from sqlanon.queries.lattice import LATTICE_COLUMNS
-from sqlanon.queries.names import aliased, col, create_table, ident, insert_row, is_null, select, star, table, text
 from sqlanon.resources import macros, sql_text
+from sqlanon.search.lattice_rows import LATTICE_COLUMNS
 from sqlanon.workdir import private_files
 
 ATTACHED = "sqlanon_catalog"

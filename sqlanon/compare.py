@@ -9,19 +9,19 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlanon import anonymization
-from sqlanon.anonymization import Found
+from sqlanon import pipeline as anonymization
 from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
-from sqlanon.full_domain import allowed_rows, checker, measure_of
+from sqlanon.expressions import cast, col, ident, named, select
 from sqlanon.ledger import based_on_earlier
+from sqlanon.measures import MEASURES
+from sqlanon.pipeline import Found
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import TRAITS, Traits
-from sqlanon.preparation import Prepared
-from sqlanon.quality import MEASURES
-from sqlanon.queries.names import cast, col, ident, named, select
-from sqlanon.run import Run
+from sqlanon.recode.full_domain import allowed_rows, checker, measure_of
+from sqlanon.search.preparation import Prepared
 from sqlanon.sources import readable
+from sqlanon.sources.run import Run
 
 STRATEGIES: tuple[str, ...] = tuple(TRAITS)
 """The names of all strategies."""

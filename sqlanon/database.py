@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import duckdb
 from sqlglot import exp
 
-from sqlanon import anonymization, catalog
+from sqlanon import catalog
+from sqlanon import pipeline as anonymization
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.looking import Looking
-from sqlanon.narrowing import narrowing_columns, refused
 from sqlanon.policy import Policy, is_server
-from sqlanon.preparation import Prepared, unique_columns, unique_warnings
 from sqlanon.publishing import refuse_types_of
-from sqlanon.queries.lattice import create_lattice, insert_lattice
 from sqlanon.release.anywhere import spot_of, verify_anywhere
-from sqlanon.release.publish import utc_now
+from sqlanon.release.targets.file import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
+from sqlanon.risk.narrowing import narrowing_columns, refused
+from sqlanon.search.lattice_rows import create_lattice, insert_lattice
+from sqlanon.search.preparation import Prepared, unique_columns, unique_warnings
 from sqlanon.sources import readable
-from sqlanon.steps import Steps
+from sqlanon.sources.workspace import Workspace
+from sqlanon.statement_runner import Steps
 from sqlanon.viewing import Viewing
-from sqlanon.workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow

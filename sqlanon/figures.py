@@ -14,8 +14,8 @@ from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     from sqlanon.decoys import Decoys
-    from sqlanon.narrowing import Narrowing
     from sqlanon.noise.stage import Linking
+    from sqlanon.risk.narrowing import Narrowing
 
 
 class ResultFigures:

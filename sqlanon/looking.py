@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from sqlanon.policy import Policy
 from sqlanon.sources import readable
-from sqlanon.workspace import Workspace
+from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
     import duckdb
 
     from sqlanon.risk import Risk, UniquesMatrix
-    from sqlanon.suda import Suda
+    from sqlanon.risk.suda import Suda
 
 
 class Looking:
@@ -147,7 +147,10 @@ class Looking:
         SourceError
             The source cannot be read, does not fit the policy, or has more than the population.
         """
-        from sqlanon.suda import find_special_uniques, refuse_settings  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.risk.suda import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
+            find_special_uniques,
+            refuse_settings,
+        )
 
         refuse_settings(policy, size, fraction)
         run = self._space.run(policy)  # it stays: the relations read its tables
@@ -162,7 +165,10 @@ class Looking:
         PolicyError, SourceError
             As of `suda`, as far as the schema tells.
         """
-        from sqlanon.suda import refuse_settings, suda_statements  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.risk.suda import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
+            refuse_settings,
+            suda_statements,
+        )
 
         refuse_settings(policy, size, fraction)
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
@@ -203,7 +209,11 @@ class Looking:
         ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
         [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
         """
-        from sqlanon.finding import asks_nothing, find_distinction, refuse_size  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.suggest import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
+            asks_nothing,
+            find_distinction,
+            refuse_size,
+        )
 
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
@@ -219,7 +229,11 @@ class Looking:
         PolicyError, SourceError
             As of `distinction`, as far as the schema tells.
         """
-        from sqlanon.finding import asks_nothing, distinction_statements, refuse_size  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.suggest import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
+            asks_nothing,
+            distinction_statements,
+            refuse_size,
+        )
 
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
@@ -242,7 +256,7 @@ class Looking:
         SourceError
             The table cannot be found or read.
         """
-        from sqlanon.finding import suggest  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.suggest import suggest  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         given = self._space.given
         with readable():

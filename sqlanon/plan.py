@@ -6,40 +6,34 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.columns import Columns, match_columns, population_columns, released_columns
-from sqlanon.counting import EXAMPLE_VALUES, Scan, sensitive_pairs
+from sqlanon import coding as cd
+from sqlanon.coding import Coded, Levels
 from sqlanon.decoys import decoy_statements
 from sqlanon.engines.base import Engine
-from sqlanon.examples import example_height, example_levels, show_hierarchy, size_of_lattice
-from sqlanon.frequency_sets import FrequencySets
+from sqlanon.expressions import create_table, table
+from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.scan import EXAMPLE_VALUES, Scan, sensitive_pairs
+from sqlanon.frequency.sets import FrequencySets
 from sqlanon.ledger import marking_statements
-from sqlanon.levels import forbidden_levels, lattice_of
-from sqlanon.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
-from sqlanon.narrowing import ENOUGH, PAIRS, narrowing_statements
 from sqlanon.noise.shown import noise_statements
 from sqlanon.policy import Hierarchy, Policy
-from sqlanon.preparation import (
-    attribute_values,
-    class_space,
-    counted_from,
-    scan_population,
-    scan_source,
-)
-from sqlanon.privacy import Domain, requirements_of
-from sqlanon.queries import coding as cd
-from sqlanon.queries.candidate import candidate
-from sqlanon.queries.classes import ClassSpace
-from sqlanon.queries.coding import Coded, Levels
-from sqlanon.queries.distribution import Pairs
-from sqlanon.queries.macros import digest_of, k_anonymity_of
-from sqlanon.queries.names import create_table, table
-from sqlanon.queries.population import generalized_population
-from sqlanon.queries.recode import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
+from sqlanon.recode.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
+from sqlanon.recode.pushdown import shown_there
+from sqlanon.recode.recoding import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
+from sqlanon.release.macros import digest_of, k_anonymity_of
 from sqlanon.release.requirements import Audited, Private, requirement_queries
-from sqlanon.remote import shown_there
-from sqlanon.run import Run
+from sqlanon.requirements import Domain, requirements_of
+from sqlanon.risk.narrowing import ENOUGH, PAIRS, narrowing_statements
+from sqlanon.search.candidate import candidate
+from sqlanon.search.classes import ClassSpace
+from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
+from sqlanon.search.levels import forbidden_levels, lattice_of
+from sqlanon.search.population_statements import generalized_population
+from sqlanon.search.preparation import attribute_values, class_space, counted_from, scan_population, scan_source
+from sqlanon.sources.columns import Columns, match_columns, population_columns, released_columns
+from sqlanon.sources.run import Run
 from sqlanon.stages import Plan, Stage
-from sqlanon.steps import Steps
+from sqlanon.statement_runner import Steps
 
 
 def plan(run: Run, policy: Policy) -> Plan:

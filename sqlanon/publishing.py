@@ -15,18 +15,18 @@ from sqlglot import exp
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import OvertakenError, ReleaseError
 from sqlanon.ledger import Places, Together, held_against, recording, recording_replaced, released_row, sample_of
-from sqlanon.made import Made, ranges_of
 from sqlanon.policy import Policy, same_file, table_parts
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres import publish_postgres
-from sqlanon.release.postgres_reader import PostgresRelease, PostgresSpot
-from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
-from sqlanon.release.spark import publish_spark
-from sqlanon.release.spark_catalog import SparkSpot
-from sqlanon.release.spark_reader import AFTERWARDS, SparkRelease
 from sqlanon.release.staging import Content, refuse_types
+from sqlanon.release.targets.file import publish
+from sqlanon.release.targets.postgres import publish_postgres
+from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
+from sqlanon.release.targets.spark import publish_spark
+from sqlanon.release.targets.spark_catalog import SparkSpot
+from sqlanon.release.targets.spark_reader import AFTERWARDS, SparkRelease
 from sqlanon.release.verify import Verification
+from sqlanon.release_draft import Made, ranges_of
 from sqlanon.sources import NOT_THERE, InSpark, Source, carrying, refuse_schema_of_source
 
 

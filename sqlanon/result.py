@@ -15,29 +15,29 @@ from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
-from sqlanon.anonymization import Found
+from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.errors import AuditError, ReleaseError, SourceError
+from sqlanon.expressions import star, subquery
 from sqlanon.figures import ResultFigures
-from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Export, Places, compared_with_nothing, exports, publications, recording_export
-from sqlanon.made import Made
-from sqlanon.narrowing import Narrowing
+from sqlanon.pipeline import Found
 from sqlanon.policy import shown_place
-from sqlanon.preparation import Prepared
-from sqlanon.privacy.combinations import guarantee_of
 from sqlanon.publishing import ManifestOf, Publishing, table_name_of
-from sqlanon.queries.dialects import DIALECTS, translated
-from sqlanon.queries.names import star, subquery
-from sqlanon.queries.recode import at_random
-from sqlanon.queries.warehouse import without_variables
+from sqlanon.recode.full_domain import measure_of
+from sqlanon.recode.pushdown import shown_there
+from sqlanon.recode.recoding import at_random
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres_reader import PostgresRelease
-from sqlanon.release.publish import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
-from sqlanon.release.spark_reader import SparkRelease
-from sqlanon.remote import shown_there
-from sqlanon.run import Run
+from sqlanon.release.targets.file import utc_now
+from sqlanon.release.targets.postgres_reader import PostgresRelease
+from sqlanon.release.targets.spark_reader import SparkRelease
+from sqlanon.release_draft import Made
+from sqlanon.requirements.combinations import guarantee_of
+from sqlanon.risk.narrowing import Narrowing
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.run import Run
+from sqlanon.sources.warehouse import without_variables
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:

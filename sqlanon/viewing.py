@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlanon.policy import Policy
-from sqlanon.workspace import Workspace
+from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from strategies_privacy import PrivacyCase
 from test_search_properties import arrow_table, policy
 
 import sqlanon
-from sqlanon.local import LocalTask, local_task
-from sqlanon.preparation import prepare
+from sqlanon.recode.local import LocalTask, local_task
+from sqlanon.search.preparation import prepare
 
 Read = tuple[str | None, ...]
 Nodes = tuple[int, ...]

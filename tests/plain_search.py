@@ -10,8 +10,8 @@ import oracle
 from oracle import Release, Table, Value
 from strategies import Case
 
-from sqlanon.privacy import KAnonymity, Requirements
-from sqlanon.quality import MEASURES, Figures, Marginals, Measure
+from sqlanon.measures import MEASURES, Figures, Marginals, Measure
+from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search import Budget, Lattice, Search
 from sqlanon.search.verdict import Rules
 

@@ -19,9 +19,9 @@ import pytest
 from sqlglot import exp
 
 import sqlanon
-from sqlanon import frequency_sets
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import star
+from sqlanon.expressions import star
+from sqlanon.frequency import sets as frequency_sets
 
 THERE = re.compile(
     r"(?:sqlanon_work\w*_source|(?:population_)?frequency(?:_raw|_\d+)|distribution_\d.*|(?:joint_)?pairs_\d+"

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.queries.dialects import translated
-from sqlanon.queries.names import aliased
+from sqlanon.expressions import aliased
 
 
 def put(query: exp.Expr, relations: Mapping[str, exp.Expr]) -> exp.Expr:

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 import sqlanon
-from sqlanon.quality import MEASURES
+from sqlanon.measures import MEASURES
 from sqlanon.search import STRATEGIES
 
 Rule: TypeAlias = Any

@@ -16,8 +16,8 @@ import sqlanon
 from sqlanon.attacks import NAMES, Attacks
 from sqlanon.attacks.report import Kept
 from sqlanon.cli import main
+from sqlanon.cli.printing import print_attacks
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
-from sqlanon.printing import print_attacks
 
 ATTRIBUTES: dict[str, Any] = {
     "name": {"role": "identifying"},

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from oracle_attacks import Attribute, Row, Tree
 from sqlglot import exp
 
-from sqlanon.queries.attacks import complementary as cr
-from sqlanon.queries.attacks.composition import composition, composition_victims
-from sqlanon.queries.attacks.linked import Linked, strange_labels
-from sqlanon.queries.attacks.linking import linkage, linking
-from sqlanon.queries.attacks.positions import is_one_order, places, unsorted_matching
-from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import column_definitions, table
+from sqlanon.attacks.composition import composition, composition_victims
+from sqlanon.attacks.linking import linkage, linking
+from sqlanon.attacks.positions import is_one_order, places, unsorted_matching
+from sqlanon.expressions import column_definitions, table
+from sqlanon.ledger import complementary as cr
+from sqlanon.ledger.linked import Linked, strange_labels
+from sqlanon.ledger.temporal import temporal
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""

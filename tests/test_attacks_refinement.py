@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from oracle_attacks import Row
 from test_attacks_linked import make, trees
 
-from sqlanon.privacy import KAnonymity, Requirements
-from sqlanon.privacy.l_diversity import DistinctDiversity, EntropyDiversity
-from sqlanon.queries.attacks.refinement import Released, downcoding, looks_at_rows_alone, minimality
-from sqlanon.queries.names import table
+from sqlanon.attacks.refinement import Released, downcoding, looks_at_rows_alone, minimality
+from sqlanon.expressions import table
+from sqlanon.requirements import KAnonymity, Requirements
+from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
 
 NAMES = ['my "col"', "n"]
 

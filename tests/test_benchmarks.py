@@ -26,7 +26,7 @@ from plain import floor
 from risk import policy as risk_policy
 from score import label_leaves, score, set_leaves
 
-from sqlanon.workspace import Workspace
+from sqlanon.sources.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 

@@ -22,14 +22,14 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from sqlanon.local import LocalTask
-from sqlanon.local.cells import cells
+from sqlanon.recode.local import LocalTask
+from sqlanon.recode.local.cells import cells
 
 pytestmark = pytest.mark.slow
 
 Blanks = tuple[int, ...]
 
-module = importlib.import_module("sqlanon.local.cells")
+module = importlib.import_module("sqlanon.recode.local.cells")
 
 
 class Plan(Plain):

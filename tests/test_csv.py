@@ -13,7 +13,7 @@ from conftest import connection_of, make_policy, some
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
 from sqlanon.sources import csv
 
 

@@ -19,7 +19,7 @@ from test_quality_bounds import holds
 from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
 
 import sqlanon
-from sqlanon.full_domain import data_of as data_of_engine
+from sqlanon.recode.full_domain import data_of as data_of_engine
 from sqlanon.search import STRATEGIES, Outcome, Search
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,23 @@ from recorded import Asked, Job, Recorder, do, jobs, people, recording
 from spark_answers import differences, in_spark, rows
 from sqlglot import exp, parse_one
 
+from sqlanon.engines.dialects import translation as dialects
+from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import UntranslatableError
-from sqlanon.queries import dialects
-from sqlanon.queries.dialects import translated
-from sqlanon.queries.names import all_columns, anonymous, cast, col, named, number, select, subquery, table, text, where
+from sqlanon.expressions import (
+    all_columns,
+    anonymous,
+    cast,
+    col,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    text,
+    where,
+)
 
 JOBS = list(jobs())
 RECURSIVE = "WITH RECURSIVE"

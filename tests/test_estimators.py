@@ -17,7 +17,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sqlanon.errors import SourceError
-from sqlanon.privacy.estimators import Estimator, dankar, pitman, population_uniqueness, snb, zayatz
+from sqlanon.requirements.estimators import Estimator, dankar, pitman, population_uniqueness, snb, zayatz
 
 Sizes = dict[int, int]
 

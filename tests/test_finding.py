@@ -24,10 +24,10 @@ from sqlanon.catalog import init_database
 from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.finding.kinds import KINDS, kind_by_name
-from sqlanon.finding.written import toml_key
 from sqlanon.policy import Policy
 from sqlanon.policy.reading import parse_toml
+from sqlanon.suggest.kinds import KINDS, kind_by_name
+from sqlanon.suggest.written import toml_key
 
 Row = tuple[Any, ...]
 NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")

@@ -16,9 +16,9 @@ from conftest import compacted, some
 
 import sqlanon
 from sqlanon.cli import main
-from sqlanon.queries.decoy_check import minus, strangers, surplus
-from sqlanon.queries.names import star, table
-from sqlanon.queries.same_rows import different_rows
+from sqlanon.decoys.check_statements import minus, strangers, surplus
+from sqlanon.expressions import star, table
+from sqlanon.release.row_differences import different_rows
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import PLAIN, macros, sql_text
 

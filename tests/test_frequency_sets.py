@@ -23,9 +23,9 @@ from strategies_privacy import PrivacyCase
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon import frequency_sets
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.guess import draw_shares, expected_classes
+from sqlanon.frequency import sets as frequency_sets
+from sqlanon.frequency.guess import draw_shares, expected_classes
 
 
 @pytest.fixture(autouse=True)

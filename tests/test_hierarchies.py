@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import HierarchyError
+from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query, known_height
 from sqlanon.policy.rules import (
     CategoriesRule,
@@ -33,7 +34,6 @@ from sqlanon.policy.rules import (
     SuppressRule,
     TableRule,
 )
-from sqlanon.queries.names import table
 
 VALUES = table("the values")
 TARGET = table("the; hierarchy")

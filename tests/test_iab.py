@@ -24,9 +24,9 @@ from oracle import Hierarchy, Row, Value
 from test_search_properties import quick, thorough, write_hierarchy
 
 import sqlanon
-from sqlanon.local import local_task
-from sqlanon.local.iab import Balance, State
-from sqlanon.preparation import prepare
+from sqlanon.recode.local import local_task
+from sqlanon.recode.local.iab import Balance, State
+from sqlanon.search.preparation import prepare
 
 pytestmark = pytest.mark.slow
 

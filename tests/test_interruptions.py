@@ -24,7 +24,7 @@ from conftest import examples, some
 
 import sqlanon
 import sqlanon.database
-import sqlanon.release.publish as publishing
+import sqlanon.release.targets.file as publishing
 from sqlanon.release.verify import verify_file
 from sqlanon.workdir import SPILL_PREFIX, private_directory, remove_dead
 
@@ -156,13 +156,13 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.publish", "sqlanon.database", "sqlanon.publishing"
+PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.database", "sqlanon.publishing"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
-    ("sqlanon.workspace", "bind_source", "after", True, False),
+    ("sqlanon.sources.workspace", "bind_source", "after", True, False),
     (DATABASE, "based_on_earlier", "after", True, False),
-    ("sqlanon.anonymization", "find", "after", True, False),
+    ("sqlanon.pipeline", "find", "after", True, False),
     ("sqlanon.catalog", "insert", "before", True, False),
     ("sqlanon.catalog", "store_hierarchies", "after", True, False),
     (PUBLISH, "_refuse_to_destroy", "after", True, False),
@@ -275,7 +275,7 @@ ENDING = [
     (signal_, *point)
     for point in (
         (PUBLISH, "_write_manifest", "before"),
-        ("sqlanon.anonymization", "find", "before"),
+        ("sqlanon.pipeline", "find", "before"),
         (PUBLISH, "_swap_in", "before"),
         (PUBLISH, "_swap_in", "after"),
         ("sqlanon.ledger.records", "complete", "after"),

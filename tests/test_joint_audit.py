@@ -15,10 +15,10 @@ from test_ledger import FINE_RACE, hospital, policy, publish
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
+from sqlanon.expressions import table
 from sqlanon.ledger import joint_audit
 from sqlanon.ledger.joint_audit import JointAudit
-from sqlanon.queries.names import table
-from sqlanon.release.side_by_side import Link, compared_with
+from sqlanon.ledger.side_by_side import Link, compared_with
 
 __all__ = ["hospital"]
 

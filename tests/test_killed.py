@@ -25,11 +25,11 @@ from test_ledger import FINE_RACE, FINE_ZIP, hospital
 from test_ledger import policy as of_hospital
 
 import sqlanon
-import sqlanon.release.publish as publishing
+import sqlanon.release.targets.file as publishing
 from sqlanon import catalog
 from sqlanon.ledger import Places, Publication, publications, records
 from sqlanon.release.anywhere import verify_anywhere
-from sqlanon.release.postgres_reader import PostgresSpot
+from sqlanon.release.targets.postgres_reader import PostgresSpot
 from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_files
 
 __all__ = ["hospital"]

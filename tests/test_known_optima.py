@@ -21,11 +21,11 @@ from test_oracle_privacy import adult, privacy_of
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.full_domain import find
-from sqlanon.preparation import Prepared, prepare
-from sqlanon.privacy import requirements_of
-from sqlanon.quality import MEASURES
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
+from sqlanon.measures import MEASURES
+from sqlanon.recode.full_domain import find
+from sqlanon.requirements import requirements_of
+from sqlanon.search.preparation import Prepared, prepare
 from sqlanon.sources import Place, bind_source
 
 pytestmark = pytest.mark.slow

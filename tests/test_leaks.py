@@ -20,7 +20,7 @@ from conftest import make_policy, some
 from sqlglot import exp
 
 import sqlanon
-import sqlanon.release.publish as publishing
+import sqlanon.release.targets.file as publishing
 from sqlanon.cli import main
 
 ROWS = 400

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.errors import AuditError
-from sqlanon.ledger.same_rows import LEAST_SHARE, more_than_chance, share_in_common
+from sqlanon.ledger.source_match import LEAST_SHARE, more_than_chance, share_in_common
 
 ROWS = 600
 

@@ -17,8 +17,8 @@ from test_ledger_sources import make, policy, publish
 import sqlanon
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import AuditError
-from sqlanon.queries import postgres_samples, source_samples
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
+from sqlanon.ledger import postgres_samples, source_samples
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from test_privacy_properties import opened, policy_of
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.local import LocalOutcome, LocalTask
-from sqlanon.local.iterative import local
+from sqlanon.recode.local import LocalOutcome, LocalTask
+from sqlanon.recode.local.iterative import local
 
 pytestmark = pytest.mark.slow
 

@@ -14,15 +14,15 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sqlanon.attacks import disclosure
+from sqlanon.attacks.composition import composition
+from sqlanon.attacks.linking import linkage
+from sqlanon.attacks.positions import places
 from sqlanon.catalog import init_database
-from sqlanon.queries.attacks import disclosure
-from sqlanon.queries.attacks.complementary import complementary_release
-from sqlanon.queries.attacks.composition import composition
-from sqlanon.queries.attacks.linked import Linked
-from sqlanon.queries.attacks.linking import linkage
-from sqlanon.queries.attacks.positions import places
-from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
+from sqlanon.ledger.complementary import complementary_release
+from sqlanon.ledger.linked import Linked
+from sqlanon.ledger.temporal import temporal
 from sqlanon.resources import sql_text
 
 Connection = duckdb.DuckDBPyConnection

@@ -19,7 +19,7 @@ from conftest import some
 from oracle import Hierarchy, Value
 from oracle_distances import entropy, equal_distance, hierarchical_distance, ordered_distance, shares
 
-from sqlanon.queries.macros import FIGURES, macro_of
+from sqlanon.release.macros import FIGURES, macro_of
 from sqlanon.resources import sql_file
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection

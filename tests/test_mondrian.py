@@ -24,8 +24,8 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from sqlanon.local import LOCAL, LocalOutcome, LocalTask
-from sqlanon.local.mondrian import mondrian
+from sqlanon.recode.local import LOCAL, LocalOutcome, LocalTask
+from sqlanon.recode.local.mondrian import mondrian
 
 pytestmark = pytest.mark.slow
 

@@ -19,10 +19,10 @@ from strategies import Case
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.local import LocalTask, local_task
-from sqlanon.local.mu_argus import mu_argus
-from sqlanon.preparation import prepare
-from sqlanon.privacy.combinations import CLASSES, guaranteed_combinations
+from sqlanon.recode.local import LocalTask, local_task
+from sqlanon.recode.local.mu_argus import mu_argus
+from sqlanon.requirements.combinations import CLASSES, guaranteed_combinations
+from sqlanon.search.preparation import prepare
 
 pytestmark = pytest.mark.slow
 

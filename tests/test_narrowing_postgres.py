@@ -11,8 +11,8 @@ from postgres_server import VARIABLE, Server
 from test_narrowing import PEOPLE, ROLES
 
 import sqlanon
-from sqlanon import narrowing
 from sqlanon.errors import AuditError, SourceError
+from sqlanon.risk import narrowing
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ from test_release import fetch, manifest_text
 from test_release import run as execute
 
 import sqlanon
-import sqlanon.release.publish as publishing
+import sqlanon.release.targets.file as publishing
 from sqlanon.release.verify import verify_file
 
 __all__ = ["run"]  # a fixture

@@ -28,7 +28,7 @@ from test_search_properties import FIGURE_3, quick, thorough
 from test_search_size import wide_search
 
 import sqlanon
-from sqlanon.queries.coding import Levels as OwnLevels
+from sqlanon.coding import Levels as OwnLevels
 from sqlanon.search import STRATEGIES, Lattice, Outcome, Search
 from sqlanon.search.ola import _at_height
 

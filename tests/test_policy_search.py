@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import sqlanon
-from sqlanon import anonymization
+from sqlanon import pipeline as anonymization
 from sqlanon.policy import sections
 from sqlanon.policy.strategies import TRAITS
 from sqlanon.search import STRATEGIES

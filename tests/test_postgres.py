@@ -23,8 +23,8 @@ from postgres_server import PASSWORD, VARIABLE, Server
 
 import sqlanon
 from sqlanon.engines import postgres as postgres_engine
+from sqlanon.recode.pushdown import shipped
 from sqlanon.release.anywhere import verify_anywhere
-from sqlanon.remote import shipped
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
+from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
+from sqlanon.expressions import col, same, select, table
 from sqlanon.policy import address_of, server_of, shown_place
-from sqlanon.queries import postgres as pg
-from sqlanon.queries.names import col, same, select, table
 from sqlanon.release.anywhere import verify_anywhere
 
 HERE = "postgresql://holder@db.example/hospital"

@@ -14,7 +14,7 @@ from test_warehouses import quoted
 
 import sqlanon
 from sqlanon.release.anywhere import verify_anywhere
-from sqlanon.release.postgres_checks import index_name
+from sqlanon.release.targets.postgres_checks import index_name
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 

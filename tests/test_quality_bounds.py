@@ -14,7 +14,7 @@ from plain_search import figures_of, measure_of
 from strategies import Case
 from test_search_properties import quick, thorough
 
-from sqlanon.quality import Figures, Measure
+from sqlanon.measures import Figures, Measure
 
 OBJECTIVES = [
     (measure, aggregate)

@@ -21,10 +21,10 @@ from sqlanon import Policy, connect
 from sqlanon.catalog import init_database
 from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import Strategy
-from sqlanon.queries.macros import FIGURES
-from sqlanon.queries.noisy_column import NoisyColumn, can_be_noisy
+from sqlanon.release.macros import FIGURES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -21,8 +21,8 @@ from strategies import Case, cases
 from test_search_properties import arrow_table, policy, quick, thorough
 
 import sqlanon
-from sqlanon.local import LOCAL, LocalOutcome, LocalTask
 from sqlanon.policy import Policy
+from sqlanon.recode.local import LOCAL, LocalOutcome, LocalTask
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ import pytest
 from conftest import make_policy, some
 
 import sqlanon
-import sqlanon.release.publish as publishing
+import sqlanon.release.targets.file as publishing
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.release.verify import verify_file
 from sqlanon.resources import sql_text

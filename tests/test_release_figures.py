@@ -18,10 +18,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
+from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger.side_by_side import NO_TREES, Subject, Trees, link
 from sqlanon.policy import SearchSection
-from sqlanon.queries.names import table
-from sqlanon.release.side_by_side import NO_TREES, Subject, Trees, link
 
 Row = tuple[int | None, str | None, str]
 

@@ -29,12 +29,12 @@ from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
+from sqlanon.expressions import table
 from sqlanon.histogram import ClassSizes
 from sqlanon.markup import harmless
-from sqlanon.queries import charts
-from sqlanon.queries.names import table
-from sqlanon.queries.presented import class_sizes
-from sqlanon.release.postgres_reader import PostgresRelease, PostgresSpot
+from sqlanon.release.metadata_views import class_sizes
+from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
+from sqlanon.report import chart_data as charts
 from sqlanon.report import facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page

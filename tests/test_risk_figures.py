@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.errors import HierarchyError, PolicyError, SourceError
-from sqlanon.privacy.estimators import pitman, snb, zayatz
+from sqlanon.requirements.estimators import pitman, snb, zayatz
 from sqlanon.risk import ClassSizes, sets
 from sqlanon.risk.individual import individual_risk
 

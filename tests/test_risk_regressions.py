@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.attacks.report import Attacks
 from sqlanon.cli import main
+from sqlanon.cli.printing import print_attacks, print_suda
+from sqlanon.cli.printing_risk import print_attackers
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.printing import print_attacks, print_suda
-from sqlanon.printing_risk import print_attackers
 from sqlanon.resources import macros, sql_text
 from sqlanon.risk import Risk
 

@@ -31,7 +31,7 @@ from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thoroug
 from test_search_size import wide_search
 
 import sqlanon
-from sqlanon.full_domain import data_of as data_of_engine
+from sqlanon.recode.full_domain import data_of as data_of_engine
 from sqlanon.search import STRATEGIES, Outcome, Search
 from sqlanon.search.data import Data
 
@@ -177,7 +177,7 @@ def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
 
 def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outlier at a time, each with those after it."""
-    monkeypatch.setattr("sqlanon.full_domain.PAIRS", 1)
+    monkeypatch.setattr("sqlanon.recode.full_domain.PAIRS", 1)
     case = replace(FIGURE_3, k=3)
     with anonymized(case, "samarati") as (result, _):
         parts = list(data_of_engine(result._prepared).vectors())

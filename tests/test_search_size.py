@@ -12,10 +12,10 @@ from conftest import EXAMPLES, make_policy, some
 from test_known_optima import Entry, Workshop, workshop
 
 import sqlanon
-from sqlanon.full_domain import find
-from sqlanon.privacy import KAnonymity, Requirements
-from sqlanon.quality import MEASURES, Figures, Marginals
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
+from sqlanon.measures import MEASURES, Figures, Marginals
+from sqlanon.recode.full_domain import find
+from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search import STRATEGIES, Budget, Lattice, Search
 from sqlanon.search.task import REMEMBERED
 from sqlanon.search.verdict import Rules

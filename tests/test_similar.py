@@ -20,9 +20,9 @@ from test_local import check_sound
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.local import LocalOutcome, LocalTask
-from sqlanon.local.similar import grouped
-from sqlanon.queries.local import groups as gr
+from sqlanon.recode.local import LocalOutcome, LocalTask
+from sqlanon.recode.local import groups_statements as gr
+from sqlanon.recode.local.similar import grouped
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 import sqlanon
-from sqlanon.queries.local.sorting import may_be_sorted, sortable_labels, sorted_labels
-from sqlanon.queries.names import table
-from sqlanon.queries.numerals import padded, plain, whole_digits, written_out
+from sqlanon.expressions import table
+from sqlanon.hierarchies.numerals import padded, plain, whole_digits, written_out
+from sqlanon.recode.local.sorting import may_be_sorted, sortable_labels, sorted_labels
 
 few = settings(max_examples=15, deadline=None)
 FLOATS = (

@@ -21,7 +21,7 @@ from spark_cases import (
     random_case,
 )
 
-from sqlanon.quality import MEASURES
+from sqlanon.measures import MEASURES
 from sqlanon.search import STRATEGIES
 
 

@@ -36,7 +36,7 @@ def take(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have a way taken; what of ``[source]`` it needs for that."""
     small, source = WAYS[way]
     monkeypatch.setattr("sqlanon.sources.spark.SMALL", small)
-    monkeypatch.setattr("sqlanon.frequency_sets.SMALL", small)
+    monkeypatch.setattr("sqlanon.frequency.sets.SMALL", small)
     return source
 
 

@@ -20,7 +20,7 @@ from sqlglot import exp, parse_one
 
 import sqlanon
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.queries.names import col, create_temporary_view, drop_view, select, star, table
+from sqlanon.expressions import col, create_temporary_view, drop_view, select, star, table
 
 SECRET = "Ann-of-the-tests"
 HOSTILE = "a`b \"c\" 'd' .e;-- \\ äß"

@@ -38,7 +38,7 @@ def own(session: Any) -> Iterator[Any]:
 def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
     """A policy whose frequency sets stay in Spark."""
     monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
-    monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 5)
+    monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 5)
     tree = plain_policy(fetch_limit=1).model_dump(exclude_none=True)
     return sqlanon.Policy(**{**tree, "privacy": {"k": 4}})
 
@@ -148,7 +148,7 @@ def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkey
     else:
         source["fetch_limit"] = 1
         monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
-        monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 5)
+        monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 5)
     there = sqlanon.Policy(**{**policy.model_dump(), "source": source})
     assert outcome(session, there, tmp_path) == expected
 

@@ -20,12 +20,12 @@ from test_spark_manners import state
 import sqlanon
 from sqlanon.engines import spark_settings
 from sqlanon.engines.spark import SparkEngine
+from sqlanon.expressions import named, select, text
+from sqlanon.expressions import table as named_table
 from sqlanon.policy.spark import spark_name_flaw
-from sqlanon.queries import spark_release as sr
-from sqlanon.queries.names import named, select, text
-from sqlanon.queries.names import table as named_table
-from sqlanon.release.spark_catalog import SparkSpot
-from sqlanon.release.spark_reader import verify_spark
+from sqlanon.release.targets import spark_statements as sr
+from sqlanon.release.targets.spark_catalog import SparkSpot
+from sqlanon.release.targets.spark_reader import verify_spark
 
 SCHEMA = "sqlanon_names"
 TABLE = named_table("columns_of_a_name")
@@ -50,7 +50,7 @@ def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
 def small(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
     """A policy whose counts stay in Spark, and whose release goes there."""
     monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
-    monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 5)
+    monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 5)
     tree = plain_policy(fetch_limit=1).model_dump(exclude_none=True)
     privacy = {"k": 4, "l_diversity": [{"attribute": "ill", "kind": "entropy", "l": 1.2}]}
     return sqlanon.Policy(**{**tree, "privacy": privacy, "release": {"spark": True, "table": f"{SCHEMA}.r"}})

@@ -30,17 +30,17 @@ from sqlglot import exp, parse_one
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.egress_guard import is_counted
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_workers import sent
 from sqlanon.errors import SourceError
+from sqlanon.expressions import name_of, of_rows, table
+from sqlanon.noise import check_statements as nc
 from sqlanon.noise.laplace import drawing
-from sqlanon.queries import noise_check as nc
-from sqlanon.queries.counted import is_counted
-from sqlanon.queries.names import name_of, of_rows, table
-from sqlanon.queries.noise import STEPS
-from sqlanon.queries.same_rows import different_rows
-from sqlanon.steps import Steps
+from sqlanon.noise.statements import STEPS
+from sqlanon.release.row_differences import different_rows
+from sqlanon.statement_runner import Steps
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""

@@ -13,13 +13,13 @@ from conftest import make_policy
 from sqlglot import exp, parse_one
 
 import sqlanon
+from sqlanon.engines.dialects import spark as sp
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.egress_guard import answered, apart, is_counted
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
+from sqlanon.expressions import create_table, table
 from sqlanon.policy import is_spark, shown_spark, spark_address_of
-from sqlanon.queries import spark as sp
-from sqlanon.queries.counted import answered, apart, is_counted
-from sqlanon.queries.names import create_table, table
 
 HERE = "sc://cluster.example:15002"
 ZIP = {"zip": "suppress"}

@@ -57,7 +57,7 @@ def test_days_are_those_that_they_were(
     """As text, two of them were one day in Spark: some people were released twice, and others not."""
     if not small:
         monkeypatch.setattr("sqlanon.sources.spark.SMALL", 3)
-        monkeypatch.setattr("sqlanon.frequency_sets.SMALL", 3)
+        monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 3)
     with in_both(spark, DAYS) as (connection, session):
         days = connection.execute("SELECT DISTINCT d::VARCHAR FROM t ORDER BY 1").fetchall()
         labels = {day: ("early" if "BC" in day else "late") for (day,) in days}

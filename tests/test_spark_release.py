@@ -37,14 +37,14 @@ import sqlanon
 from sqlanon.cli import main
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_java import java_home
+from sqlanon.expressions import col, select, star, table
 from sqlanon.ledger import Places, publications, records
-from sqlanon.queries.macros import digest_of
-from sqlanon.queries.names import col, select, star, table
-from sqlanon.queries.spark_digest import digest_there, digestible
-from sqlanon.queries.spark_release import filled
-from sqlanon.release import spark_rows
 from sqlanon.release.anywhere import verify_anywhere
-from sqlanon.release.spark_catalog import Described, SparkSpot, checks_of, names_there
+from sqlanon.release.macros import digest_of
+from sqlanon.release.targets import spark_rows
+from sqlanon.release.targets.spark_catalog import Described, SparkSpot, checks_of, names_there
+from sqlanon.release.targets.spark_digest import digest_there, digestible
+from sqlanon.release.targets.spark_statements import filled
 from sqlanon.resources import PLAIN, macros, sql_text
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
@@ -624,7 +624,7 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
     patients(place)
     publish(place)
     before, names = shown(place), names_in(place)
-    monkeypatch.setattr("sqlanon.queries.spark_release.filled", _losing(filled))
+    monkeypatch.setattr("sqlanon.release.targets.spark_statements.filled", _losing(filled))
     with pytest.raises(sqlanon.AuditError, match="rows are in the release, 600 should be"):
         publish(place)
     monkeypatch.undo()

@@ -18,7 +18,7 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from sqlanon.local.subtree import subtree
+from sqlanon.recode.local.subtree import subtree
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.queries.packed import packed
-from sqlanon.suda import Suda, dis_of
+from sqlanon.frequency.packed import packed
+from sqlanon.risk.suda import Suda, dis_of
 
 Row = tuple[Any, ...]
 

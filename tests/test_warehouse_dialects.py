@@ -13,10 +13,10 @@ from conftest import some
 from sqlglot import exp, parse
 
 import sqlanon
+from sqlanon.engines.dialects.translation import translated
 from sqlanon.errors import UntranslatableError
-from sqlanon.queries.dialects import translated
-from sqlanon.queries.names import cast, col
-from sqlanon.queries.warehouse import without_variables
+from sqlanon.expressions import cast, col
+from sqlanon.sources.warehouse import without_variables
 from sqlanon.warehouse import DIALECTS
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -28,10 +28,10 @@ from typer.testing import CliRunner
 
 import sqlanon
 from sqlanon.cli import app
-from sqlanon.privacy import requirements_of
-from sqlanon.queries.names import table
-from sqlanon.queries.warehouse_audit import breaking, small_classes, table_breaking
+from sqlanon.expressions import table
+from sqlanon.requirements import requirements_of
 from sqlanon.warehouse import DIALECTS
+from sqlanon.warehouse.audit import breaking, small_classes, table_breaking
 
 slow = pytest.mark.slow
 quick = settings(

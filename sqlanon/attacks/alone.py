@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.attacks import disclosure
 from sqlanon.attacks.attacker import Attacker, Found
 from sqlanon.attacks.report import Finding
-from sqlanon.queries.attacks import disclosure
-from sqlanon.queries.attacks.linked import titled
-from sqlanon.release.side_by_side import Subject
+from sqlanon.ledger.linked import titled
+from sqlanon.ledger.side_by_side import Subject
 
 
 def _of_each(

@@ -13,9 +13,9 @@ from sqlanon.attacks.private import Private
 from sqlanon.attacks.report import Finding
 from sqlanon.attacks.shown import Shown
 from sqlanon.engines.base import Engine
-from sqlanon.queries.attacks.linked import ROWS, Linked
-from sqlanon.queries.names import col, named, or_zero, select, subquery, total
-from sqlanon.release.side_by_side import NO_TREES, Link, Subject, Trees, link, strange_columns
+from sqlanon.expressions import col, named, or_zero, select, subquery, total
+from sqlanon.ledger.linked import ROWS, Linked
+from sqlanon.ledger.side_by_side import NO_TREES, Link, Subject, Trees, link, strange_columns
 
 Found: TypeAlias = "tuple[list[Finding], list[str]]"
 """What an attack finds; and why it cannot look, or not everywhere."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sqlanon.attacks import composition as cp
+from sqlanon.attacks import positions
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.report import Finding
-from sqlanon.queries.attacks import complementary as cr
-from sqlanon.queries.attacks import composition as cp
-from sqlanon.queries.attacks import positions
-from sqlanon.queries.attacks import temporal as tp
-from sqlanon.queries.attacks.linked import Linked, titled
-from sqlanon.release.side_by_side import Link, Subject, Trees
+from sqlanon.ledger import complementary as cr
+from sqlanon.ledger import temporal as tp
+from sqlanon.ledger.linked import Linked, titled
+from sqlanon.ledger.side_by_side import Link, Subject, Trees
 from sqlanon.sources import Source
 
 _TWO = "needs two releases of one table"

@@ -9,14 +9,9 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.attacks.shown import Shown
-from sqlanon.columns import Columns, match_columns
+from sqlanon.coding import value_counts
 from sqlanon.errors import HierarchyError, Problem, SourceError
-from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
-from sqlanon.hierarchies.labels import longest_query
-from sqlanon.ledger import is_same_tree
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
-from sqlanon.queries.coding import value_counts
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     anonymous,
     cast,
     col,
@@ -33,10 +28,15 @@ from sqlanon.queries.names import (
     text,
     union_all,
 )
-from sqlanon.release.side_by_side import Trees
-from sqlanon.run import Run
+from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
+from sqlanon.hierarchies.labels import longest_query
+from sqlanon.ledger import is_same_tree
+from sqlanon.ledger.side_by_side import Trees
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.sources import Source, bind_source, file_kind
-from sqlanon.steps import Steps
+from sqlanon.sources.columns import Columns, match_columns
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
 """What the source and the outside table are called in the SQL that is shown."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from sqlanon.queries.names import aliased
+from sqlanon.expressions import aliased
 
 
 class Shown:

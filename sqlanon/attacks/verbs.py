@@ -17,12 +17,12 @@ from sqlanon.attacks.run import NAMES, make
 from sqlanon.attacks.shown import Shown
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.expressions import anonymous, ident, table, text
+from sqlanon.ledger.side_by_side import Subject
 from sqlanon.policy import Policy, is_server
-from sqlanon.queries.names import anonymous, ident, table, text
 from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
-from sqlanon.release.side_by_side import Subject
 from sqlanon.sources import readable
-from sqlanon.workspace import Workspace
+from sqlanon.sources.workspace import Workspace
 
 Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 

@@ -7,20 +7,20 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.attacks import linking as builders
+from sqlanon.attacks import refinement
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.private import Private
+from sqlanon.attacks.refinement import Released
 from sqlanon.attacks.report import Finding, Kept
-from sqlanon.counting import domain_of
-from sqlanon.privacy import Domain, Requirements, requirements_of
-from sqlanon.queries.attacks import linking as builders
-from sqlanon.queries.attacks import refinement
-from sqlanon.queries.attacks.linked import Linked, titled
-from sqlanon.queries.attacks.refinement import Released
-from sqlanon.queries.coding import value_counts
-from sqlanon.queries.names import col
-from sqlanon.queries.narrowing import pinned_groups
-from sqlanon.release.side_by_side import Subject
-from sqlanon.steps import Steps
+from sqlanon.coding import value_counts
+from sqlanon.expressions import col
+from sqlanon.frequency.scan import domain_of
+from sqlanon.ledger.linked import Linked, titled
+from sqlanon.ledger.side_by_side import Subject
+from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.risk.narrowing_statements import pinned_groups
+from sqlanon.statement_runner import Steps
 
 KEEPS = "local"
 """The strategy that splits the classes of a full-domain release where all parts meet the policy."""

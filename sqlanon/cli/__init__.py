@@ -14,9 +14,9 @@ from sqlanon.cli.common import app
 from sqlanon.cli import making, before, after  # in this order the help shows their commands
 
 # isort: on
+from sqlanon.cli.interrupts import ended_by
 from sqlanon.disk import disk_problem
 from sqlanon.errors import ReleaseError, SqlanonError
-from sqlanon.interrupts import ended_by
 from sqlanon.terminal import encode_safely, say
 
 __all__ = ["after", "app", "before", "main", "making"]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, Threads, app, load
-from sqlanon.printing import print_json, print_verification
+from sqlanon.cli.printing import print_json, print_verification
 from sqlanon.terminal import say
 
 
@@ -79,7 +79,7 @@ def attack(
 ) -> None:
     """Attack releases as the literature knows how: count the victims, and give the SQL that shows them."""
     from sqlanon import attacks
-    from sqlanon.printing import print_attacks
+    from sqlanon.cli.printing import print_attacks
 
     names = None if only is None else [name.strip() for name in only.split(",")]
     found = attacks.attack(
@@ -120,8 +120,8 @@ def report(
     threads: Threads = None,
 ) -> None:
     """Write a page for people: what was asked, whether it holds, what happened to each column. Publishes nothing."""
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.progress import shown_progress
 
     subject = load(Path(of)) if of.lower().endswith(".toml") else of
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:

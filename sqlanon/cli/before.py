@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from sqlanon.cli.common import AsJson, MemoryLimit, PolicyFile, Threads, app, load, numbers, two_names
-from sqlanon.printing import print_json, print_noise, print_requirements, print_suda
-from sqlanon.printing_risk import print_attackers, print_dependencies, print_leakage, print_matrix
+from sqlanon.cli.printing import print_json, print_noise, print_requirements, print_suda
+from sqlanon.cli.printing_risk import print_attackers, print_dependencies, print_leakage, print_matrix
 from sqlanon.terminal import hand_out, say
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sqlanon.cli.common import AsJson, Dialect, MemoryLimit, PolicyFile, Threads, app, load
+from sqlanon.cli.printing import print_comparison, print_export, print_json, print_live, print_result
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.printing import print_comparison, print_export, print_json, print_live, print_result
 from sqlanon.terminal import hand_out, printable, say
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def anonymize(
     """Find the best version of the table that meets the policy, audit it, and publish it."""
     import time
 
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.progress import shown_progress
 
     started = time.perf_counter()
     asked = load(policy)
@@ -89,8 +89,8 @@ def _export(
     """Find the best version of a table in a warehouse, and write what makes its release there."""
     import time
 
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.progress import shown_progress
     from sqlanon.warehouse import dialect_of
 
     if not asked.source.frequency_set:
@@ -163,8 +163,8 @@ def live(
     threads: Threads = None,
 ) -> None:
     """Make a view in the private database that generalizes, and suppresses whenever it is read."""
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.progress import shown_progress
 
     asked = load(policy)
     if drop:
@@ -197,9 +197,9 @@ def compare(
     threads: Threads = None,
 ) -> None:
     """Say what each of several strategies finds; nothing is published."""
+    from sqlanon.cli.progress import shown_comparison
     from sqlanon.compare import policies_of
     from sqlanon.database import connect
-    from sqlanon.progress import shown_comparison
 
     asked = load(policy)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.anonymization import Chosen
+from sqlanon.decoys import check_statements as dc
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
-from sqlanon.preparation import Prepared
-from sqlanon.queries import decoy_check as dc
-from sqlanon.queries.names import Namer, subquery
-from sqlanon.queries.recode import Recoding
-from sqlanon.queries.same_rows import different_rows
+from sqlanon.expressions import Namer, subquery
+from sqlanon.pipeline import Chosen
+from sqlanon.recode.recoding import Recoding
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.steps import Steps
+from sqlanon.release.row_differences import different_rows
+from sqlanon.search.preparation import Prepared
+from sqlanon.statement_runner import Steps
 
 
 def filled_again(steps: Steps, prepared: Prepared, chosen: Chosen, work: Namer) -> tuple[Decoys, Chosen]:

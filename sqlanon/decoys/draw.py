@@ -10,15 +10,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.anonymization import Found
-from sqlanon.full_domain import checker, measure_of
-from sqlanon.preparation import Prepared
-from sqlanon.quality import Figures
-from sqlanon.queries import decoys as dq
-from sqlanon.queries.classes import ClassSpace
-from sqlanon.queries.names import Namer, drop_table
-from sqlanon.queries.recode import Recoding, as_they_are
-from sqlanon.steps import Steps
+from sqlanon.decoys import statements as dq
+from sqlanon.expressions import Namer, drop_table
+from sqlanon.measures import Figures
+from sqlanon.pipeline import Found
+from sqlanon.recode.full_domain import checker, measure_of
+from sqlanon.recode.recoding import Recoding, as_they_are
+from sqlanon.search.classes import ClassSpace
+from sqlanon.search.preparation import Prepared
+from sqlanon.statement_runner import Steps
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _lost(prepared: Prepared) -> list[str]:
 
 
 def count(steps: Steps, prepared: Prepared, plain: Recoding, work: Namer) -> tuple[dict[str, int], exp.Table]:
-    """What is to be filled, by `queries.decoys.vulnerable`, and the table of all classes: ``decoy_classes``."""
+    """What is to be filled, by `decoys.statements.vulnerable`, and the table of all classes: ``decoy_classes``."""
     space = prepared.sets.at(plain.levels)
     classes = steps.make(work("decoy_classes"), dq.real_classes(space, plain.levels, plain.attributes))
     return dict(steps.figures(dq.vulnerable(classes, prepared.requirements.k))), classes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlanon.demo.linkage import SHARED, Linkage, fitting, link, one_by_name, right_names, smallest_class
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
 from sqlanon.workdir import private_directory
 
 QUASI = (*SHARED, "ethnicity")

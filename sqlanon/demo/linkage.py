@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     aliased,
     all_of,
     cast,

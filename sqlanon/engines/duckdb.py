@@ -16,10 +16,10 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
 from sqlanon.disk import disk_problem
+from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError
-from sqlanon.queries.names import create_table, ident, qualified, star, table, text, values_query
-from sqlanon.queries.qualified import Qualified
+from sqlanon.expressions import create_table, ident, qualified, star, table, text, values_query
 
 _SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
 """The schemas of the engine's own functions, types and views."""

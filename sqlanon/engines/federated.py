@@ -16,15 +16,16 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.engines import egress_guard as ct
+from sqlanon.engines.dialects import spark as sp
+from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.rounds import rounds_of
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_files import through_files
 from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
-from sqlanon.queries import counted as ct
-from sqlanon.queries import spark as sp
-from sqlanon.queries.kinds import is_nested
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     col,
     create_table,
     create_temporary_view,
@@ -37,7 +38,6 @@ from sqlanon.queries.names import (
     table,
     used_columns,
 )
-from sqlanon.queries.rounds import rounds_of
 
 AT_ONCE = 10_000_000
 """So many rows that count others are fetched through the driver's memory; more through files."""

@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 
 from sqlglot import Dialect, exp
 
+from sqlanon.engines.dialects.postgres import in_catalog
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError
-from sqlanon.queries.names import column_definitions, ident, named, table, text
-from sqlanon.queries.postgres import in_catalog
+from sqlanon.expressions import column_definitions, ident, named, table, text
 
 if TYPE_CHECKING:
     import pyarrow

@@ -17,13 +17,13 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.engines import spark_settings
+from sqlanon.engines.dialects.spark import spelled_out
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_types import not_utf8, rows_in, with_sign
 from sqlanon.engines.spark_workers import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.expressions import ident
 from sqlanon.policy.spark import SESSION
-from sqlanon.queries.names import ident
-from sqlanon.queries.spark import spelled_out
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,6 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.errors import AuditError
+from sqlanon.expressions import col, named, select, union_all
 from sqlanon.ledger import (
     Earlier,
     Places,
@@ -27,21 +28,20 @@ from sqlanon.ledger import (
     tree_of_both,
     trees_of,
 )
-from sqlanon.made import ranges_of
-from sqlanon.narrowing import Narrowing
-from sqlanon.preparation import Prepared
-from sqlanon.queries import extension as ex
-from sqlanon.queries.earlier import KEY_HASH, key_hash
-from sqlanon.queries.names import col, named, select, union_all
-from sqlanon.queries.recode import Recoding
+from sqlanon.ledger import extension_statements as ex
+from sqlanon.recode.recoding import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, Manifest
-from sqlanon.release.publish import publish, utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.score import released_score
+from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.staging import Content
-from sqlanon.run import Run
-from sqlanon.source_audit import SourceAudit
+from sqlanon.release.targets.file import publish, utc_now
+from sqlanon.release_draft import ranges_of
+from sqlanon.risk.narrowing import Narrowing
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.earlier import KEY_HASH, key_hash
+from sqlanon.sources.run import Run
 from sqlanon.version import __version__
 
 

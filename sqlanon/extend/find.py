@@ -9,22 +9,22 @@ from uuid import uuid4
 
 from sqlglot import exp
 
+from sqlanon.coding import Levels
+from sqlanon.expressions import create_table, select, subquery
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
-from sqlanon.full_domain import measure_of
 from sqlanon.ledger import Places, beside_earlier, opened, publications, refuse_keys, trees_of
-from sqlanon.narrowing import narrowing_columns, refused
+from sqlanon.ledger import extension_statements as ex
+from sqlanon.measures import Figures
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared, unique_columns, unique_warnings
-from sqlanon.quality import Figures
-from sqlanon.queries import extension as ex
-from sqlanon.queries.candidate import candidate, suppressed_leaves
-from sqlanon.queries.classes import ClassSpace
-from sqlanon.queries.coding import Levels
-from sqlanon.queries.names import create_table, select, subquery
-from sqlanon.queries.recode import Column, Recoding, suppressed_classes
-from sqlanon.run import Run
-from sqlanon.steps import Steps
+from sqlanon.recode.full_domain import measure_of
+from sqlanon.recode.recoding import Column, Recoding, suppressed_classes
+from sqlanon.risk.narrowing import narrowing_columns, refused
+from sqlanon.search.candidate import candidate, suppressed_leaves
+from sqlanon.search.classes import ClassSpace
+from sqlanon.search.preparation import Prepared, unique_columns, unique_warnings
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 
 def extend(run: Run, policy: Policy) -> Extension:

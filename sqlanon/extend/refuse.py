@@ -9,13 +9,13 @@ from pathlib import Path
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import Places, Publication, publications
+from sqlanon.ledger import extension_statements as ex
 from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
-from sqlanon.preparation import Prepared
-from sqlanon.queries import extension as ex
-from sqlanon.queries.recode import Recoding
+from sqlanon.recode.recoding import Recoding
 from sqlanon.release.manifest import Manifest
-from sqlanon.run import Run
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.run import Run
 
 
 def refuse_policy(policy: Policy) -> None:

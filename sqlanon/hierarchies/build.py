@@ -9,6 +9,20 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import HierarchyError, Problem
+from sqlanon.expressions import (
+    aliased,
+    all_columns,
+    col,
+    create_table,
+    drop_table,
+    ident,
+    is_null,
+    named,
+    select,
+    subquery,
+    text,
+    union_all,
+)
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.hierarchies.messages import Finding
 from sqlanon.hierarchies.parts import (
@@ -28,20 +42,6 @@ from sqlanon.hierarchies.parts import (
 from sqlanon.hierarchies.rules import resolve
 from sqlanon.hierarchies.validate import Check, Summary, checks, first_findings, summary, totals, usual_checks
 from sqlanon.policy.rules import MaskRule, Rule
-from sqlanon.queries.names import (
-    aliased,
-    all_columns,
-    col,
-    create_table,
-    drop_table,
-    ident,
-    is_null,
-    named,
-    select,
-    subquery,
-    text,
-    union_all,
-)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def hierarchy_query(
     Examples
     --------
     >>> from sqlanon.policy.rules import SuppressRule
-    >>> from sqlanon.queries.names import table
+    >>> from sqlanon.expressions import table
     >>> hierarchy_query([SuppressRule()], table("v"), "VARCHAR").sql("duckdb")
     'SELECT "value" AS "level_0", \\'*\\' AS "level_1" FROM (SELECT "value" AS "value" FROM "v") AS "v"'
     """

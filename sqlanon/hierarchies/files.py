@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sqlglot import exp
 
+from sqlanon.expressions import ident, select, text
 from sqlanon.hierarchies.parts import Flaw
-from sqlanon.queries.names import ident, select, text
 
 _SEPARATORS = (";", ",")
 _SNIFFED_LINES = 100

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from sqlanon.expressions import cast, col, number, text
 from sqlanon.hierarchies.labels import date_text, day
 from sqlanon.hierarchies.parts import (
     VALUE,
@@ -26,7 +27,6 @@ from sqlanon.hierarchies.parts import (
 )
 from sqlanon.hierarchies.scales import Scale, scale_of
 from sqlanon.policy.rules import IntervalsRule
-from sqlanon.queries.names import cast, col, number, text
 
 
 def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> Generated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlanon.expressions import col, number, text
 from sqlanon.hierarchies.parts import (
     CAST_IT,
     VALUE,
@@ -19,7 +20,6 @@ from sqlanon.hierarchies.parts import (
     stage,
     to_type,
 )
-from sqlanon.queries.names import col, number, text
 
 _MOST_MASKED = 1000
 

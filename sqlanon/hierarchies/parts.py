@@ -11,9 +11,9 @@ from typing import TypeAlias
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from sqlanon.queries.bounds import Kind
-from sqlanon.queries.names import col, ident, is_null, named, native_type, number, select, subquery
-from sqlanon.queries.values import one_form
+from sqlanon.engines.values import one_form
+from sqlanon.expressions import col, ident, is_null, named, native_type, number, select, subquery
+from sqlanon.hierarchies.bounds import Kind
 
 TOP = "*"
 VALUE = "value"
@@ -77,7 +77,7 @@ def is_narrow_integer(column_type: str) -> bool:
 
 
 def bounds_kind(column_type: str) -> Kind | None:
-    """Tell what the labels of a column are made of, as `sqlanon.queries.bounds` asks; ``None``: of no numbers or dates.
+    """Tell what the labels of a column are made of, as `hierarchies.bounds` asks; ``None``: of no numbers or dates.
 
     >>> bounds_kind("SMALLINT"), bounds_kind("UBIGINT"), bounds_kind("TIMESTAMP"), bounds_kind("VARCHAR")
     ('integer', 'number', 'date', None)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.expressions import aliased, col, ident, named, select, text
 from sqlanon.hierarchies.files import file_query, inspect_file
 from sqlanon.hierarchies.intervals import intervals_part
 from sqlanon.hierarchies.labels import dates_part, mask_part
@@ -25,7 +26,6 @@ from sqlanon.policy.rules import (
     SuppressRule,
     TableRule,
 )
-from sqlanon.queries.names import aliased, col, ident, named, select, text
 
 
 @dataclass(frozen=True)

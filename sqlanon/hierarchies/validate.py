@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.expressions import aliased, col, ident, is_null, named, number, select, subquery, text, union_all
 from sqlanon.hierarchies import messages
 from sqlanon.hierarchies.messages import Finding
 from sqlanon.hierarchies.parts import (
@@ -25,7 +26,6 @@ from sqlanon.hierarchies.parts import (
     keys_table,
     to_type,
 )
-from sqlanon.queries.names import aliased, col, ident, is_null, named, number, select, subquery, text, union_all
 
 _SHOWN = 5
 _Texts: TypeAlias = tuple[exp.Expr | None, exp.Expr | None, exp.Expr | None]

@@ -13,7 +13,7 @@ from sqlanon.ledger.records import (
     recording_replaced,
     secret_of,
 )
-from sqlanon.ledger.same_rows import sample_of
+from sqlanon.ledger.source_match import sample_of
 from sqlanon.ledger.together import Together, held_against, released_row
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 

@@ -20,23 +20,23 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon import catalog
+from sqlanon.coding import Coded, Levels
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.expressions import Namer, col, create_table, drop_table, select, subquery, table, text
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.intents import Places
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, Shield, shown_place
 from sqlanon.policy.problems import join
-from sqlanon.preparation import Prepared, prepare
-from sqlanon.queries.coding import Coded, Levels
-from sqlanon.queries.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
-from sqlanon.queries.names import Namer, col, create_table, drop_table, select, subquery, table, text
-from sqlanon.queries.recode import Column
+from sqlanon.recode.recoding import Column
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.side_by_side import promised_k
-from sqlanon.run import Run
+from sqlanon.release.metadata_check import promised_k
+from sqlanon.search.preparation import Prepared, prepare
 from sqlanon.sources import Source
-from sqlanon.steps import Steps
+from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 MOST = 60
 """So many bits a mark has."""

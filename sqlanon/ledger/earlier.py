@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.expressions import create_temporary_table, drop_table, star, table
 from sqlanon.ledger.records import Publication
+from sqlanon.ledger.side_by_side import Subject
 from sqlanon.policy import in_postgres, shown_place
 from sqlanon.policy.spark import in_spark
-from sqlanon.queries.names import create_temporary_table, drop_table, star, table
-from sqlanon.queries.travel import arrived, travelling
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres_reader import PostgresSpot, open_postgres
 from sqlanon.release.reader import SUBJECT, OpenRelease
-from sqlanon.release.side_by_side import Subject
+from sqlanon.release.targets.postgres_reader import PostgresSpot, open_postgres
 from sqlanon.release.verify import verify_file, verify_release
 
 EARLIER_FILE = "sqlanon_earlier_file"

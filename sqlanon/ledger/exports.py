@@ -14,9 +14,9 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
+from sqlanon.expressions import col, select, table
 from sqlanon.ledger.intents import alone_with
 from sqlanon.ledger.records import Publication
-from sqlanon.queries.names import col, select, table
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,17 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError, SourceError, SqlanonError
+from sqlanon.expressions import col, is_null, number, select, table
 from sqlanon.ledger.trees import forget_trees, is_gone
 from sqlanon.policy import Policy, address_of, in_postgres
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.policy.spark import in_spark
-from sqlanon.queries import postgres_release as pr
-from sqlanon.queries import spark_release as sr
-from sqlanon.queries.names import col, is_null, number, select, table
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres_reader import PostgresSpot, types_of
 from sqlanon.release.reader import open_release
-from sqlanon.release.spark_catalog import Described, SparkSpot, names_there
+from sqlanon.release.targets import postgres_statements as pr
+from sqlanon.release.targets import spark_statements as sr
+from sqlanon.release.targets.postgres_reader import PostgresSpot, types_of
+from sqlanon.release.targets.spark_catalog import Described, SparkSpot, names_there
 from sqlanon.sources import InSpark
 from sqlanon.workdir import BusyError, alone_at
 

@@ -19,11 +19,11 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, PolicyError, Problem, ReleaseError, SqlanonError
+from sqlanon.expressions import col, is_null, is_there, named, select, table, text
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.intents import UNRECORDED, Intent, Places, alone_with, complete, intents, settle
 from sqlanon.ledger.trees import keep_trees
 from sqlanon.policy import Policy, same_file, shown_place
-from sqlanon.queries.names import col, is_null, is_there, named, select, table, text
 from sqlanon.release.check import Check
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest, versioned

@@ -18,45 +18,26 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
+from sqlanon.expressions import col, create_table, drop_table, named, read_parquet, select, subquery, table, text
+from sqlanon.ledger.complementary import complementary_release
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.exports import exports, not_compared
 from sqlanon.ledger.intents import Places
 from sqlanon.ledger.joint_audit import STANDS_FOR, JointAudit, grouped
+from sqlanon.ledger.linked import ROWS, titled
 from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
-from sqlanon.ledger.same_rows import SameRows
+from sqlanon.ledger.side_by_side import MOST_RANGES, Link, Subject, Tree, Trees, compared_with, link, strange_or_ranges
+from sqlanon.ledger.source_match import SameRows
+from sqlanon.ledger.temporal import temporal
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import in_postgres, shown_place
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.policy.spark import in_spark
-from sqlanon.preparation import Prepared
-from sqlanon.queries.attacks.complementary import complementary_release
-from sqlanon.queries.attacks.linked import ROWS, titled
-from sqlanon.queries.attacks.temporal import temporal
-from sqlanon.queries.names import (
-    col,
-    create_table,
-    drop_table,
-    named,
-    read_parquet,
-    select,
-    subquery,
-    table,
-    text,
-)
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.side_by_side import (
-    MOST_RANGES,
-    Link,
-    Subject,
-    Tree,
-    Trees,
-    compared_with,
-    link,
-    promised_k,
-    strange_or_ranges,
-)
-from sqlanon.run import Run
+from sqlanon.release.metadata_check import promised_k
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.run import Run
 
 _BY_FORCE = "publish by force (--force), which the ledger records"
 

@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import col, create_table, drop_table, is_null, select, star, table, text
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger.extension_statements import changed_labels
 from sqlanon.policy import Policy
-from sqlanon.queries.extension import changed_labels
-from sqlanon.queries.names import col, create_table, drop_table, is_null, select, star, table, text
-from sqlanon.run import Run
+from sqlanon.sources.run import Run
 
 
 def stored_name(run_id: str, attribute: str) -> str:

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
+from sqlanon.expressions import anonymous, col, named, select, subquery, table, text, union_all
 from sqlanon.live.statements import DEFINITIONS, MARK, SCHEMA, STATUS, Known, status_name, status_query
-from sqlanon.queries.names import anonymous, col, named, select, subquery, table, text, union_all
 
 
 def known_views(engine: DuckDBEngine) -> list[Known]:

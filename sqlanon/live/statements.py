@@ -10,11 +10,8 @@ from decimal import ROUND_FLOOR, Decimal
 
 from sqlglot import exp
 
-from sqlanon.preparation import Prepared
-from sqlanon.privacy import Domain, requirements_of
-from sqlanon.queries.coding import Levels
-from sqlanon.queries.live import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
-from sqlanon.queries.names import (
+from sqlanon.coding import Levels
+from sqlanon.expressions import (
     aliased,
     cast,
     col,
@@ -33,6 +30,9 @@ from sqlanon.queries.names import (
     text,
     union_all,
 )
+from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.requirements import Domain, requirements_of
+from sqlanon.search.preparation import Prepared
 
 SCHEMA = "sqlanon"
 DEFINITIONS = "live_definitions"

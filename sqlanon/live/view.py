@@ -11,23 +11,23 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
+from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.full_domain import find
+from sqlanon.expressions import col, select, subquery, table
 from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_others, sound, status_of
+from sqlanon.live.queries import LiveColumn, type_text
 from sqlanon.live.refuse import refuse_policy
 from sqlanon.live.statements import DEFINITIONS, SCHEMA, STATUS, Draft, Known, definition, live_recipe, making, removing
 from sqlanon.policy import Policy, table_parts
-from sqlanon.preparation import Prepared, prepare, unique_columns, unique_warnings
-from sqlanon.privacy import void_shields
-from sqlanon.queries.coding import Levels
-from sqlanon.queries.live import LiveColumn, type_text
-from sqlanon.queries.names import col, select, subquery, table
-from sqlanon.release.publish import utc_now
-from sqlanon.run import Run
+from sqlanon.recode.full_domain import find
+from sqlanon.release.targets.file import utc_now
+from sqlanon.requirements import void_shields
 from sqlanon.search.lattice import Progress
+from sqlanon.search.preparation import Prepared, prepare, unique_columns, unique_warnings
 from sqlanon.sources import find_table, fixed_column, readable
-from sqlanon.workspace import Workspace
+from sqlanon.sources.run import Run
+from sqlanon.sources.workspace import Workspace
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.engines.travel import count_column
+from sqlanon.expressions import Namer, all_of, col, subquery
+from sqlanon.noise import check_statements as nc
 from sqlanon.noise.columns import noisy_columns
-from sqlanon.preparation import Prepared
-from sqlanon.queries import noise_check as nc
-from sqlanon.queries.names import Namer, all_of, col, subquery
-from sqlanon.queries.noise import STEPS, classes
-from sqlanon.queries.noisy_column import NoisyColumn, usable
-from sqlanon.queries.same_rows import different_rows
-from sqlanon.queries.travel import count_column
+from sqlanon.noise.noisy_column import NoisyColumn, usable
+from sqlanon.noise.statements import STEPS, classes
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.steps import Steps
+from sqlanon.release.row_differences import different_rows
+from sqlanon.search.preparation import Prepared
+from sqlanon.statement_runner import Steps
 
 FALSE_ALARM = 1e-9
 """The chance that noise as it is claimed is found to be of another size is at most this for each attribute (Bernstein's

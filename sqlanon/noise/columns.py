@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 
-from sqlanon.columns import match_columns, released_columns
 from sqlanon.engines.base import Engine
 from sqlanon.errors import SourceError
+from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy, unit_of
+from sqlanon.noise.statements import unusable_counts
 from sqlanon.policy import Policy
-from sqlanon.queries.noise import unusable_counts
-from sqlanon.queries.noisy_column import NoisyColumn, can_be_noisy, unit_of
 from sqlanon.sources import Source
+from sqlanon.sources.columns import match_columns, released_columns
 
 EPOCH = date(1970, 1, 1)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlanon.anonymization import Chosen
 from sqlanon.noise.columns import columns_for_noise
 from sqlanon.noise.drawn import Draw, Told, draws_here, draws_there
 from sqlanon.noise.laplace import refuse_without_opendp
+from sqlanon.noise.noisy_column import NoisyColumn
 from sqlanon.noise.stage import Noised, add_noise
+from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
-from sqlanon.preparation import Prepared
-from sqlanon.queries.noisy_column import NoisyColumn
-from sqlanon.run import Run
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.run import Run
 
 Drawer = Callable[[Prepared, Chosen, Told], Noised]
 

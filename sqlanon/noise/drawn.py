@@ -14,10 +14,10 @@ from sqlglot import exp
 from sqlanon.engines.base import ArrowEngine
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
+from sqlanon.expressions import Namer, col, drop_table, select
 from sqlanon.noise.laplace import Drawing, drawing
-from sqlanon.queries.names import Namer, col, drop_table, select
-from sqlanon.queries.noise import drawn_columns, one_record, undrawn
-from sqlanon.queries.noisy_column import NoisyColumn
+from sqlanon.noise.noisy_column import NoisyColumn
+from sqlanon.noise.statements import drawn_columns, one_record, undrawn
 
 Told = Callable[[int, int], None]
 """Told the records that wait for noise, and those that have it."""

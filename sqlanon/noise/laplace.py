@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.queries.noise import STEPS
+from sqlanon.noise.statements import STEPS
 
 BATCH = 10_000
 """So many records at a time: a tenth of a second, and less than a megabyte."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.queries.names import aliased, col, is_there, named, select
-from sqlanon.queries.noise import released
-from sqlanon.queries.noisy_column import NoisyColumn
-from sqlanon.queries.recode import ByClass, Column, in_order
+from sqlanon.expressions import aliased, col, is_there, named, select
+from sqlanon.noise.noisy_column import NoisyColumn
+from sqlanon.noise.statements import released
+from sqlanon.recode.recoding import ByClass, Column, in_order
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class NoisyRecoding:
     plain:
         The recoding.
     noisy, kept:
-        Its rows with noise, made by `queries.noise.noisy`, and the records that are released (None: all).
+        Its rows with noise, made by `noise.statements.noisy`, and the records that are released (None: all).
     noisy_columns:
         What has noise.
     names:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlanon.columns import Columns
+from sqlanon.expressions import Namer, column_definitions
+from sqlanon.frequency.distribution import Pairs
+from sqlanon.noise import linking
+from sqlanon.noise import statements as noise
 from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.recoding import NoisyRecoding
 from sqlanon.noise.stage import keep, noise_classes
 from sqlanon.policy import Policy
-from sqlanon.privacy import Distribution, Requirements
-from sqlanon.queries import linking, noise
-from sqlanon.queries.distribution import Pairs
-from sqlanon.queries.names import Namer, column_definitions
-from sqlanon.queries.recode import AnyRecoding, ByClass
+from sqlanon.recode.recoding import AnyRecoding, ByClass
+from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources import Source
-from sqlanon.steps import Steps
+from sqlanon.sources.columns import Columns
+from sqlanon.statement_runner import Steps
 
 
 def noise_statements(

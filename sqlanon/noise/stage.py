@@ -13,26 +13,27 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.anonymization import Chosen
-from sqlanon.columns import Columns
 from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
-from sqlanon.full_domain import allowed_rows
+from sqlanon.expressions import Namer, drop_table, star
+from sqlanon.frequency.distribution import Pairs
+from sqlanon.noise import linking
+from sqlanon.noise import statements as noise
 from sqlanon.noise.drawn import Draw, Told
+from sqlanon.noise.noisy_column import NoisyColumn
 from sqlanon.noise.recoding import NoisyRecoding
+from sqlanon.noise.survivors import judged_survivors, kept_records, survivors
+from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
-from sqlanon.preparation import Prepared
-from sqlanon.privacy import Distribution, Requirements
-from sqlanon.privacy.presence import DeltaPresence, KMap
-from sqlanon.queries import linking, noise
-from sqlanon.queries.distribution import Pairs
-from sqlanon.queries.local.kept import class_figures
-from sqlanon.queries.names import Namer, drop_table, star
-from sqlanon.queries.noisy_column import NoisyColumn
-from sqlanon.queries.recode import ByClass, Column
-from sqlanon.queries.survivors import judged_survivors, kept_records, survivors
-from sqlanon.steps import Steps
+from sqlanon.recode.full_domain import allowed_rows
+from sqlanon.recode.local.kept import class_figures
+from sqlanon.recode.recoding import ByClass, Column
+from sqlanon.requirements import Distribution, Requirements
+from sqlanon.requirements.presence import DeltaPresence, KMap
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.columns import Columns
+from sqlanon.statement_runner import Steps
 
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.

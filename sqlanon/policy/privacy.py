@@ -183,7 +183,7 @@ class PopulationUniqueness(Section):
 
     Source: F. K. Dankar, K. El Emam, A. Neisa, T. Roffey, "Estimating the re-identification risk of clinical data
     sets" (BMC Medical Informatics and Decision Making 12:66, 2012); the estimators are in
-    ``sqlanon.privacy.estimators``.
+    ``sqlanon.requirements.estimators``.
 
     Attributes
     ----------

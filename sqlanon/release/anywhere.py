@@ -20,10 +20,10 @@ from sqlanon.policy.spark import names_spark
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.postgres_reader import PostgresSpot, copied_rows, verify_postgres
 from sqlanon.release.reader import VERIFIED
-from sqlanon.release.spark_catalog import SparkSpot
-from sqlanon.release.spark_reader import fetched_rows, verify_spark
+from sqlanon.release.targets.postgres_reader import PostgresSpot, copied_rows, verify_postgres
+from sqlanon.release.targets.spark_catalog import SparkSpot
+from sqlanon.release.targets.spark_reader import fetched_rows, verify_spark
 from sqlanon.release.verify import Verification, verify_file
 
 Spot: TypeAlias = "Path | PostgresSpot | SparkSpot"

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.queries.names import create_temporary_view, drop_view, read_parquet, star, table
+from sqlanon.expressions import create_temporary_view, drop_view, read_parquet, star, table
 from sqlanon.release.contents import found_objects
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import open_release

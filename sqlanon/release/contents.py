@@ -13,7 +13,7 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     col,
     column_definitions,
     create_schema,
@@ -25,7 +25,7 @@ from sqlanon.queries.names import (
     union_all,
 )
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.presented import ABOUT, objects
+from sqlanon.release.metadata import ABOUT, objects
 from sqlanon.release.reader import ATTACHED
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import spill_directory

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlanon.queries.names import anonymous, col, named, select, subquery, text
+from sqlanon.expressions import anonymous, col, named, select, subquery, text
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     anonymous,
     cast,
     col,

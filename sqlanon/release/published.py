@@ -8,10 +8,10 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.queries.names import table
-from sqlanon.queries.presented import class_sizes
+from sqlanon.expressions import table
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata_views import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.verify import Verification, verification_sql, verify_file
 from sqlanon.release.words import claims_table

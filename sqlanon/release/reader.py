@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.queries.names import col, create_view, literal_path, read_parquet, select, star, table, text
+from sqlanon.expressions import col, create_view, literal_path, read_parquet, select, star, table, text
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.once import Once
 from sqlanon.resources import PLAIN, macros, sql_text

@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.policy import LDiversity, PrivacySection, TCloseness
-from sqlanon.privacy import sensitive_attributes
-from sqlanon.privacy.base import TOLERANCE, plain
-from sqlanon.privacy.whole_table import PopulationUniqueness
-from sqlanon.queries import macros
+from sqlanon.release import macros
 from sqlanon.release.check import Check
+from sqlanon.requirements import sensitive_attributes
+from sqlanon.requirements.base import TOLERANCE, plain
+from sqlanon.requirements.whole_table import PopulationUniqueness
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sqlanon.measures import MEASURES, Figures, Marginals
 from sqlanon.policy.strategies import TRAITS
-from sqlanon.quality import MEASURES, Figures, Marginals
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy

@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
-from sqlanon.queries.bounds import Kind
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     cast,
     column_definitions,
     drop_table,
@@ -27,10 +26,11 @@ from sqlanon.queries.names import (
     table,
     text,
 )
+from sqlanon.hierarchies.bounds import Kind
 from sqlanon.release.check import Check
 from sqlanon.release.contents import STORAGE_VERSION
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.presented import Suppressed
+from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import ATTACHED, KEY
 from sqlanon.workdir import spill_directory
 

@@ -21,13 +21,11 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError
+from sqlanon.expressions import create_temporary_view, star, table
 from sqlanon.policy import PrivacySection, in_postgres, shown_place, strange_parts
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.spark import in_spark
-from sqlanon.privacy.combinations import combinations_of, guarantee_of
-from sqlanon.queries.macros import class_sizes_of, digest_of, k_anonymity_of
-from sqlanon.queries.names import create_temporary_view, star, table
 from sqlanon.release.blocks import strange_blocks
 from sqlanon.release.check import UNREAD, Check
 from sqlanon.release.contents import (
@@ -39,19 +37,21 @@ from sqlanon.release.contents import (
 )
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.leaves import leaves_of, with_sign
+from sqlanon.release.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
-from sqlanon.release.parquet import parquet_check
-from sqlanon.release.presented import Suppressed
-from sqlanon.release.presented_check import (
+from sqlanon.release.metadata import Suppressed
+from sqlanon.release.metadata_check import (
     SUPPRESSION,
     about_checks,
     stable_view_check,
     suppressed_rows,
     suppression_check,
 )
+from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
 from sqlanon.release.score import released_score
+from sqlanon.requirements.combinations import combinations_of, guarantee_of
 from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__
 

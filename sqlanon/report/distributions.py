@@ -10,10 +10,10 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.expressions import anonymous, col, text
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.markup import distinct
-from sqlanon.queries import charts
-from sqlanon.queries.names import anonymous, col, text
+from sqlanon.report import chart_data as charts
 from sqlanon.report.facts import Distribution
 
 BARS = 20

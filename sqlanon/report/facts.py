@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlanon.histogram import ClassSizes
-from sqlanon.narrowing import Narrowing
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
+from sqlanon.risk.narrowing import Narrowing
 
 FEW = 5
 """Without a k, what is in fewer rows than these is neither named nor counted."""

@@ -15,28 +15,28 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.full_domain import allowed_rows, measure_of
+from sqlanon.expressions import create_table, drop_table
 from sqlanon.histogram import ClassSizes
-from sqlanon.made import Made
-from sqlanon.narrowing import Narrowing
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.queries import charts
-from sqlanon.queries.earlier import EARLIER
-from sqlanon.queries.macros import k_anonymity_of
-from sqlanon.queries.names import create_table, drop_table
-from sqlanon.queries.presented import class_sizes
+from sqlanon.recode.full_domain import allowed_rows, measure_of
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
+from sqlanon.release.macros import k_anonymity_of
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata_check import promised_k
+from sqlanon.release.metadata_views import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import needs_source, requirement_checks
-from sqlanon.release.side_by_side import promised_k
+from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
+from sqlanon.release_draft import Made
+from sqlanon.report import chart_data as charts
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
 from sqlanon.report.words import of_persons
-from sqlanon.source_audit import SourceAudit
+from sqlanon.risk.narrowing import Narrowing
+from sqlanon.sources.earlier import EARLIER
 
 SAMPLE = 1500
 """So many generalizations are drawn at most."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.privacy.base import plain
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.facts import Facts
+from sqlanon.requirements.base import plain
 
 MEASURES: Mapping[str, str] = {
     "loss": "how much detail the values lose (loss, 0 to 1)",

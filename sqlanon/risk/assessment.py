@@ -13,37 +13,37 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.columns import Columns, match_columns, population_columns
-from sqlanon.counting import domain_of, refuse_lost_values
+from sqlanon import coding as cd
+from sqlanon.coding import ROWS
 from sqlanon.errors import HierarchyError, Problem
-from sqlanon.examples import example_height, show_hierarchy
+from sqlanon.expressions import star, subquery
+from sqlanon.frequency import distribution as ds
+from sqlanon.frequency import statements as fq
+from sqlanon.frequency.population import population_size, sampling_fraction
+from sqlanon.frequency.scan import domain_of, refuse_lost_values
+from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.histogram import ClassSizes
-from sqlanon.narrowing import Narrowing, narrowing_columns_of_source
 from sqlanon.policy import Policy, RiskSection
-from sqlanon.population import population_size, sampling_fraction
-from sqlanon.privacy import Domain, KAnonymity, Requirements, requirements_of
-from sqlanon.privacy.base import Distribution
-from sqlanon.queries import coding as cd
-from sqlanon.queries import distribution as ds
-from sqlanon.queries import frequency as fq
-from sqlanon.queries.classes import ClassSpace, SensitiveTable
-from sqlanon.queries.coding import ROWS
-from sqlanon.queries.names import star, subquery
-from sqlanon.queries.uncoded import distribution, frequency
+from sqlanon.requirements import Domain, KAnonymity, Requirements, requirements_of
+from sqlanon.requirements.base import Distribution
 from sqlanon.risk import queries as rq
 from sqlanon.risk.found import Risk
 from sqlanon.risk.journalist import JournalistRisk, PopulationSizes, journalist_by_estimate, journalist_by_table
 from sqlanon.risk.leakage import ranked
 from sqlanon.risk.marketer import MarketerRisk, marketer_by_estimate, marketer_by_table
+from sqlanon.risk.narrowing import Narrowing, narrowing_columns_of_source
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.of_rows import risk_of_rows
 from sqlanon.risk.population import population_risk
 from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.risk.sets import AttributeSets, SetFigures, direct_bits
-from sqlanon.run import Run
-from sqlanon.steps import Steps
+from sqlanon.search.classes import ClassSpace, SensitiveTable
+from sqlanon.search.examples import example_height, show_hierarchy
+from sqlanon.sources.columns import Columns, match_columns, population_columns
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 
 def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlanon.queries.individual import NEAR
+from sqlanon.risk.individual_statements import NEAR
 
 
 @dataclass(frozen=True)

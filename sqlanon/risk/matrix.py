@@ -12,19 +12,19 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.columns import match_columns
+from sqlanon import coding as cd
+from sqlanon.coding import Coded
 from sqlanon.errors import HierarchyError, PolicyError, Problem
-from sqlanon.examples import example_height, show_hierarchy
+from sqlanon.frequency import statements as fq
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy
-from sqlanon.queries import coding as cd
-from sqlanon.queries import frequency as fq
-from sqlanon.queries import levels_matrix as lm
-from sqlanon.queries.coding import Coded
+from sqlanon.risk import levels_matrix as lm
 from sqlanon.risk.found import Table
 from sqlanon.risk.sets import SMALL
-from sqlanon.run import Run
-from sqlanon.steps import Steps
+from sqlanon.search.examples import example_height, show_hierarchy
+from sqlanon.sources.columns import match_columns
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 
 @dataclass(frozen=True)

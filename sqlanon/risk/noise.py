@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlanon.anonymization import anonymize
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
 from sqlanon.noise.stage import expected_with, noise_classes
+from sqlanon.noise.statements import expected_errors
+from sqlanon.pipeline import anonymize
 from sqlanon.policy import Policy
-from sqlanon.preparation import prepare
-from sqlanon.queries.noise import expected_errors
-from sqlanon.run import Run
-from sqlanon.steps import Steps
+from sqlanon.search.preparation import prepare
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 

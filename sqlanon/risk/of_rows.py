@@ -7,15 +7,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.columns import Columns
 from sqlanon.errors import SourceError
+from sqlanon.expressions import subquery
 from sqlanon.policy import RiskSection
-from sqlanon.queries import individual as iv
-from sqlanon.queries.names import subquery
+from sqlanon.risk import individual_statements as iv
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.prosecutor import threshold_text
-from sqlanon.run import Run
-from sqlanon.steps import Steps
+from sqlanon.sources.columns import Columns
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 
 def risk_of_rows(

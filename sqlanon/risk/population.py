@@ -1,4 +1,4 @@
-"""How many rows are unique in the population, too: the estimates of `privacy.estimators`, side by side."""
+"""How many rows are unique in the population, too: the estimates of `requirements.estimators`, side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlanon.privacy.estimators import dankar_choice, pitman, snb, zayatz
+from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ joined to them; there each combination gets a number, which then is the only qua
 
 No person is in two rows of such a frequency set that end in one class: persons add up.
 
-Names of columns as in `queries.frequency`, `queries.coding` and `queries.distribution`.
+Names of columns as in `frequency.statements`, `coding` and `frequency.distribution`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.privacy.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, ClassRequirement
-from sqlanon.queries.classes import ClassSpace, classes
-from sqlanon.queries.coding import ROWS
-from sqlanon.queries.frequency import POPULATION, quasi_columns
-from sqlanon.queries.leakage import CLASSES
-from sqlanon.queries.names import (
+from sqlanon.coding import ROWS
+from sqlanon.expressions import (
     aliased,
     all_of,
     cast,
@@ -34,6 +30,10 @@ from sqlanon.queries.names import (
     total,
     where,
 )
+from sqlanon.frequency.statements import POPULATION, quasi_columns
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, ClassRequirement
+from sqlanon.risk.leakage_statements import CLASSES
+from sqlanon.search.classes import ClassSpace, classes
 
 NUMBER = "number"
 
@@ -41,7 +41,7 @@ NUMBER = "number"
 def every_row(source: exp.Table, quasi: Sequence[str]) -> exp.Select:
     """The source's quasi-identifiers, row by row: for what groups them itself.
 
-    >>> from sqlanon.queries.names import table
+    >>> from sqlanon.expressions import table
     >>> every_row(table("patients"), ["zip", "age"]).sql("duckdb")
     'SELECT "zip" AS "q0", "age" AS "q1", 1 AS "n" FROM "patients"'
     """
@@ -122,7 +122,7 @@ def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) 
     Parameters
     ----------
     sizes:
-        ``n`` and ``classes``: made by `queries.leakage`.
+        ``n`` and ``classes``: made by `risk.leakage_statements`.
     requirements:
         On a class's size.
     """

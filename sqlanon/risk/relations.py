@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.columns import match_columns
+from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy
-from sqlanon.population import people, sampling_fraction
-from sqlanon.queries import individual as iv
-from sqlanon.run import Run
-from sqlanon.steps import Steps
+from sqlanon.risk import individual_statements as iv
+from sqlanon.sources.columns import match_columns
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
 
 
 def row_risks(run: Run, policy: Policy) -> exp.Select:

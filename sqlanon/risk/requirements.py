@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlanon.privacy.base import ClassRequirement, TableRequirement
-from sqlanon.privacy.k_anonymity import Shield
-from sqlanon.privacy.presence import DeltaPresence
-from sqlanon.privacy.whole_table import AverageRisk, PopulationUniqueness, SampleUniqueness
+from sqlanon.requirements.base import ClassRequirement, TableRequirement
+from sqlanon.requirements.k_anonymity import Shield
+from sqlanon.requirements.presence import DeltaPresence
+from sqlanon.requirements.whole_table import AverageRisk, PopulationUniqueness, SampleUniqueness
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from math import prod
 
 from sqlglot import exp
 
+from sqlanon.coding import ROWS
 from sqlanon.engines.limits import Limits
-from sqlanon.queries import leakage as lk
-from sqlanon.queries.coding import ROWS
-from sqlanon.queries.names import Namer, col, select, total
-from sqlanon.steps import Steps
+from sqlanon.expressions import Namer, col, select, total
+from sqlanon.risk import leakage_statements as lk
+from sqlanon.statement_runner import Steps
 
 SMALL = 200_000
 """So many rows are counted as they are, all sets in one statement: there is nothing to be saved."""

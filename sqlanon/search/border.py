@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.dominance import Dominance
 from sqlanon.search.task import Outcome, Search
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 
 ROOM = 200_000
 """So many boxes wait by their keys; from then on the rest is worked off depth first: that takes next to no memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Data:
     Attributes
     ----------
     vectors:
-        The distinct distance vectors (see `queries.vectors`) between outliers and all combinations, part after part: a
+        The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part: a
         strategy may stop between two of them. They are within the lattice.
     joins_suffice:
         Whether every k-minimal generalization is the lowest one, or a join (attribute by attribute, the greater level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 
 
 class Dominance:

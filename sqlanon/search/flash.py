@@ -22,7 +22,7 @@ from __future__ import annotations
 import heapq
 from itertools import pairwise
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.border import Tags, outcome_of
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from sqlanon.quality import Marginals
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
+from sqlanon.measures import Marginals
 
 PACE = 0.5
 """This share of an error is mended at once."""

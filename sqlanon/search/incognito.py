@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.border import lowest
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.task import Outcome, Search

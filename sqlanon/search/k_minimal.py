@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.border import proven
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError

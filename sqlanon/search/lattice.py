@@ -8,8 +8,8 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlanon.queries.coding import Levels
-from sqlanon.queries.earlier import EARLIER
+from sqlanon.coding import Levels
+from sqlanon.sources.earlier import EARLIER
 
 
 @dataclass(frozen=True)

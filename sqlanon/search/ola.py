@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.border import Tags, outcome_of
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.task import Outcome, Search

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.task import Outcome, Search

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.border import outcome_of
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.dominance import Dominance

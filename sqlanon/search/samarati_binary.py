@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
 from sqlanon.search.border import proven
 from sqlanon.search.boxes import Box
 from sqlanon.search.budget import LimitReachedError

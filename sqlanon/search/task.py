@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
-from sqlanon.quality import Figures, Measure
-from sqlanon.queries.coding import Levels
+from sqlanon.coding import Levels
+from sqlanon.measures import Figures, Measure
 from sqlanon.search.boxes import Box
 from sqlanon.search.budget import Budget
 from sqlanon.search.data import Data

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlanon.privacy import Requirements
-from sqlanon.quality import Figures
+from sqlanon.measures import Figures
+from sqlanon.requirements import Requirements
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.policy import PopulationSection, SourceSection, table_parts
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     anonymous,
     col,
     create_temporary_view,
@@ -31,6 +30,7 @@ from sqlanon.queries.names import (
     table,
     text,
 )
+from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.sources.bound import Place, Source
 from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.parquet import parquet_columns

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import table
+from sqlanon.expressions import table
 
 SMALL = 500_000
 """A table of so many rows has one frequency set, at the lowest levels."""

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     anonymous,
     cast,
     col,

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.travel import repeated
 from sqlanon.errors import SourceError
+from sqlanon.expressions import create_table, create_temporary_view, free_name
 from sqlanon.policy import SourceSection
-from sqlanon.queries.names import create_table, create_temporary_view, free_name
-from sqlanon.queries.travel import repeated
-from sqlanon.queries.warehouse import COUNT, added_up, count_facts
 from sqlanon.sources.bind import bind_source, file_kind, readable
 from sqlanon.sources.bound import Counted, Place, Source
+from sqlanon.sources.warehouse import COUNT, added_up, count_facts
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = frozenset((*_WHOLE, *(f"U{one}" for one in _WHOLE), "FLOAT", "DOUBLE"))

@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.queries.names import col, literal_path, select
+from sqlanon.expressions import col, literal_path, select
 
 
 def parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
+from sqlanon.engines.values import FLOATING, one_form
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import anonymous, cast, col, ident, is_there, native_type, number, text
-from sqlanon.queries.values import FLOATING, one_form
+from sqlanon.expressions import anonymous, cast, col, ident, is_there, native_type, number, text
 
 _NESTED = ("list", "array", "struct", "tuple", "map", "union")
 

@@ -15,12 +15,12 @@ import duckdb
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.travel import arrived, count_column, repeated
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.policy import SourceSection, address_of, server_of, table_parts
-from sqlanon.queries import postgres as pg
-from sqlanon.queries.names import (
+from sqlanon.expressions import (
     cast,
     create_table,
     create_temporary_view,
@@ -32,7 +32,7 @@ from sqlanon.queries.names import (
     subquery,
     table,
 )
-from sqlanon.queries.travel import arrived, count_column, repeated
+from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Counted, InPostgres, Place, Source
 from sqlanon.sources.plain import refuse_ambiguous

@@ -15,7 +15,7 @@ from sqlglot import exp, parse_one
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.queries.names import anonymous, col, create_table, ident, select, star, table, text
+from sqlanon.expressions import anonymous, col, create_table, ident, select, star, table, text
 from sqlanon.sources.bound import Place
 
 _SHADOWS = parse_one(

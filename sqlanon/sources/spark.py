@@ -10,11 +10,11 @@ from pathlib import Path
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from sqlanon.engines.dialects import spark as sp
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
+from sqlanon.expressions import ident, named, select, star, subquery, table, union_all
 from sqlanon.policy import SourceSection, table_parts
-from sqlanon.queries import spark as sp
-from sqlanon.queries.names import ident, named, select, star, subquery, table, union_all
 from sqlanon.sources.bound import SMALL, InSpark, Place, Source
 from sqlanon.sources.plain import refuse_ambiguous
 

@@ -11,13 +11,13 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import ReleaseError
-from sqlanon.made import Made
-from sqlanon.queries import warehouse as wh
-from sqlanon.queries import warehouse_audit as wa
-from sqlanon.queries.recode import Recoding
+from sqlanon.recode.recoding import Recoding
+from sqlanon.release_draft import Made
+from sqlanon.sources import warehouse as wh
 from sqlanon.sources.frequency_set import NOT_THERE
 from sqlanon.stages import one_line
 from sqlanon.version import __version__
+from sqlanon.warehouse import audit as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
     Target,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from sqlanon.coding import Coded
 from sqlanon.engines.base import Engine
 from sqlanon.errors import PolicyError
-from sqlanon.examples import example_height, example_levels, show_hierarchy, size_of_lattice
+from sqlanon.expressions import table
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.warehouse_checks import for_warehouse
-from sqlanon.queries import warehouse as wh
-from sqlanon.queries import warehouse_audit as wa
-from sqlanon.queries.coding import Coded
-from sqlanon.queries.names import table
-from sqlanon.queries.recode import Column, Recoding
+from sqlanon.recode.recoding import Column, Recoding
+from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
+from sqlanon.sources import warehouse as wh
 from sqlanon.stages import Plan, Stage, one_line
-from sqlanon.steps import Steps
+from sqlanon.statement_runner import Steps
+from sqlanon.warehouse import audit as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
     Target,

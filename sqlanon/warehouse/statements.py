@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlanon.engines.dialects.postgres_qualified import by_full_names
+from sqlanon.engines.dialects.qualified import Qualified
+from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.values import FLOATING
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.made import Made
+from sqlanon.expressions import free_name, table
 from sqlanon.policy import Policy, table_parts
-from sqlanon.privacy import looked_at_sensitive, requirements_of
-from sqlanon.queries import warehouse as wh
-from sqlanon.queries import warehouse_audit as wa
-from sqlanon.queries.dialects import translated
-from sqlanon.queries.names import free_name, table
-from sqlanon.queries.postgres_qualified import by_full_names
-from sqlanon.queries.qualified import Qualified
-from sqlanon.queries.recode import Recoding
-from sqlanon.queries.values import FLOATING
+from sqlanon.recode.recoding import Recoding
+from sqlanon.release_draft import Made
+from sqlanon.requirements import looked_at_sensitive, requirements_of
+from sqlanon.sources import warehouse as wh
+from sqlanon.warehouse import audit as wa
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake", "spark", "trino")
 """The warehouses, by sqlglot's names of their dialects."""

@@ -1,0 +1,263 @@
+"""What the command line prints: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlanon.errors import ReleaseError
+from sqlanon.histogram import by_doubling
+from sqlanon.terminal import hand_out, is_unicode, percent, printable, say, show_bars, show_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from sqlanon.attacks import Attacks, Finding
+    from sqlanon.decoys import Decoys
+    from sqlanon.live import LiveView
+    from sqlanon.policy import Policy
+    from sqlanon.release.published import Release
+    from sqlanon.release.targets.postgres_reader import PostgresRelease
+    from sqlanon.release.targets.spark_reader import SparkRelease
+    from sqlanon.release.verify import Verification
+    from sqlanon.result import Result
+    from sqlanon.risk import RequirementRisk
+    from sqlanon.risk.suda import Suda
+
+
+def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
+    """What was published: how much of the table, what was done to it, how large its classes are."""
+    from sqlanon.release.words import what_was_done
+
+    manifest = release.manifest
+    lost = f"{result.suppressed_rows:,} suppressed"
+    if result.suppressed_rows:
+        lost += f" ({percent(result.suppressed_rows, result.rows)})"
+    say(f"{result.released_rows:,} of {result.rows:,} rows released, {lost}")
+    say(f"{manifest.classes:,} classes, the smallest of {manifest.smallest_class:,} rows")
+    of = "times" if result.policy.search.is_local else f"of {result.nodes:,} generalizations"
+    say(f"{result.measure} {result.score:.6g}, {result.proof}; checked {result.checked:,} {of} in {seconds:.2f} s")
+    if result.noise is not None:
+        print_noise_of(result)
+    if result.decoys is not None:
+        say(told_of_decoys(result.decoys))
+    say("")
+    show_table(
+        ["quasi-identifier", "what was done"],
+        [(name, what_was_done(manifest, name)) for name in result.policy.quasi],
+    )
+    say("")
+    try:
+        print_class_sizes(release.class_sizes())
+    except ReleaseError as error:  # it is published all the same
+        say(f"the sizes of its classes cannot be told: {error}")
+    say("")
+    say(f"release: {release.path}, table {release.table}")
+    if release.sha256 is not None:
+        say(f"sha256: {release.sha256}")
+
+
+def print_export(result: Result, folder: Path, seconds: float) -> None:
+    """What a warehouse will release: how much of the table, what is done to it, and where the statements are."""
+    from sqlanon.release.words import level_in_words
+
+    suppressed = f"{result.suppressed_rows:,} suppressed ({percent(result.suppressed_rows, result.rows)})"
+    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {suppressed}")
+    say(f"{result.classes:,} classes, the smallest of {result.smallest_class:,} rows")
+    checked = f"checked {result.checked:,} of {result.nodes:,} generalizations in {seconds:.2f} s"
+    say(f"{result.measure} {result.score:.6g}, {result.proof}; {checked}")
+    say("")
+    done = []
+    for name, level in result.generalization.items():
+        rules = [rule.redacted() for rule in result.policy.attributes[name].hierarchy or ()]
+        done.append((name, level_in_words(rules, level or 0, result.heights[name])))
+    show_table(["quasi-identifier", "what is done"], done)
+    say("")
+    say(f"for the warehouse: {printable(str(folder))}: upload its Parquet files, run release.sql, then audit.sql")
+
+
+def print_live(made: LiveView, policy: Policy) -> None:
+    """What a live view shows now: how much of the table, and what it does to it."""
+    from sqlanon.release.words import level_in_words
+
+    shown, limit = made.rows - made.suppressed_rows, made.limit_rows
+    say(f"{shown:,} of {made.rows:,} rows shown now, {made.suppressed_rows:,} suppressed (limit {limit:,})")
+    say(f"{made.measure} {made.score:.6g}{', optimal' if made.optimal else ''}")
+    say("")
+    done = []
+    for name, level in made.generalization.items():
+        rules = [rule.redacted() for rule in policy.attributes[name].hierarchy or ()]
+        done.append((name, level_in_words(rules, level, made.heights[name])))
+    show_table(["quasi-identifier", "what is done"], done)
+    say("")
+    kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
+    name, place = printable(made.view), printable(str(policy.source.database))  # on one line each
+    say(f"{'replaced' if made.replaced else 'made'}: view {name} ({kind}), in {place}")
+    say("what it leaves out later: FROM sqlanon.live_views")
+
+
+def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
+    """A histogram of class sizes: of how many rows (or persons) how many classes are."""
+    bars = by_doubling(dict(sizes))
+    while bars and not next(iter(bars.values())):  # no class is as small
+        bars.pop(next(iter(bars)))
+    if bars:
+        show_bars((f"{unit} in a class", "classes"), bars)
+
+
+def print_verification(found: Verification) -> None:
+    """The checks of a release, and what they found."""
+    words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+    rows = []
+    for check in found.checks:
+        word, message = words[check.passed], check.message
+        if check.passed is None and message.startswith("not "):
+            word, _, message = message.partition(": ")
+        rows.append((word, check.name, message))
+    show_table(["result", "check", "what was found"], rows)
+    say("verified" if found.verified else "NOT verified")
+
+
+def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
+    """What breaks each requirement, in a table."""
+    say("")
+
+    def figure(one: RequirementRisk) -> str:
+        if one.limit is not None:
+            return "no estimate" if one.figure is None else f"{one.figure:.4g}"
+        return f"{one.population_classes:,} population classes without a row" if one.population_classes else ""
+
+    headers = ["requirement", "holds", "classes that break it", "rows in them"]
+    headers += ["figure"] if any(map(figure, requirements)) else []
+    rows = []
+    for one in requirements:
+        counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
+        rows.append([one.requirement, "yes" if one.holds else "no", *counts, figure(one)][: len(headers)])
+    show_table(headers, rows)
+
+
+def print_suda(found: Suda) -> None:
+    """Special uniques: how many rows, with how few attributes, and what each attribute has to do with it."""
+    say(
+        f"{found.rows_with_msus:,} of {found.rows:,} rows are alone with {found.size} or fewer of their "
+        f"quasi-identifiers, in {found.msus:,} minimal ways"
+    )
+    if not found.msus:
+        return
+    smallest = ", ".join(f"{size}: {rows:,} rows" for size, rows in found.rows_by_smallest.items())
+    say(f"by the fewest that are enough: {smallest}")
+    score, ihsn = found.scores, found.ihsn_scores
+    say(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
+    by = {"call": "as given", "policy": "by the policy", "default": "by default: the policy has none"}
+    of = f"at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})"
+    say(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
+    shares = sorted(score.contributions.items(), key=lambda one: -one[1])
+    show_table(["quasi-identifier", "contributes to the scores"], [(name, f"{one:.1f} %") for name, one in shares])
+
+
+def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
+    """What strategies found, in a table."""
+    formats = {
+        f"score ({measure})": ("score", ",.6g"),
+        "loss": ("loss", ".4f"),
+        "classes": ("classes", ",d"),
+        "suppressed rows": ("suppressed_rows", ",d"),
+        "checks": ("checked", ",d"),
+        "seconds": ("seconds", ".2f"),
+    }
+    rows = []
+    for one in found:
+        cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
+        cells[0] += " (optimal)" if one["optimal"] else ""
+        rows.append([one["strategy"], *cells])
+    show_table(["strategy", *formats], rows)
+
+
+def print_noise_of(result: Result) -> None:
+    """What noise did to a result."""
+    for name, one in (result.noise or {}).items():
+        errors = [f"{one['expected_error']:,.4g}", f"{one['observed_error']:,.4g}"]
+        shares = one["expected_relative_error"], one["observed_relative_error"]
+        if None not in shares:  # a date has none, nor has a column of zeros
+            errors = [f"{error} ({100 * share:.3g} % of it)" for error, share in zip(errors, shares, strict=True)]
+        told = f"off by {errors[0]} as expected, by {errors[1]} as drawn, on average"
+        say(f"noise: {name} with ε = {one['epsilon']:g}, {told}")
+    risk = 100 * (result.linking_risk or 0.0)
+    say(f"a record's ε is {result.epsilon:g}; {risk:.3g} % of the records can be linked to their own values")
+    if result.confidence is not None:
+        rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
+        say(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+
+
+def told_of_decoys(decoys: Decoys) -> str:
+    """What decoys there are, in words: k counts them, and says so."""
+    if not decoys.rows:
+        return "no decoys: no class stayed too small"
+    told = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "
+    return told + f"without them, the smallest class has {decoys.smallest_class_without:,} rows"
+
+
+def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """The errors that noise would make, in a table."""
+    say("")
+    rows = []
+    for name, errors in noise.items():
+        for one in errors:
+            relative, error = one["expected_relative_error"], one["expected_error"]
+            cells = ["" if relative is None else f"{100 * relative:.3g} %", "" if error is None else f"{error:,.4g}"]
+            rows.append([name, f"{one['epsilon']:g}", *cells])
+    show_table(["noise on", "ε", "expected relative error", "expected error"], rows)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(value, ensure_ascii=not is_unicode()))
+
+
+def print_attacks(attacks: Attacks, with_sql: bool) -> None:
+    """The victims of each attack; with SQL, the statements that show them, where there are any."""
+    rows = []
+    for one in attacks.values():
+        name = one.name.replace("_", " ")
+        if one.worst is None:
+            rows.append([name, "", "", f"skipped: {one.skipped}"])
+            continue
+        if one.worst.kept is not None:
+            continue
+        figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
+        rows.append([name, f"{one.worst.victims:,}", f"{100 * one.worst.share:.2f} %", figures])
+    show_table(["attack", "victims", "share", "figures"], rows)
+    for path, decoys in attacks.decoys.items():
+        say(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
+    for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
+        _print_kept(finding)
+    if not with_sql and any(one.victims for one in attacks.values()):
+        say("who they are: --sql prints the statements that show them")
+    for one in attacks.values():
+        if with_sql and one.victims:
+            hand_out(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
+        if with_sql and one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
+            hand_out(f"\n-- {one.name}: this shows the classes that could be finer\n{one.sql}")
+
+
+def _print_kept(finding: Finding) -> None:
+    """Detail that a release could keep: no breach, and no row of the table of attacks."""
+    kept, place = finding.kept, finding.releases[0]
+    assert kept is not None
+    if not kept.rows:
+        say(f"detail: no class of {place} could be finer (downcoding)")
+        return
+    share = f"{100 * kept.rows / finding.rows:.1f} %"
+    say(
+        f"detail that could be kept: {kept.rows:,} rows ({share}) of {place} could show some attribute one level finer "
+        f'and still meet the policy (downcoding; no breach): strategy = "{kept.strategy}" keeps more'
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

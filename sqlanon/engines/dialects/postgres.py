@@ -1,0 +1,319 @@
+"""What is asked of PostgreSQL, and how queries that are built for the engine beside us are put to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from sqlglot import exp, parse_one
+
+from sqlanon.engines.travel import travelling
+from sqlanon.engines.values import FLOATING, one_float
+from sqlanon.expressions import (
+    aliased,
+    anonymous,
+    cast,
+    col,
+    ident,
+    name_of,
+    named,
+    native_type,
+    number,
+    select,
+    subquery,
+    text,
+)
+
+_SAME_IN_BOTH: Mapping[str, str] = {
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "real": "FLOAT",
+    "double precision": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "text": "VARCHAR",
+    "date": "DATE",
+    "time without time zone": "TIME",
+    "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
+    "uuid": "UUID",
+}
+"""PostgreSQL's name of a type, and DuckDB's."""
+
+_TEXT = ("character varying", "character", "name", '"char"', "citext")
+"""Types whose values are text."""
+
+_NAMED_DIFFERENTLY = {"TINYINT": "smallint", "FLOAT": "real", "DOUBLE": "double precision", "VARCHAR": "text"}
+"""Where a type of DuckDB has another name in PostgreSQL."""
+
+_DECIMAL = re.compile(r"(?:numeric|DECIMAL)\((\d+),(\d+)\)")
+_PRECISION = re.compile(r"\((\d+)\)")
+
+
+def type_here(type_: str) -> str | None:
+    """DuckDB's name of a type, by PostgreSQL's; None where it has no equal.
+
+    >>> type_here("numeric(8,2)"), type_here("timestamp(3) without time zone"), type_here("character(5)")
+    ('DECIMAL(8,2)', 'TIMESTAMP', 'VARCHAR')
+    >>> type_here("jsonb"), type_here("numeric")
+    (None, None)
+    """
+    if match := _DECIMAL.fullmatch(type_):
+        width, scale = int(match[1]), int(match[2])
+        return f"DECIMAL({width},{scale})" if scale <= width <= 38 else None
+    plain = _PRECISION.sub("", type_)
+    return "VARCHAR" if plain in _TEXT else _SAME_IN_BOTH.get(plain)
+
+
+def type_there(type_: str) -> str | None:
+    """PostgreSQL's name of a type, by DuckDB's; None where the value would come back as of another type.
+
+    >>> type_there("DECIMAL(8,2)"), type_there("VARCHAR"), type_there("UTINYINT")
+    ('numeric(8,2)', 'text', None)
+    """
+    if _DECIMAL.fullmatch(type_):
+        return type_.replace("DECIMAL", "numeric")
+    return next((theirs for theirs, ours in _SAME_IN_BOTH.items() if ours == type_), None)
+
+
+def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """What has travelled, with the types that it had: for PostgreSQL; `arrived` is for DuckDB."""
+    return select([named(_landed(name, type_), name) for name, type_ in types.items()], relation)
+
+
+def _landed(name: str, type_: str) -> exp.Expr:
+    own = _NAMED_DIFFERENTLY.get(type_) or type_there(type_)
+    if own is None:
+        raise ValueError(f"{type_} has no equal in PostgreSQL")
+    return bytewise(col(name)) if own == "text" else cast(col(name), own)
+
+
+def bytewise(value: exp.Expr) -> exp.Collate:
+    """Text that is equal, and sorted, byte by byte: a collation may take what a reader tells apart for the same."""
+    return exp.Collate(this=value, expression=ident("C"))
+
+
+def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> exp.Expr:
+    """A column of PostgreSQL whose equality is what a reader sees.
+
+    Parameters
+    ----------
+    name, own, type_:
+        The column, PostgreSQL's name of its type, and DuckDB's.
+    own_is_enum:
+        Whether it is an enumeration.
+    """
+    if own_is_enum:
+        # A cast may be one of its owner's own functions.
+        return bytewise(in_catalog("textin", in_catalog("enum_out", col(name))))
+    if type_ == "VARCHAR":
+        return bytewise(cast(col(name), "TEXT"))
+    if type_ in FLOATING:
+        is_nan = exp.EQ(this=col(name), expression=cast(text("NaN"), own))
+        return one_float(col(name), own, is_nan)
+    return cast(col(name), own)
+
+
+_COLUMNS = """
+    SELECT
+        a.attname::text AS name,
+        CASE
+            WHEN t.typname = 'citext' AND EXISTS (
+                SELECT 1 FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+                WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+                    AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'citext'
+            ) THEN 'citext'
+            ELSE format_type(
+                CASE WHEN t.typbasetype <> 0 THEN t.typbasetype ELSE t.oid END,
+                CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END
+            )
+        END AS type,
+        t.typtype = 'e' AS is_enum
+    FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+"""
+
+
+def in_catalog(function: str, *arguments: exp.Expr) -> exp.Dot:
+    """A call of a function of PostgreSQL's own, wherever names are looked up.
+
+    >>> in_catalog("random").sql("postgres")
+    'pg_catalog.random()'
+    """
+    return exp.Dot(this=exp.Var(this="pg_catalog"), expression=anonymous(function, *arguments))
+
+
+def columns_of() -> exp.Expr:
+    """The columns of the relation whose number is parameter 1: name, PostgreSQL's type (of a domain its own), is it an
+    enum."""
+    return parse_one(_COLUMNS, dialect="postgres")
+
+
+def number_of() -> exp.Select:
+    """One row: the number (oid) of the relation that parameter 1 names, on whatever path; NULL where there is none."""
+    name = exp.Cast(this=exp.Parameter(this=exp.Literal.number(1)), to=native_type("pg_catalog.text"))
+    found = exp.Cast(this=in_catalog("to_regclass", name), to=native_type("pg_catalog.oid"))
+    return exp.Select(expressions=[named(found, "number")])
+
+
+def name_by_number() -> exp.Expr:
+    """Schema and name of the relation whose number is parameter 1."""
+    query = """
+        SELECT n.nspname::text AS schema, c.relname::text AS name
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.oid = $1::oid
+    """
+    return parse_one(query, dialect="postgres")
+
+
+def may_make_temporary() -> exp.Expr:
+    """One row: whether this user may make temporary relations here."""
+    query = """
+        SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
+    """
+    return parse_one(query, dialect="postgres")
+
+
+def types_without_a_view(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
+    """What `columns_of` has, of the columns of a query; but of a type no more than its name: precisions are not there.
+
+    There is a row for each, whether the query has any or not.
+    """
+    nobody = subquery(exp.Select(expressions=[named(exp.null(), "nothing")]), "one")
+    kinds = [cast(in_catalog("pg_typeof", col(name, "query")), "oid") for name in names]
+    numbers = select([named(exp.Array(expressions=kinds), "kinds")], nobody)
+    numbers.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
+    types = """
+        SELECT
+            CASE WHEN t.typbasetype <> 0 THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(t.oid, -1) END,
+            t.typtype = 'e' AS is_enum
+        FROM (SELECT 1) AS numbers CROSS JOIN LATERAL unnest(numbers.kinds) WITH ORDINALITY AS k(oid, place)
+        JOIN pg_type AS t ON t.oid = k.oid
+        ORDER BY k.place
+    """
+    statement = parse_one(types, dialect="postgres")
+    inner = next(one for one in statement.find_all(exp.Subquery) if one.alias == "numbers")
+    inner.set("this", numbers)
+    return statement
+
+
+def same_server() -> exp.Expr:
+    """One row, which is the same for two connections to one database: its name, and when the server was started."""
+    query = "SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started"
+    return parse_one(query, dialect="postgres")
+
+
+def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: for each column whether it has a value that has no equal here: a number that is none, a date before
+    Christ."""
+    texts = (cast(col(name), "TEXT") for name in columns)
+    found = [exp.RegexpLike(this=one, expression=text("( BC$)|(^NaN$)|(^-?Infinity$)")) for one in texts]
+    return select([exp.LogicalOr(this=one) for one in found], relation.copy())
+
+
+def is_one_query(statement: str) -> bool:
+    """Whether a text is one SELECT, as far as it can be read.
+
+    >>> is_one_query("SELECT 1"), is_one_query("SELECT 1; DROP TABLE t"), is_one_query("DELETE FROM t")
+    (True, False, False)
+    """
+    return isinstance(parse_one(statement, dialect="postgres"), exp.Query)
+
+
+def query_as_it_stands(statement: str) -> exp.Var:
+    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
+    return exp.Var(this=f"{statement.strip().rstrip(';')}\n")
+
+
+def names_without_schema(statement: str) -> list[tuple[int, int]]:
+    """Where in the holder's own SQL tables are named without a schema: first and last character of each, ascending.
+
+    A name that a WITH gives is none of these, wherever it stands: the table of that name has to be written with its
+    schema.
+
+    >>> query = "WITH w AS (SELECT 1) SELECT 'ill' FROM Ill, w JOIN clinic.wards USING (id)"
+    >>> [query[first : last + 1] for first, last in names_without_schema(query)]
+    ['Ill']
+    """
+    parsed = parse_one(statement, dialect="postgres")
+    given = {one.alias.lower() for one in parsed.find_all(exp.CTE)}
+    found = [one.this for one in parsed.find_all(exp.Table) if isinstance(one.this, exp.Identifier) and not one.db]
+    places = (one.meta for one in found if one.name.lower() not in given)
+    return sorted((place["start"], place["end"]) for place in places if "start" in place)
+
+
+def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
+    """The distinct combinations of columns, with how many rows have each: all that leaves PostgreSQL of a source.
+
+    Parameters
+    ----------
+    relation:
+        The source, in PostgreSQL.
+    columns:
+        The columns, with DuckDB's types.
+    count:
+        The name of the count.
+
+    >>> from sqlanon.expressions import table
+    >>> grouped(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
+    'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
+    """
+    counted = named(exp.Count(this=exp.Star()), count)
+    query = select([*map(col, columns), counted], relation.copy(), [col(name) for name in columns])
+    return travelling(query, {**columns, count: "BIGINT"})
+
+
+def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: for each column how many distinct values it has, and its values that are not NULL."""
+    figures: list[exp.Expr] = []
+    for name in columns:
+        figures += [exp.Count(this=exp.Distinct(expressions=[col(name)])), exp.Count(this=col(name))]
+    return select(figures, relation.copy())
+
+
+def some_rows(query: exp.Select, share: float) -> exp.Select:
+    """About this share of the rows of a query, at random."""
+    drawn = exp.LT(this=in_catalog("random"), expression=number(share))
+    return select([exp.Star()], subquery(query, "rows")).where(drawn, copy=False)
+
+
+_Statement = TypeVar("_Statement", bound=exp.Expr)
+
+
+def put_there(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
+    """A query as PostgreSQL runs it, over other relations.
+
+    NULL is a value of its own in joins, and ``IS NOT DISTINCT FROM`` would compare all rows with all: arrays of one
+    element say the same, and can be hashed.
+
+    Parameters
+    ----------
+    query:
+        Built for DuckDB.
+    tables:
+        By the text of its tables (without their aliases), what stands in their place.
+    """
+    query = query.copy()
+    for found in list(query.find_all(exp.Table)):
+        if (other := tables.get(name_of(found))) is not None:
+            found.replace(aliased(other, found.alias or found.name))
+    for equal in list(query.find_all(exp.NullSafeEQ)):
+        sides = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
+        equal.replace(exp.EQ(this=next(sides), expression=next(sides)))
+    for one in list(query.find_all(exp.Cast)):
+        kind = one.to.args.get("kind")
+        if isinstance(kind, str) and kind in _NAMED_DIFFERENTLY:
+            one.set("to", native_type(_NAMED_DIFFERENTLY[kind]))
+    return query
+
+
+def nested_loops(allowed: bool) -> exp.Command:
+    """Have joins be hashed or merged, wherever that can be done, until it is allowed again or the transaction ends."""
+    return exp.Command(this="SET", expression=f"LOCAL enable_nestloop TO {'DEFAULT' if allowed else 'off'}")
+
+
+def analyzed(target: exp.Table) -> exp.Analyze:
+    """``ANALYZE target``: what the planner knows of a new table."""
+    return exp.Analyze(tables=[target])

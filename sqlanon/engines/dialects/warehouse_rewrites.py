@@ -1,0 +1,78 @@
+"""What PostgreSQL, Trino, BigQuery and Snowflake mean by something else than DuckDB, where a release is made there.
+
+Far fewer kinds of nodes are known here than for Spark: those of a frequency set, of a release and of its audit, which
+are written so that little has to be. None of them tells types apart, and none has lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from sqlglot import exp
+
+from sqlanon.engines.dialects.kinds import Kinds, type_text
+from sqlanon.errors import UntranslatableError
+from sqlanon.expressions import native_type
+
+_TYPES: Mapping[str, Mapping[str, str]] = {
+    "postgres": {"BIGINT": "BIGINT", "DOUBLE": "DOUBLE PRECISION", "VARCHAR": "TEXT"},
+    "trino": {"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
+    "bigquery": {"BIGINT": "INT64", "DOUBLE": "FLOAT64", "VARCHAR": "STRING"},
+    "snowflake": {"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
+}
+"""By dialect, its names of DuckDB's types."""
+
+DIALECTS = tuple(_TYPES)
+
+NODES: frozenset[type[exp.Expr]] = frozenset(
+    {
+        *(exp.Select, exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Subquery, exp.Table, exp.TableAlias),
+        *(exp.Alias, exp.Column, exp.Identifier, exp.Star, exp.Distinct, exp.Literal, exp.Null, exp.Boolean, exp.Paren),
+        *(exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ),
+        *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs, exp.Ln, exp.Case, exp.If, exp.Coalesce, exp.Nullif),
+        *(exp.Cast, exp.Count, exp.Sum, exp.Min, exp.Max, exp.Window, exp.RowNumber, exp.Order, exp.Ordered, exp.Var),
+        exp.Union,
+    }
+)
+"""The nodes that are known."""
+
+
+def _double(value: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+    if kinds.of(value) == "double" and not isinstance(value, exp.Literal):
+        return value.copy()
+    return exp.Cast(this=value.copy(), to=native_type(types["DOUBLE"]))
+
+
+def _literal(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+    """A decimal would be worked with in digits."""
+    inside = isinstance(node.parent, exp.Cast)
+    return node if kinds.of(node) != "double" or inside else _double(node, kinds, types)
+
+
+def _divided(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+    """Of two integers it would be one in some. By 0 it is an error in most, and never another number."""
+    # (Typed: sqlglot adds no cast of its own.)
+    return exp.Div(this=_double(node.this, kinds, types), expression=_double(node.expression, kinds, types), typed=True)
+
+
+def _converted(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+    """A cast of which all make the same: of integers, of numbers to DOUBLE, of text."""
+    assert isinstance(node, exp.Cast)
+    type_, kind = type_text(node), kinds.of(node.this)
+    same = {"BIGINT": ("whole",), "DOUBLE": ("whole", "double", "decimal", None), "VARCHAR": ("text",)}
+    if kind not in same.get(type_, ()):
+        raise UntranslatableError(f"{node.sql('duckdb')}: not every engine makes the same of it")
+    return exp.Cast(this=node.this.copy(), to=native_type(types[type_]))
+
+
+def _numbered(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+    if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
+        raise UntranslatableError(f"{node.sql('duckdb')}: some engines number in an order only")
+    return node
+
+
+def rules_of(dialect: str) -> dict[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]]:
+    """By the kind of node, how it is written in a dialect so that it means the same."""
+    own = {exp.Literal: _literal, exp.Div: _divided, exp.Cast: _converted, exp.Window: _numbered}
+    return {node: partial(rule, types=_TYPES[dialect]) for node, rule in own.items()}

@@ -1,0 +1,181 @@
+"""What a query tells of tables whose rows are not to be seen: what they have in common, or rows as such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from sqlglot import exp
+
+from sqlanon.expressions import OF_ROWS, name_of, table
+
+_UNGROUPING = (exp.GroupConcat, exp.Explode, exp.Unnest)
+
+
+def is_counted(query: exp.Query, rows: Container[str]) -> bool:
+    """Whether a query tells of some tables only what is grouped or counted: none of their rows as such.
+
+    Parameters
+    ----------
+    query:
+        What is asked.
+    rows:
+        The names of the tables.
+
+    >>> from sqlglot import parse_one
+    >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "MAX(a) FROM t", "a, RANK() OVER (ORDER BY a) FROM t")
+    >>> [is_counted(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
+    [True, True, False]
+    """
+    if query.meta.get(OF_ROWS):
+        return False
+    # What makes one text of many values, or rows of a list: they were grouped, and are all there again.
+    if any(isinstance(one, _UNGROUPING) or one.name.upper() == "UNNEST" for one in query.find_all(exp.Func)):
+        return False
+    return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if name_of(found) in rows)
+
+
+def is_of_one_column(query: exp.Query) -> bool:
+    """Whether a query that groups tells of the values of one column, and not of combinations.
+
+    >>> from sqlglot import parse_one
+    >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "DISTINCT a, b FROM t", "b, 1 FROM t GROUP BY a, b")
+    >>> [is_of_one_column(parse_one(f"SELECT {one}")) for one in asked]
+    [True, False, False]
+    """
+    selects = list(query.find_all(exp.Select))
+    groups = [one.args["group"].expressions for one in selects if one.args.get("group") is not None]
+    groups += [one.expressions for one in selects if one.args.get("distinct") is not None]
+    if any(isinstance(one, (exp.AnyValue, exp.Star)) and not isinstance(one.parent, exp.Count) for one in query.walk()):
+        return False
+    return bool(groups) and all(len(keys) == 1 for keys in groups)
+
+
+def apart(query: exp.Query, rows: Container[str]) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
+    """What a query counts of some tables, apart from what it joins to that: other tables than these.
+
+    Parameters
+    ----------
+    query:
+        What is asked.
+    rows:
+        The names of the tables.
+
+    Returns
+    -------
+    tuple
+        What is counted, and what makes the whole of a query that has its rows. Where a query does anything else with
+        them than to join others to them, they are the whole of it.
+
+    >>> from sqlglot import parse_one
+    >>> asked = parse_one("SELECT g.*, u.b FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) AS g JOIN u ON g.a = u.a")
+    >>> counted, whole = apart(asked, {'"t"'})
+    >>> counted.sql()
+    'SELECT a, COUNT(*) AS n FROM t GROUP BY a'
+    >>> whole(exp.select("*").from_("counted")).sql()
+    'SELECT g.*, u.b FROM (SELECT * FROM counted) AS g JOIN u ON g.a = u.a'
+    """
+    inner = _joined(query)
+    if inner is None or not is_counted(inner, rows) or _reads(query, rows) != _reads(inner, rows):
+        return query, lambda counted: counted
+
+    def whole(counted: exp.Query) -> exp.Query:
+        made = query.copy()
+        if (place := _joined(made)) is not None:
+            place.replace(counted)
+        return made
+
+    return inner.copy(), whole
+
+
+def answered(
+    query: exp.Query, rows: Container[str], prefix: str, travels: Callable[[exp.Query], bool] = lambda inner: True
+) -> tuple[exp.Query, dict[str, exp.Query]]:
+    """A query with a table in the place of each query in its FROM that reads other tables only, and what they are.
+
+    Parameters
+    ----------
+    query:
+        What is asked.
+    rows:
+        The names of the tables that are where it is asked.
+    prefix:
+        Of the names of these tables: the query has none that begins so.
+    travels:
+        Whether the rows of a query mean the same there.
+
+    >>> from sqlglot import parse_one
+    >>> asked = "SELECT t.a, l.b FROM t JOIN (SELECT DISTINCT a, b FROM c.s.labels) AS l ON t.a = l.a"
+    >>> query, answers = answered(parse_one(asked), {'"t"'}, "answer")
+    >>> query.sql()
+    'SELECT t.a, l.b FROM t JOIN "answer_0" AS "l" ON t.a = l.a'
+    >>> {name: one.sql() for name, one in answers.items()}
+    {'"answer_0"': 'SELECT DISTINCT a, b FROM c.s.labels'}
+    """
+    answers: dict[str, exp.Query] = {}
+    query = query.copy()
+    for one in list(query.find_all(exp.Subquery)):
+        read = list(one.find_all(exp.Table))
+        # Those of its own WITH have no catalog.
+        is_of_others = read and all(found.catalog and name_of(found) not in rows for found in read)
+        if is_of_others and _is_relation(one) and one.root() is query and travels(one.this):
+            answer = table(f"{prefix}_{len(answers)}", alias=one.alias)
+            answers[name_of(answer)] = one.this
+            one.replace(answer)
+    return query, answers
+
+
+def _is_relation(query: exp.Subquery) -> bool:
+    """Whether it stands in a FROM, under a name, and that is all."""
+    parts = {name for name, value in query.args.items() if value}
+    is_named = parts == {"this", "alias"} and not query.args["alias"].columns and isinstance(query.this, exp.Query)
+    own = {one.alias_or_name for one in query.this.find_all(exp.Table, exp.Subquery)}
+    is_closed = {one.table for one in query.this.find_all(exp.Column) if one.table} <= own
+    return is_named and is_closed and isinstance(query.parent, (exp.From, exp.Join))
+
+
+def _joined(query: exp.Query) -> exp.Query | None:
+    """The query to whose rows another joins others; None where it does more with them."""
+    used = {name for name, value in query.args.items() if value}
+    if not isinstance(query, exp.Select) or not used <= {"expressions", "from_", "joins"} or "joins" not in used:
+        return None
+    if any(one.args.get("on") is None or one.args.get("kind") or one.args.get("side") for one in query.args["joins"]):
+        return None
+    rows = query.args["from_"].this
+    if not isinstance(rows, exp.Subquery) or any(one.find(exp.AggFunc, exp.Window) for one in query.expressions):
+        return None
+    return rows.this if isinstance(rows.this, exp.Query) else None
+
+
+def _reads(query: exp.Query, rows: Container[str]) -> int:
+    """How often a query reads them."""
+    return sum(name_of(one) in rows for one in query.find_all(exp.Table))
+
+
+def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:
+    """Whether a SELECT between a table and the whole query groups."""
+    node: exp.Expr | None = found
+    while node is not None:
+        if isinstance(node, exp.Select) and _groups(node):
+            return True
+        if node is query:
+            return False
+        node = node.parent
+    return False
+
+
+def _groups(query: exp.Select) -> bool:
+    if query.args.get("distinct") is not None and any(one.is_star for one in query.expressions):
+        return False  # whole rows
+    if query.args.get("group") is not None or query.args.get("distinct") is not None:
+        return True
+    return any(_aggregates(one) for one in query.expressions)
+
+
+def _aggregates(expression: exp.Expr) -> bool:
+    """Whether an output column is an aggregate, of its own SELECT, and no window."""
+    for one in expression.find_all(exp.AggFunc):
+        inside = one.find_ancestor(exp.Window, exp.Select)
+        outer = expression.parent
+        if inside is outer:
+            return True
+    return False

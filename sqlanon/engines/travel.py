@@ -1,0 +1,79 @@
+"""Values on their way from one engine to another.
+
+They travel as Arrow. What Arrow, or a driver, does not carry faithfully (decimals, UUIDs, and dates and times, of which
+infinity would come out as another day) travels as text, and is cast where it arrives: what has no equal there is an
+error, and never another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+from sqlanon.expressions import anonymous, cast, col, least, named, number, select, subquery
+
+PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
+"""Types that travel as they are, by every driver."""
+
+
+def carried(expression: exp.Expr, type_: str, as_text: str = "TEXT", plain: frozenset[str] = PLAIN) -> exp.Expr:
+    """A value as it travels: itself, or its text."""
+    return expression if type_ in plain else cast(expression, as_text)
+
+
+def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] = PLAIN) -> exp.Select:
+    """What has travelled, with the types that it had: for DuckDB."""
+    values = {name: col(name) if type_ in plain else cast(col(name), type_) for name, type_ in types.items()}
+    return select([named(value, name) for name, value in values.items()], relation)
+
+
+def travelling(
+    query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = PLAIN
+) -> exp.Select:
+    """A query whose values can travel.
+
+    Parameters
+    ----------
+    query, types:
+        What, and DuckDB's types of its columns.
+    as_text:
+        The engine's own type of text.
+    plain:
+        The types that travel as they are.
+    """
+    values: list[exp.Expr] = [named(carried(col(name), type_, as_text, plain), name) for name, type_ in types.items()]
+    return select(values, subquery(query, "rows"))
+
+
+def count_column(columns: Iterable[str]) -> str:
+    """The name of a column that counts rows, beside some columns: none of them has it.
+
+    >>> count_column(["zip"]), count_column(["Rows of it"])
+    ('rows of it', 'rows of it_')
+    """
+    taken, name = {one.lower() for one in columns}, "rows of it"
+    while name in taken:
+        name += "_"
+    return name
+
+
+_AT_A_TIME = 1024
+
+
+def repeated(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
+    """As many rows as were counted: for DuckDB.
+
+    It makes the list of a range before it makes rows of that, of some thousand combinations at a time: a count is taken
+    apart until no list is long, so that memory does not grow with it.
+    """
+    rows, left = combinations.copy(), count
+    for number_, step in enumerate((_AT_A_TIME**2, _AT_A_TIME, 1)):
+        begun, rest = f"{count} of {number_}", f"{count} left {number_}"
+        every = anonymous(
+            "UNNEST", anonymous("RANGE", cast(number(0), "BIGINT"), col(left), cast(number(step), "BIGINT"))
+        )
+        parts = subquery(select([exp.Star(), named(every, begun)], rows), "rows")
+        remaining = least(cast(number(step), "BIGINT"), exp.Sub(this=col(left), expression=col(begun)))
+        rows, left = subquery(select([exp.Star(), named(remaining, rest)], parts), "rows"), rest
+    return select([col(name) for name in columns], rows)

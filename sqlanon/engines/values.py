@@ -1,0 +1,51 @@
+"""One form of each value: values that an engine takes for equal look the same to every reader.
+
+Engines compare some values by their meaning: NaN with NaN whatever their sign and payload, -0.0 with 0.0, 30 days with
+1 month, text by its collation. Readers of bytes, signs and texts tell these apart, and would find one person in a class
+of k. Each source brings its columns to one form where it is bound: DuckDB in `sources.plain`, PostgreSQL in
+`engines.dialects.postgres`, Spark in `engines.dialects.spark`.
+
+The text of a value is DuckDB's text of that form. Other engines write numbers in their own ways (PostgreSQL ``0``,
+Spark ``1.0E-5``): the text is made here, once for each distinct value, and shipped to them (`coding.TEXTS`).
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlanon.expressions import anonymous, cast, ident, number, text
+
+FLOATING = ("FLOAT", "DOUBLE")
+
+
+def one_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
+    """A floating-point number of any engine: one NaN, and no -0.0.
+
+    Parameters
+    ----------
+    value, type_:
+        The number, and the engine's name of its type.
+    is_nan:
+        Whether it is NaN.
+    """
+    nan = exp.If(this=is_nan, true=cast(text("NaN"), type_))
+    return exp.Case(ifs=[nan], default=cast(exp.Add(this=value.copy(), expression=number(0)), type_))
+
+
+def one_form(value: exp.Expr, type_: str) -> exp.Expr:
+    """A value of DuckDB's that is not nested.
+
+    >>> from sqlanon.expressions import col
+    >>> one_form(col("x"), "VARCHAR").sql("duckdb")
+    '"x" COLLATE "binary"'
+    """
+    if type_ == "VARCHAR":
+        return exp.Collate(this=value, expression=ident("binary"))
+    if type_ in FLOATING:
+        # NULLIF hides what the engine believes of a column: DuckDB 2.0 takes the statistics of a Parquet file, which
+        # leave NaN out, to mean that there is none, and makes FALSE of isnan(x), also of isnan(x + 0).
+        hidden = exp.Nullif(this=value, expression=number(0))
+        return one_float(value, type_, anonymous("isnan", hidden))
+    if type_ == "INTERVAL":
+        return anonymous("normalized_interval", value)  # 30 days become 1 month, 24 hours 1 day
+    return value

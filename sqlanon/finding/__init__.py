@@ -1,6 +1,0 @@
-"""Finding quasi-identifiers: what tells rows apart, what looks like an identifier, and a policy to start from."""
-
-from sqlanon.finding.distinction import distinction_statements, find_distinction, refuse_size
-from sqlanon.finding.suggest import asks_nothing, suggest
-
-__all__ = ["asks_nothing", "distinction_statements", "find_distinction", "refuse_size", "suggest"]

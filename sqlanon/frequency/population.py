@@ -1,0 +1,78 @@
+"""How large the population is that a source is a sample of, as the policy tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from sqlanon.errors import SourceError
+from sqlanon.expressions import col, named, select, subquery
+from sqlanon.frequency.statements import PERSON, person_count
+from sqlanon.policy import Policy
+from sqlanon.statement_runner import Steps
+
+
+def population_size(policy: Policy, counted: int) -> float | None:
+    """The rows, or persons, of the population; None where the policy does not tell.
+
+    By its ``[risk]``, else by its limit on population uniqueness.
+
+    Parameters
+    ----------
+    counted:
+        The rows of the source, or its persons, where these are counted.
+
+    Raises
+    ------
+    SourceError
+        The population is smaller than the source.
+
+    >>> attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
+    >>> population_size(Policy(attributes=attributes, privacy={"k": 2}, risk={"sampling_fraction": 0.5}), 10)
+    20.0
+    """
+    place, size, fraction = _told(policy)
+    if size is not None and size < counted:
+        raise SourceError(
+            f"{place}.population: is {size}, and the source alone has {counted}: say how many the whole population has"
+        )
+    return size if fraction is None else counted / fraction
+
+
+def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
+    """The source's share of the population; None where the policy does not tell.
+
+    Parameters
+    ----------
+    count:
+        Counts the rows of the source, or its persons, where these are counted. Asked only if need be.
+
+    Raises
+    ------
+    SourceError
+        As of `population_size`.
+    """
+    _, size, fraction = _told(policy)
+    if size is None:
+        return fraction
+    counted = count()
+    population_size(policy, counted)
+    return counted / size
+
+
+def people(steps: Steps, source: exp.Table, person: str | None) -> int:
+    """The rows of a source; where a column tells persons apart, its persons: all rows without one are one."""
+    if person is None:
+        return steps.count(source)
+    persons = select([named(col(person), PERSON)], source.copy())
+    return int(steps.ask(person_count(subquery(persons, "p")), [(0,)])[0][0])
+
+
+def _told(policy: Policy) -> tuple[str, int | None, float | None]:
+    """The section that says so, and the size of the population, or the sampling fraction, or neither."""
+    sections = {"risk": policy.risk, "privacy.population_uniqueness": policy.privacy.population_uniqueness}
+    for place, one in sections.items():
+        if one is not None and (one.population, one.sampling_fraction) != (None, None):
+            return place, one.population, one.sampling_fraction
+    return "risk", None, None

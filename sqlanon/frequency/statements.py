@@ -1,0 +1,243 @@
+"""From the source to the frequency set: the private table as the search sees it.
+
+Names of columns, all ours. In what is scanned: ``q0, q1, ...`` (values, one a quasi-identifier), ``s0, s1, ...``
+(sensitive ones, where a requirement looks at them), ``person`` (where persons are counted) and ``n`` (rows). In the
+combinations: ``q0, q1, ...``, ``n``, and with persons ``persons`` and ``mover``; with a population ``population`` and
+``population_mover``. In the frequency set: the codes of `coding` for values, ``known``, and the same counts.
+
+A person is counted where all of its rows have the same quasi-identifiers by adding up, in whatever classes they end.
+The others, the *movers*, are kept apart by a number, and counted as distinct numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
+from sqlanon.expressions import (
+    aliased,
+    all_columns,
+    all_of,
+    cast,
+    col,
+    is_null,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    total,
+    union_all,
+    where,
+)
+
+PERSON = "person"
+PERSONS = "persons"
+MOVER = "mover"
+POPULATION = "population"
+POPULATION_MOVER = "population_mover"
+_MOVERS = (MOVER, POPULATION_MOVER)
+
+
+def raw_frequency(
+    source: exp.Table,
+    quasi: Sequence[str],
+    sensitive: Sequence[str] = (),
+    person: str | None = None,
+    counted: str | None = None,
+) -> exp.Select:
+    """One scan of the source: its distinct combinations of values, with counts.
+
+    Parameters
+    ----------
+    source, quasi, sensitive, person:
+        What is scanned, and its columns.
+    counted:
+        The column that says how many rows of the source each row stands for; by default one.
+
+    >>> from sqlanon.expressions import table
+    >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
+    'SELECT "zip" AS "q0", "age" AS "q1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
+    """
+    names = [(name, f"q{i}") for i, name in enumerate(quasi)]
+    names += [(name, f"s{j}") for j, name in enumerate(sensitive)]
+    names += [(person, PERSON)] if person is not None else []
+    values: list[exp.Expr] = [named(col(name), alias) for name, alias in names]
+    count = named(exp.Count(this=exp.Star()) if counted is None else total(col(counted)), ROWS)
+    return select([*values, count], source.copy(), [col(name) for name, _ in names])
+
+
+def quasi_columns(count: int) -> list[exp.Expr]:
+    """``q0, q1, ...``."""
+    return [col(f"q{i}") for i in range(count)]
+
+
+def memberships(raw: exp.Expr, quasi: int) -> exp.Select:
+    """Which persons are in which combinations, with their rows there."""
+    keys = [*quasi_columns(quasi), col(PERSON)]
+    return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.copy() for key in keys])
+
+
+def person_count(rows: exp.Expr) -> exp.Select:
+    """The distinct persons, as ``persons``; all rows without one are one person."""
+    each = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(rows.copy())
+    return select([named(exp.Count(this=exp.Star()), PERSONS)], subquery(each, "p"))
+
+
+def movers(members: exp.Table) -> exp.Select:
+    """The persons that are in several combinations, each with a number. (Rows without a person are one person.)"""
+    several = exp.GT(this=exp.Count(this=exp.Star()), expression=number(1))
+    numbered = exp.Window(this=exp.RowNumber())
+    query = select([col(PERSON), named(cast(numbered, "INTEGER"), MOVER)], members.copy(), [col(PERSON)])
+    return query.having(several, copy=False)
+
+
+def with_movers(relation: exp.Expr, alias: str, moving: exp.Table) -> exp.Select:
+    """A join that gives each row of persons its mover, or NULL; to be completed with output columns."""
+    on = same(col(PERSON, alias), col(PERSON, "m"))
+    return exp.Select().from_(relation).join(aliased(moving, "m"), on=on, join_type="left", copy=False)
+
+
+def settled() -> exp.Expr:
+    """Whether a row's person is in one combination only."""
+    return is_null(col(MOVER, "m"))
+
+
+def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
+    """The distinct combinations, and with movers one more row for each of them in each of its combinations.
+
+    Parameters
+    ----------
+    members:
+        `memberships`.
+    moving:
+        `movers`, if there are any.
+    quasi:
+        How many quasi-identifiers there are.
+    """
+    keys: list[exp.Expr] = [col(f"q{i}", "r") for i in range(quasi)]
+    rows = named(total(col(ROWS, "r")), ROWS)
+    count: exp.Expr = exp.Count(this=exp.Star())
+    if moving is None:
+        return select([*keys, rows, named(count, PERSONS)], aliased(members, "r"), [key.copy() for key in keys])
+    mover = col(MOVER, "m")
+    query = with_movers(aliased(members, "r"), "r", moving)
+    query = query.select(*keys, mover, rows, named(where(count, settled()), PERSONS), copy=False)
+    return query.group_by(*(key.copy() for key in keys), mover.copy(), copy=False)
+
+
+def beside_population(
+    own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
+) -> exp.Query:
+    """The combinations of the source and those of the population in one: each has no rows of the other.
+
+    Parameters
+    ----------
+    own, population:
+        Combinations of both; the population's have its persons, or its rows, in ``persons``.
+    quasi:
+        The types of the quasi-identifiers in the source.
+    columns:
+        The counts of the source's: ``n``, ``persons``, ``mover``.
+    moving:
+        Whether the population has movers.
+    """
+    keys = quasi_columns(len(quasi))
+    none = [named(number(0), POPULATION), *([named(exp.null(), POPULATION_MOVER)] if moving else [])]
+    ours = select([*keys, *(col(name) for name in columns), *none], own.copy())
+    theirs: list[exp.Expr] = [named(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)]
+    theirs += [named(exp.null() if name == MOVER else number(0), name) for name in columns]
+    theirs += [named(col(PERSONS), POPULATION), *([named(col(MOVER), POPULATION_MOVER)] if moving else [])]
+    return union_all(ours, select(theirs, population.copy()))
+
+
+def coded_rows(
+    rows: exp.Expr,
+    attributes: Sequence[Coded],
+    levels: Levels,
+    population: bool = False,
+    types: Sequence[str] | None = None,
+) -> tuple[exp.Select, dict[str, exp.Expr]]:
+    """The rows of a relation ``r`` with ``q0, q1, ...``; and by name the codes of their values, and ``known``.
+
+    Parameters
+    ----------
+    rows:
+        The relation.
+    attributes, levels:
+        The quasi-identifiers, and the level of each at which its values are coded.
+    population:
+        Whether a population is among the rows. What it alone has counts as known: it is nobody's.
+    types:
+        The types of the source's columns, where the values have others.
+    """
+    codes: dict[str, exp.Expr] = {}
+    query = exp.Select().from_(aliased(rows, "r"), copy=False)
+    for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
+        if level == attribute.height and not attribute.unknown:
+            continue
+        coded = f"c{i}"
+        if level < attribute.height:
+            codes[code_name(i, level)] = col(f"code_{level}", coded)
+        value: exp.Expr = col(f"q{i}", "r")
+        on = same(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
+        query = query.join(aliased(attribute.table, coded), on=on, copy=False)
+    known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
+    if population:
+        nobody = exp.EQ(this=col(ROWS, "r"), expression=number(0))
+        known = exp.Or(this=exp.Paren(this=known), expression=nobody)
+    return query, {**codes, KNOWN: known}
+
+
+def frequency(
+    combinations: exp.Expr,
+    attributes: Sequence[Coded],
+    levels: Levels,
+    counts: Sequence[str],
+) -> exp.Select:
+    """The frequency set at some levels: the combinations of codes there, with the codes above them.
+
+    Parameters
+    ----------
+    combinations:
+        The combinations of values; or the source itself, with columns ``q0, q1, ...``.
+    attributes, levels:
+        The quasi-identifiers, and the lowest levels that are asked about.
+    counts:
+        The counts that the combinations have: ``n``, ``persons``, ... Where there are none, each row counts as one.
+    """
+    query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
+    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _MOVERS}
+    keys = codes | movers
+    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _MOVERS}
+    sums = sums or {ROWS: exp.Count(this=exp.Star())}
+    return with_upper_codes(grouped(query, keys, sums), attributes, levels)
+
+
+def grouped(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, exp.Expr]) -> exp.Select:
+    """A query with output columns: ``keys``, by which it is grouped, and ``sums``."""
+    query = query.select(*(named(value, name) for name, value in {**keys, **sums}.items()), copy=False)
+    return query.group_by(*(value.copy() for value in keys.values()), copy=False)
+
+
+def with_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+    """Rows with codes at some levels, to rows with the codes at the levels above too."""
+    output: list[exp.Expr] = [all_columns("g")]
+    wide = exp.Select().from_(subquery(query, "g"), copy=False)
+    for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
+        if level < attribute.height - 1:
+            upper = f"u{i}"
+            output += [named(col(f"code_{j}", upper), code_name(i, j)) for j in range(level + 1, attribute.height)]
+            on = exp.EQ(this=col(code_name(i, level), "g"), expression=col(f"code_{level}", upper))
+            wide = wide.join(subquery(level_codes(attribute, level), upper), on=on, copy=False)
+    return wide.select(*output, copy=False)
+
+
+def counted(fixed: str, moving: str | None) -> exp.Cast:
+    """A count of a class: what adds up, and the distinct movers."""
+    if moving is None:
+        return total(col(fixed))
+    distinct = exp.Count(this=exp.Distinct(expressions=[col(moving)]))
+    return cast(exp.Add(this=exp.Sum(this=col(fixed)), expression=distinct), "BIGINT")

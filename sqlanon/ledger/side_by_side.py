@@ -1,0 +1,312 @@
+"""Two releases side by side: what each shows, and how their rows can be linked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.expressions import cast, col, named, select, subquery
+from sqlanon.ledger.linked import Linked, known_labels, labels_of, of_several_levels, strange_labels
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata_check import promised_k
+
+_NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT|DOUBLE|DECIMAL.*")
+_MOMENT = re.compile(r"DATE|TIMESTAMP.*")
+
+MOST_RANGES = 4000
+"""So many ranges of an attribute are compared with other labels; each meets many."""
+
+_TOP = -1
+"""Stands for the top of a hierarchy that is not known."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A release.
+
+    Attributes
+    ----------
+    path:
+        Its file.
+    manifest:
+        What it claims.
+    relation:
+        Its rows.
+    """
+
+    path: Path
+    manifest: Manifest
+    relation: exp.Table
+
+    @property
+    def sensitive(self) -> list[str]:
+        """Its sensitive columns."""
+        return [column.name for column in self.manifest.columns if column.role == "sensitive"]
+
+    @property
+    def promised(self) -> int:
+        """The rows that a class has at least, by its policy."""
+        return promised_k(self.manifest.policy["privacy"], self.manifest.quasi)
+
+    @property
+    def k(self) -> int:
+        """The k of its policy; where that has none, the rows of its smallest class."""
+        return int(self.manifest.policy["privacy"].get("k") or self.manifest.smallest_class)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Name and type, by name in lower case, of what has no noise."""
+        noisy = {name.lower() for name in self.manifest.noise or ()}
+        return {one.name.lower(): one.type for one in self.manifest.columns if one.name.lower() not in noisy}
+
+    def column(self, name: str) -> str | None:
+        """Its column of a name in lower case, whatever the role, without noise."""
+        if name not in self.columns:
+            return None
+        return next(one.name for one in self.manifest.columns if one.name.lower() == name)
+
+    def is_quasi(self, name: str) -> bool:
+        """Whether a column is generalized."""
+        return name in {one.lower() for one in self.manifest.quasi}
+
+    def level(self, name: str, height: int) -> int | None:
+        """The one level of a column's labels in a hierarchy; None where there are several, of masked rows too."""
+        if not self.is_quasi(name):
+            return 0
+        if self.masks:
+            return None
+        return _lower(self.manifest.levels({name: height})).get(name)
+
+    def levels(self, name: str, height: int) -> tuple[int, ...]:
+        """The levels that a column's labels can be of."""
+        if not self.is_quasi(name):
+            return (0,)
+        level = _lower(self.manifest.levels({name: height})).get(name)
+        if level is None:
+            return tuple(range(height + 1))
+        return (level, height) if self.masks and level < height else (level,)
+
+    @property
+    def masks(self) -> bool:
+        """Whether it may have rows that are masked."""
+        return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
+
+    @property
+    def shows_medians(self) -> bool:
+        """Whether classes show a middle value of theirs: it does not tell what others they have."""
+        return bool(self.manifest.policy["search"].get("summary") == "median")
+
+    def rule(self, name: str) -> Any:
+        """What the manifest shows of a column's hierarchy; None where it is not generalized."""
+        attribute = _lower(self.manifest.policy["attributes"]).get(name)
+        return None if attribute is None or not self.is_quasi(name) else attribute.get("hierarchy")
+
+
+class Tree(Protocol):
+    """A hierarchy: one row per ground value, ``level_0`` to the top."""
+
+    @property
+    def table(self) -> exp.Expr:
+        """Its rows."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Its top level."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The hierarchies that are known.
+
+    Attributes
+    ----------
+    hierarchies:
+        By attribute in lower case.
+    rules:
+        What a manifest would show of them.
+    different:
+        The attributes, in lower case, whose labels are known to be of two hierarchies, whatever manifests show.
+    """
+
+    hierarchies: Mapping[str, Tree]
+    rules: Mapping[str, Any]
+    different: frozenset[str] = frozenset()
+
+    def of(self, name: str, rule: Any) -> Tree | None:
+        """The hierarchy of a column whose manifest shows a rule."""
+        return self.hierarchies.get(name) if name in self.rules and _same(self.rules[name], rule) else None
+
+
+NO_TREES = Trees({}, {})
+
+
+def _lower(by_name: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in by_name.items()}
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
+
+
+@dataclass(frozen=True)
+class Link:
+    """How two releases are linked.
+
+    Attributes
+    ----------
+    first, second:
+        Their rows.
+    shared:
+        The columns that both show as they are.
+    attributes:
+        The quasi-identifiers of both.
+    missing:
+        Attributes that cannot be compared without their hierarchies, which are not known.
+    count:
+        The column of both that says for how many rows each stands, once they are grouped.
+    """
+
+    first: exp.Expr
+    second: exp.Expr
+    shared: tuple[str, ...]
+    attributes: tuple[Linked, ...]
+    missing: tuple[str, ...]
+    count: str | None = None
+
+    @property
+    def columns(self) -> tuple[list[str], list[str]]:
+        """The columns of each release that are looked at."""
+        first = [one.first for one in self.attributes if one.first is not None]
+        second = [one.second for one in self.attributes if one.second is not None]
+        return [*dict.fromkeys([*first, *self.shared])], [*dict.fromkeys([*second, *self.shared])]
+
+    @property
+    def titles(self) -> list[str]:
+        """The attributes' names."""
+        return [one.name for one in self.attributes]
+
+
+def link(first: Subject, second: Subject, trees: Trees) -> Link:
+    """How to link two releases: labels at different levels meet through the hierarchies of a policy."""
+    names = [name for name in first.columns if first.is_quasi(name)]
+    names += [name for name in second.columns if second.is_quasi(name) and name not in names]
+    attributes: list[Linked] = []
+    missing: list[str] = []
+    for name in names:
+        own, other = first.column(name), second.column(name)
+        if own is None or other is None:
+            attributes.append(Linked(own or other or name, own, other))
+            continue
+        rules = [one.rule(name) for one in (first, second) if one.is_quasi(name)]
+        # Labels of two hierarchies: each stands for itself.
+        if len(rules) == 2 and (name in trees.different or not _same(*rules)):
+            attributes += [Linked(own, own, None), Linked(f"{other} (2)", None, other)]
+            continue
+        tree = trees.of(name, rules[0])
+        top = _TOP if tree is None else tree.height
+        levels = first.level(name, top), second.level(name, top)
+        if None not in levels and levels[0] == levels[1] and (tree is None or levels[0] == 0):
+            attributes.append(Linked(own, own, other))
+        elif tree is None:
+            missing.append(own)
+        else:
+            of_first, of_second = first.levels(name, tree.height), second.levels(name, tree.height)
+            attributes.append(Linked(own, own, other, of_first, of_second, tree.table, tree.height, ranges=True))
+    shared = [
+        name
+        for name in first.columns
+        if name in second.columns and not first.is_quasi(name) and not second.is_quasi(name)
+    ]
+    one, two = _comparable(first, second, [*names, *shared])
+    return Link(one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing))
+
+
+def compared_with(engine: Engine, linked: Link, ranges: Set[int]) -> Link:
+    """The same link, quicker to look at: attributes of few labels are compared first, and ranges looked for only where
+    a release has any."""
+    several = [i for i, _ in of_several_levels(linked.attributes)]
+    if not several:
+        return linked
+    attributes = list(linked.attributes)
+    columns = [[attributes[i].first or "" for i in several], [attributes[i].second or "" for i in several]]
+    counts = [
+        engine.rows(labels_of(release, names))[0]
+        for release, names in zip((linked.first, linked.second), columns, strict=True)
+    ]
+    for i, first, second in zip(several, *counts, strict=True):
+        attributes[i] = replace(attributes[i], pairs=first * second, ranges=i in ranges)
+    return replace(linked, attributes=tuple(attributes))
+
+
+def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
+    """The columns of a release, the first of a link, whose labels tell nothing by their hierarchies: sets, medians,
+    and values that these do not have."""
+    return strange_or_ranges(engine, subject, attributes)[0]
+
+
+def strange_or_ranges(
+    engine: Engine, subject: Subject, attributes: Sequence[Linked]
+) -> tuple[list[str], frozenset[int]]:
+    """`strange_columns`; and the numbers of the attributes that have ranges for labels."""
+    strange, with_ranges = [], set()
+    for i, one in enumerate(attributes):
+        if one.first is None or one.hierarchy is None:
+            continue
+        if len(one.first_levels) == 1:
+            level = one.first_levels[0]
+            query = known_labels(subject.relation, one.first, one.hierarchy, [level])
+            labels, known = engine.rows(query)[0]
+            # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
+            is_strange = 0 < level < one.height and labels > 0 and not known
+        else:
+            is_strange = subject.shows_medians
+            labels, known = engine.rows(
+                known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
+            )[0]
+            if labels > known:
+                query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
+                ranges, others = engine.rows(query)[0]
+                is_strange |= others > 0 or ranges > MOST_RANGES
+                with_ranges |= {i} if ranges else set()
+        if is_strange:
+            strange.append(one.first)
+    return strange, frozenset(with_ranges)
+
+
+def _comparable(first: Subject, second: Subject, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
+    """The rows of both; columns of different types as values of one."""
+    both = [name for name in names if name in first.columns and name in second.columns]
+    different = {
+        name: _common_type(first.columns[name], second.columns[name])
+        for name in both
+        if first.columns[name] != second.columns[name]
+    }
+    if not different:
+        return first.relation, second.relation
+    return _cast(first, different), _cast(second, different)
+
+
+def _common_type(one: str, other: str) -> str:
+    """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts."""
+    if all(map(_NUMBER.fullmatch, (one, other))):
+        return "DOUBLE"
+    if all(map(_MOMENT.fullmatch, (one, other))):
+        return "TIMESTAMP"
+    return "VARCHAR"
+
+
+def _cast(subject: Subject, types: Mapping[str, str]) -> exp.Subquery:
+    output: list[exp.Expr] = []
+    for column in subject.manifest.columns:
+        value, type_ = col(column.name), types.get(column.name.lower())
+        output.append(value if type_ is None else named(cast(value, type_), column.name))
+    return subquery(select(output, subject.relation.copy()))

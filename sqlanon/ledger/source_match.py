@@ -1,0 +1,385 @@
+"""Sources that have rows in common, whatever they are called: a table and a query of it, a copy, a subset.
+
+The catalog has a sample of the rows of each release's source, as hashes with its secret. In a later source under
+another description these rows are looked up. Rows with a frequent combination show nothing: two tables with the same
+few columns of few values have all combinations in common. So the sampled rows are counted whose combination exactly
+one row of the later source has. If all sampled rows are in it, their share is n1/N, n1 the rows of the later source
+that are alone in their combination. If the sample is of another table with the same distribution, it is about 2 n2/N,
+n2 the combinations of two rows (I. J. Good, The population frequencies of species and the estimation of population
+parameters, Biometrika 40, 1953). The share of rows in common is estimated from where the count lies between the two.
+
+Of tables with other distributions one thing is known, whatever these are: rows of the later source that have nothing
+to do with the sample come to a combination with some rate λ, so that none has it with probability e^-λ, one with λ
+e^-λ, and two with λ² e^-λ / 2. Of the sampled combinations let f0, f1, f2 be the shares that no row has, one, and
+two: by the inequality of Cauchy and Schwarz f1² is at most 2 f0 f2. Rows in common show as more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from sqlanon import catalog
+from sqlanon.errors import SourceError
+from sqlanon.expressions import col, create_table, drop_table, named, number, select, table, text
+from sqlanon.ledger import postgres_samples as pg
+from sqlanon.ledger.records import secret_of
+from sqlanon.ledger.source_samples import (
+    HASHES,
+    arrived_sample,
+    arrived_values,
+    combinations,
+    found,
+    frequencies,
+    known_values,
+    least_known,
+    sample,
+    sampled_combinations,
+    values_of,
+)
+from sqlanon.policy import Policy
+from sqlanon.sources import InPostgres, readable
+from sqlanon.sources.run import Run
+
+SAMPLED = 2000
+"""So many rows of a source are kept: of two tables with a hundredth of the rows in common some 20 are found."""
+
+MOST_COLUMNS = 30
+"""So many columns are looked at: those that the policy declares first."""
+
+MOST_SOURCES = 500
+"""So many sources under other descriptions are looked at, the newest first; of more there is a warning."""
+
+LEAST_SHARE = 0.2
+"""Of the rows of the smaller of two sources: with fewer in common they are two."""
+
+LEAST_ALONE = 0.05
+"""Where fewer rows are alone in their combination, combinations do not decide whether they are the same rows."""
+
+KNOWN = 0.5
+"""A column is another's if it has so many of its sampled values: the rest may have changed, or be gone."""
+
+
+LEAST_HASHES = 10_000
+"""So many hashes of a column's values come from PostgreSQL: the least. Of a million values they are one in a hundred,
+and so of 2,000 sampled ones twenty."""
+
+
+def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> exp.Query | None:
+    """Rows for the table ``source_samples``; None where no rows can be taken from the source. Of PostgreSQL they are
+    taken now, of other sources when the query is run."""
+    if (source := _rows_of(run, policy, path)) is None:
+        return None
+    try:
+        sampled = source.sample(SAMPLED)
+    except SourceError:
+        return None  # the next run says that there is none
+    names = exp.Array(expressions=[text(name) for name in source.columns])
+    values: list[exp.Expr] = [named(text(run_id), "run_id"), named(number(rows), "source_rows")]
+    return select([*values, named(names, "column_names"), col(HASHES)], exp.Subquery(this=sampled))
+
+
+def _rows_of(run: Run, policy: Policy, path: Path) -> _Here | _InPostgres | None:
+    """The rows of a source, wherever values can be hashed."""
+    remote = run.source.postgres
+    if remote is not None:
+        columns = remote.relation.named_selects
+    elif run.source.rows_at_hand:
+        columns = [*run.engine.columns(run.source.relation)]
+    else:
+        return None
+    declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
+    columns = sorted(columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
+    # Statements in a server's log show what its values are hashed with: that is not the secret.
+    key = sha256(f"{secret_of(run.engine, path)}:source samples".encode()).hexdigest()
+    return _Here(run, columns, key) if remote is None else _InPostgres(run, columns, key, remote)
+
+
+Counts: TypeAlias = "tuple[int, int, int, int, int, int, int, int]"
+"""The rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose combination one
+row of the source has; of the sample's combinations those that no row has, one, and two."""
+
+
+@dataclass
+class _Here:
+    """The rows of a source that DuckDB reads."""
+
+    run: Run
+    columns: Sequence[str]
+    key: str
+    _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
+    _counts: dict[tuple[str, ...], tuple[exp.Table, tuple[int, int, int]]] = field(default_factory=dict)
+
+    def sample(self, rows: int) -> exp.Query:
+        """Rows, each value as a hash."""
+        return sample(self.run.source.relation, self.columns, self.key, rows)
+
+    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+        """The share of the sampled values of a column that another has, and how many that has."""
+        values, there = self._values_of(column)
+        hashes, known = self.run.engine.rows(known_values(sampled, place, values))[0]
+        return (known / hashes if hashes else 0.0), there
+
+    def rows(self, columns: Sequence[str]) -> int:
+        """How many rows there are, to be counted by some columns."""
+        return self._combined(columns)[1][0]
+
+    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+        """What a sample has of these rows, by the places of its columns."""
+        combined, frequencies_ = self._combined([*pairs.values()])
+        values = [self._values_of(column)[0] for column in pairs.values()]
+        taken, alone, *by_rows = self.run.engine.rows(found(sampled, [*pairs], values, combined))[0]
+        none, one, two = by_rows
+        return *frequencies_, taken or 0, alone, none, one, two
+
+    def drop(self) -> None:
+        """Drop what was made."""
+        for made, _ in (*self._values.values(), *self._counts.values()):
+            self.run.engine.execute(drop_table(made))
+
+    def _values_of(self, column: str) -> tuple[exp.Table, int]:
+        if column not in self._values:
+            engine, target = self.run.engine, self.run.work(f"source_values_{len(self._values)}")
+            engine.execute(create_table(target.copy(), values_of(self.run.source.relation, column, self.key)))
+            self._values[column] = target, engine.rows(_count(target))[0][0]
+        target, there = self._values[column]
+        return target.copy(), there
+
+    def _combined(self, columns: Sequence[str]) -> tuple[exp.Table, tuple[int, int, int]]:
+        key = tuple(columns)
+        if key not in self._counts:
+            target = self.run.work(f"source_combinations_{len(self._counts)}")
+            self.run.engine.execute(create_table(target.copy(), combinations(self.run.source.relation, columns)))
+            rows, once, twice = self.run.engine.rows(frequencies(target))[0]
+            self._counts[key] = target, (rows or 0, once, twice)
+        return self._counts[key]
+
+
+@dataclass
+class _InPostgres:
+    """The rows of a source in PostgreSQL: they are hashed there. What comes here are few hashes, and counts.
+
+    Of earlier samples hashes of whole combinations go there, none of a single value.
+    """
+
+    run: Run
+    columns: Sequence[str]
+    key: str
+    remote: InPostgres
+    _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
+    _all_rows: int | None = None
+
+    def sample(self, rows: int) -> exp.Query:
+        """Rows, each value as a hash: brought here now."""
+        target = self.run.work("source_sample_there")
+        before = drop_table(target.copy())
+        before.set("exists", True)  # a result may be published twice
+        self.run.engine.execute(before)
+        query = pg.sample(self.remote.relation, self._types(self.columns), rows)
+        self._bring(target, query, lambda arrow: arrived_sample(arrow, len(self.columns)))
+        return select([col(HASHES)], target.copy())
+
+    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+        """The share of the sampled values of a column that another has, and how many that has."""
+        values, there = self._values_of(column)
+        query = least_known(sampled, place, values, is_whole=there <= LEAST_HASHES)
+        hashes, known = self.run.engine.rows(query)[0]
+        return (known / hashes if hashes else 0.0), there
+
+    def rows(self, columns: Sequence[str]) -> int:
+        """How many rows there are, whatever they are counted by."""
+        if self._all_rows is None:
+            with self.remote.engine.reading():
+                self._all_rows = int(self.remote.engine.rows(pg.row_count(self.remote.relation))[0][0])
+        return self._all_rows
+
+    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+        """What a sample has of these rows, by the places of its columns."""
+        looked_up = self.run.engine.rows(sampled_combinations(sampled, [*pairs], self.key))[0][0]
+        query = pg.found(self.remote.relation, self._types([*pairs.values()]))
+        with self.remote.engine.reading():
+            rows, once, twice, taken, alone, *by_rows = self.remote.engine.rows(query, [self.key, looked_up])[0]
+        none, one, two = by_rows
+        return rows or 0, once, twice, taken or 0, alone, none, one, two
+
+    def drop(self) -> None:
+        """Drop what was made."""
+        for made, _ in self._values.values():
+            self.run.engine.execute(drop_table(made))
+
+    def _types(self, columns: Sequence[str]) -> list[tuple[str, str]]:
+        return [(name, self.run.source.columns[name]) for name in columns]
+
+    def _values_of(self, column: str) -> tuple[exp.Table, int]:
+        if column not in self._values:
+            target = self.run.work(f"source_values_{len(self._values)}")
+            query = pg.values_of(self.remote.relation, *self._types([column])[0], LEAST_HASHES)
+            self._bring(target, query, arrived_values)
+            rows = self.run.engine.rows(select([exp.Max(this=col("d"))], target.copy()))
+            self._values[column] = target, rows[0][0] or 0
+        target, there = self._values[column]
+        return target.copy(), there
+
+    def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
+        server = self.remote.engine
+        with readable(), server.reading(), server.stream(query, [self.key]) as reader:
+            self.run.engine.copy_arrow(target, reader, arrive)
+
+
+def _count(relation: exp.Table) -> exp.Select:
+    return select([exp.Count(this=exp.Star())], relation.copy())
+
+
+@dataclass
+class SameRows:
+    """Holds the source of a run against the samples of others.
+
+    Attributes
+    ----------
+    run, policy:
+        Of what.
+    path:
+        The catalog.
+    unknown:
+        How many sources could not be looked at.
+    why:
+        Why none could.
+    """
+
+    run: Run
+    policy: Policy
+    path: Path
+    unknown: int = 0
+    why: str = ""
+
+    def shares(self, runs: Mapping[str, str]) -> dict[str, float]:
+        """By description, the share of rows in common with the sources that have any, of the rows of the smaller.
+
+        Parameters
+        ----------
+        runs:
+            By description of a source, a run that has released it, the oldest first.
+        """
+        if not runs:
+            return {}
+        rows = _rows_of(self.run, self.policy, self.path)
+        if rows is None:
+            self.unknown = len(runs)
+            self.why = "sources in Spark, and frequency sets, are known by their descriptions only"
+            return {}
+        shares = {}
+        self.unknown = max(0, len(runs) - MOST_SOURCES)
+        try:
+            for description, run_id in [*runs.items()][-MOST_SOURCES:]:
+                share = self._share(rows, run_id)
+                if share >= LEAST_SHARE:
+                    shares[description] = share
+        except SourceError as error:
+            if self.run.source.postgres is None:
+                raise
+            self.unknown, self.why = len(runs) - len(shares), str(error)
+        finally:
+            rows.drop()
+        return shares
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the holder should know of the sources that could not be looked at."""
+        if not self.unknown:
+            return []
+        few = self.unknown == 1
+        why = self.why or ("there is no sample of its rows" if few else "there are no samples of their rows")
+        return [
+            f"the ledger has releases of {self.unknown} other source{'' if few else 's'}, and whether "
+            f"{'it is' if few else 'they are'} this one under another name is not known: {why}"
+        ]
+
+    def _share(self, rows: _Here | _InPostgres, run_id: str) -> float:
+        engine, sampled = self.run.engine, self.run.work("source_sample")
+        with catalog.open_catalog(engine, self.path):
+            samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
+            of_run = exp.EQ(this=col("run_id"), expression=text(run_id))
+            query = select([col("source_rows"), col("column_names"), col(HASHES)], samples)
+            engine.execute(create_table(sampled.copy(), query.where(of_run, copy=False)))
+        try:
+            known = engine.rows(select([col("source_rows"), col("column_names")], sampled.copy()).limit(1, copy=False))
+            if not known:
+                self.unknown += 1
+                return 0.0
+            source_rows, names = known[0]
+            pairs = _paired(rows, sampled, names)
+            return max((_share_of(rows.counts(sampled, one), source_rows) for one in pairs), default=0.0)
+        finally:
+            engine.execute(drop_table(sampled))
+
+
+def _paired(rows: _Here | _InPostgres, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
+    """By the place of a sampled column, the column that it is here: all that can be paired; and these without keys,
+    which a copy may have given anew."""
+    own = {name.lower(): name for name in rows.columns}
+    pairs, distinct, left = dict[int, str](), dict[int, int](), list[int]()
+    for place, name in enumerate(names):
+        column = own.get(name.lower())
+        share, values = (0.0, 0) if column is None else rows.known(sampled, place, column)
+        if share >= KNOWN:
+            pairs[place], distinct[place] = own.pop(name.lower()), values
+        else:
+            left.append(place)
+    for place in left:
+        fits = [(*rows.known(sampled, place, column), column) for column in own.values()]
+        best = max(((share, -values, column) for share, values, column in fits if share >= KNOWN), default=None)
+        if best is not None:
+            pairs[place], distinct[place] = own.pop(best[2].lower()), -best[1]
+    if not pairs:
+        return
+    yield pairs
+    all_rows = rows.rows([*pairs.values()])
+    without = {place: column for place, column in pairs.items() if 2 * distinct[place] <= all_rows}
+    if without and len(without) < len(pairs):
+        yield without
+
+
+def _share_of(counts: Counts, source_rows: int) -> float:
+    rows, once, twice, taken, alone, *sampled_by = counts
+    if not taken or not more_than_chance(*sampled_by):
+        return 0.0
+    return share_in_common(source_rows, taken, alone, rows, once, twice)
+
+
+def more_than_chance(none: int, one: int, two: int) -> bool:
+    """Whether of some combinations more are in exactly one row than chance may explain, whatever the distributions:
+    one² > 2 none two, each as far from it as two deviations allow."""
+    least, most = one - 2 * math.sqrt(one), two + 2 * math.sqrt(two) + 3
+    return least > 0 and least**2 > 2 * none * most
+
+
+def share_in_common(source_rows: int, taken: int, alone: int, rows: int, once: int, twice: int) -> float:
+    """The estimated share of rows in common, of the rows of the smaller source; 0 where chance may explain them.
+
+    Parameters
+    ----------
+    source_rows, taken, alone:
+        The rows of the source that a sample was taken from, those of the sample, and how many of these look like
+        exactly one row of the other source.
+    rows, once, twice:
+        Of the other source: its rows, and the combinations of one row and of two.
+
+    >>> share_in_common(1000, 1000, 990, 1000, 990, 5)
+    1.0
+    >>> share_in_common(1000, 1000, 12, 1000, 990, 5)
+    0.0
+    """
+    if not taken or not rows:
+        return 0.0
+    expected, by_chance = once / rows, 2 * twice / rows
+    chance = by_chance * taken
+    if expected < LEAST_ALONE or expected <= by_chance or alone < chance + 5 * math.sqrt(chance) + 4:
+        return 0.0
+    share = min((alone / taken - by_chance) / (expected - by_chance), 1.0)
+    return min(share * source_rows / min(source_rows, rows), 1.0)

@@ -1,0 +1,154 @@
+"""Measures that follow from each attribute's own figures: `loss`, `precision`, the heights, `entropy`."""
+
+# ruff: noqa: D102 - what the measures override is told once, in Measure
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sqlanon.coding import Levels
+from sqlanon.measures.base import Figures, Marginals, Measure, Totals
+
+
+class Loss(Measure):
+    """Mean over all rows of (leaves(v) − 1) / (leaves − 1); a suppressed row counts 1."""
+
+    needs_leaves = True
+
+    def __init__(
+        self,
+        marginals: Marginals,
+        weights: Sequence[float] = (),
+        aggregate: str = "mean",
+        least_class: int = 1,
+    ) -> None:
+        super().__init__(marginals, weights, aggregate, least_class)
+        m = marginals
+        self._bounds = [
+            [((leaf_sum / (leaves - 1) if leaves > 1 else 0.0) + unknown) / m.rows for leaf_sum in leaf_sums]
+            for leaves, unknown, leaf_sums in zip(m.leaves, m.unknown, m.leaf_sums, strict=True)
+        ]
+        # A search asks for very many bounds: what is a sum is added up from parts.
+        total = {"mean": math.fsum(self.weights), "sum": 1.0}.get(aggregate)
+        self._parts = total and [
+            [weight / total * value for value in row] for weight, row in zip(self.weights, self._bounds, strict=True)
+        ]
+
+    def bound(self, levels: Levels) -> float:
+        """The score if nothing more than the unknown values had to be suppressed."""
+        if self._parts:
+            return math.fsum([row[level] for row, level in zip(self._parts, levels, strict=True)])
+        return self.combine([row[level] for row, level in zip(self._bounds, levels, strict=True)], self.weights)
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """A suppressed row counts 1; the bound has it with its leaves, of which there are fewer further down."""
+        gains = [self._gain(i, level, figures) for i, level in enumerate(levels)]
+        return self.least_gain(gains, self.weights)
+
+    def _gain(self, attribute: int, level: int, figures: Figures) -> float:
+        m, span = self.marginals, self.marginals.leaves[attribute] - 1
+        known = figures.suppressed_rows - m.unknown[attribute]  # the bound has the others with 1
+        if level == m.heights[attribute] and span:
+            return 0.0
+        return (known - (figures.suppressed_leaves.get(attribute, 0.0) / span if span else 0.0)) / m.rows
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return self.combine([self._of(i, level, figures) for i, level in enumerate(levels)], self.weights)
+
+    def _of(self, attribute: int, level: int, figures: Figures) -> float:
+        m, suppressed = self.marginals, figures.suppressed_rows
+        span = m.leaves[attribute] - 1
+        if not span:
+            return suppressed / m.rows
+        if level == m.heights[attribute]:
+            lost = float((suppressed - m.unknown[attribute]) * span)
+        else:
+            lost = figures.suppressed_leaves.get(attribute, 0.0)
+        return ((m.leaf_sums[attribute][level] - lost) / span + suppressed) / m.rows
+
+    def recoded(self, figures: Figures, totals: Totals) -> float:
+        m = self.marginals
+        spans = [max(leaves - 1, 1) for leaves in m.leaves]  # of one leaf nothing is lost
+        parts = [
+            (total / span + figures.suppressed_rows) / m.rows for total, span in zip(totals.leaves, spans, strict=True)
+        ]
+        return self.combine(parts, self.weights)
+
+
+class Precision(Measure):
+    """Mean over all rows of level / height; a suppressed row counts 1.
+
+    Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002),
+    definition of Prec; reported as loss.
+    """
+
+    def bound(self, levels: Levels) -> float:
+        return self._with(levels, self._unknown)
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """A row that is suppressed counts 1; the bound has it with level / height, which is less further down."""
+        more = max(figures.suppressed_rows / self.marginals.rows - self._unknown, 0.0)
+        return self.least_gain([more * (1 - share) for share in self._shares(levels)], self.weights)
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return self._with(levels, figures.suppressed_rows / self.marginals.rows)
+
+    @property
+    def _unknown(self) -> float:
+        return min(1.0, max(self.marginals.unknown, default=0) / self.marginals.rows)
+
+    def _shares(self, levels: Levels) -> list[float]:
+        return [level / h if h else 0.0 for level, h in zip(levels, self.marginals.heights, strict=True)]
+
+    def _with(self, levels: Levels, suppressed: float) -> float:
+        shares = self._shares(levels)
+        return self.combine([share * (1 - suppressed) + suppressed for share in shares], self.weights)
+
+    def recoded(self, figures: Figures, totals: Totals) -> float:
+        m = self.marginals
+        parts = [
+            (total / max(height, 1) + figures.suppressed_rows) / m.rows
+            for total, height in zip(totals.levels, m.heights, strict=True)
+        ]
+        return self.combine(parts, self.weights)
+
+
+class Height(Measure):
+    """Σ level: the minimum absolute distance of Samarati and Sweeney (1998)."""
+
+    def bound(self, levels: Levels) -> float:
+        return float(sum(levels))
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return float(sum(levels))
+
+
+class RelativeHeight(Measure):
+    """Σ level / height: the minimum relative distance of Samarati and Sweeney (1998)."""
+
+    def bound(self, levels: Levels) -> float:
+        pairs = zip(levels, self.marginals.heights, strict=True)
+        return math.fsum(level / height for level, height in pairs if height)
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return self.bound(levels)
+
+
+class Entropy(Measure):
+    """Non-uniform entropy, summed over attributes, with the entropy of the values among the suppressed rows."""
+
+    needs_entropy = True
+
+    def bound(self, levels: Levels) -> float:
+        return math.fsum(row[level] for row, level in zip(self.marginals.entropies, levels, strict=True))
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """The entropy of the values among the suppressed rows, times these, grows with more rows and with finer values.
+
+        With more rows, for n·H of two sets of rows together is at least the sum of theirs: H is concave.
+        """
+        return figures.suppressed_entropy
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return self.bound(levels) + figures.suppressed_entropy

@@ -1,0 +1,192 @@
+"""What a check says of a generalization, what marginals tell, and what a measure is to a search."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlanon.coding import Levels
+
+
+def _weighed(x: Sequence[float], w: Sequence[float]) -> list[float]:
+    """The figures that count: the mark of earlier releases has no weight, and is no value that is lost."""
+    return [value for value, weight in zip(x, w, strict=True) if weight]
+
+
+def _geometric_mean(x: Sequence[float]) -> float:
+    return math.prod(x) ** (1 / len(x))
+
+
+AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
+    "mean": lambda x, w: math.fsum(map(operator.mul, x, w)) / math.fsum(w),
+    "sum": lambda x, w: math.fsum(map(operator.mul, x, w)),
+    "max": lambda x, w: max(_weighed(x, w)),
+    "geometric": lambda x, w: _geometric_mean([1 + value for value in _weighed(x, w)]) - 1,
+}
+"""How the attributes' figures combine; the second argument is their weights."""
+
+LEAST_GAINS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
+    "mean": AGGREGATES["mean"],
+    "sum": AGGREGATES["sum"],
+    "max": lambda gains, w: min(_weighed(gains, w)),
+    "geometric": lambda gains, w: _geometric_mean(_weighed(gains, w)),
+}
+"""At most so much is gained by what is combined, where the attributes' figures x gain so much: combine(x + gains) is at
+least combine(x) + this, for whatever x. For ``geometric`` that is Minkowski: the geometric mean of sums is at least the
+sum of the geometric means."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a check says of a generalization.
+
+    Attributes
+    ----------
+    classes, suppressed_rows:
+        Kept classes, and rows in the others.
+    squares:
+        Sum of the squared sizes of the kept classes, for measures that need it.
+    suppressed_leaves:
+        For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
+        under its value, less one. It is needed only where no more rows are suppressed than may be.
+    suppressed_entropy:
+        For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed rows).
+    lost:
+        At least so many rows are suppressed here and at every lower generalization; None: all requirements are
+        hereditary, and the rows that are suppressed here are suppressed there, too.
+    count, singles:
+        For requirements on the whole table: rows or persons in kept classes, and kept classes of one.
+    unmet, too_few:
+        For δ-presence: classes of the population that are not kept; those of which too little is in the source.
+    estimate_holds:
+        Whether an estimate is within its limit, where there is one.
+    """
+
+    classes: int
+    suppressed_rows: int
+    squares: float = 0.0
+    lost: float | None = None
+    count: int = 0
+    singles: int = 0
+    unmet: int = 0
+    too_few: int = 0
+    estimate_holds: bool = True
+    suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
+    suppressed_entropy: float = 0.0
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """What the attributes' own counts tell.
+
+    Attributes
+    ----------
+    rows:
+        Rows of the source.
+    heights, leaves:
+        Of each quasi-identifier's hierarchy.
+    unknown:
+        For each, its rows with a value that is missing from the hierarchy.
+    leaf_sums:
+        For each and each level, the sum over its known rows of the leaves under the value, less one.
+    entropies:
+        For each and each level, −Σ over rows of log2(count(value) / count(generalized value)). Empty unless asked.
+    """
+
+    rows: int
+    heights: Levels
+    leaves: Levels
+    unknown: Levels
+    leaf_sums: tuple[tuple[float, ...], ...]
+    entropies: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of a recoding that is no generalization, by attribute, over its kept rows.
+
+    Attributes
+    ----------
+    leaves:
+        The sum of the leaves under the released values, less one each.
+    levels:
+        The sum of the levels of the released values.
+    """
+
+    leaves: tuple[float, ...]
+    levels: tuple[int, ...]
+
+
+class Measure:
+    """A cost of a generalization. Subclasses give `score`, and the bounds that they know.
+
+    The default bounds say nothing: every cost here is at least 0.
+
+    Parameters
+    ----------
+    marginals:
+        What the attributes' own counts tell.
+    weights, aggregate:
+        How the attributes' figures combine.
+    least_class:
+        No class of fewer rows is ever kept: k, where k-anonymity is required.
+    """
+
+    needs_leaves = False
+    needs_squares = False
+    needs_entropy = False
+    maximised = False
+    tells_upward = False
+    """Whether `after` says more than nothing."""
+
+    def __init__(
+        self,
+        marginals: Marginals,
+        weights: Sequence[float] = (),
+        aggregate: str = "mean",
+        least_class: int = 1,
+    ) -> None:
+        self.marginals = marginals
+        self.least_class = least_class
+        self.weights = tuple(weights) or (1.0,) * len(marginals.heights)
+        self.combine = AGGREGATES[aggregate]
+        self.least_gain = LEAST_GAINS[aggregate]
+
+    def bound(self, levels: Levels) -> float:
+        """At most the score of a generalization that was not checked."""
+        return 0.0
+
+    def after(self, figures: Figures) -> float:
+        """At most the score of a checked generalization and of every one above it."""
+        return 0.0
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """By so much everything at or below a checked generalization is above its own bounds, at least: see `raised`.
+
+        Only where all requirements are hereditary, and the generalization suppresses no more than is allowed: then the
+        rows that it suppresses are suppressed in everything below it.
+        """
+        return 0.0
+
+    def raised(self, bound: float, lift: float) -> float:
+        """At most the score of a generalization, by a bound (`bound` of it, or `after` of one at or below it) and the
+        lift of one at or above it."""
+        return bound + lift
+
+    def most_suppressed(self, cost: float) -> int:
+        """No generalization with at most this score suppresses more rows."""
+        return self.marginals.rows
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        """The score of a checked generalization."""
+        raise NotImplementedError
+
+    def recoded(self, figures: Figures, totals: Totals) -> float:
+        """The score of a recoding that is no generalization. Measures of the whole release need no levels."""
+        return self.score((), figures)
+
+    def shown(self, cost: float) -> float:
+        """The score as it is reported: positive where it is maximised."""
+        return -cost if self.maximised else cost

@@ -1,0 +1,111 @@
+"""Measures of the whole release: suppressed rows, and the number and size of its classes."""
+
+# ruff: noqa: D102 - what the measures override is told once, in Measure
+
+from __future__ import annotations
+
+import math
+
+from sqlanon.coding import Levels
+from sqlanon.measures.base import Figures, Measure
+
+
+class Suppression(Measure):
+    """The number of suppressed rows: minimum suppression of Samarati and Sweeney (1998)."""
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        return float(figures.suppressed_rows)
+
+    def most_suppressed(self, cost: float) -> int:
+        return int(cost)
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return float(figures.suppressed_rows)
+
+
+class _ClassCount(Measure):
+    """What measures that count classes share.
+
+    A kept class stays in a kept class when classes merge, and a new one takes at least ``least_class`` suppressed
+    rows: that bounds the kept classes above a checked generalization.
+    """
+
+    tells_upward = True
+
+    def most(self) -> int:
+        """At most so many kept classes, anywhere."""
+        return self.marginals.rows // self.least_class
+
+    def most_after(self, figures: Figures) -> int:
+        """At most so many kept classes at a checked generalization and above it."""
+        return figures.classes + figures.suppressed_rows // self.least_class
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """So many classes fewer: both counts of classes take every row that is suppressed for one that may become part
+        of a new class, and these never do. Rounded down both, as ⌊a − b⌋ is at most ⌊a⌋ − ⌊b⌋."""
+        return float(figures.suppressed_rows // self.least_class)
+
+
+class Distinct(_ClassCount):
+    """The number of distinct released tuples, to maximise: maximum distribution of Samarati and Sweeney (1998)."""
+
+    maximised = True
+
+    def bound(self, levels: Levels) -> float:
+        return -float(self.most())
+
+    def after(self, figures: Figures) -> float:
+        return -float(self.most_after(figures))
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return -float(figures.classes)
+
+
+class AverageClassSize(_ClassCount):
+    """Rows / (kept classes + 1 if any row is suppressed)."""
+
+    def bound(self, levels: Levels) -> float:
+        return self.marginals.rows / (self.most() + 1)
+
+    def after(self, figures: Figures) -> float:
+        return self.marginals.rows / max(1, self.most_after(figures) + bool(figures.suppressed_rows))
+
+    def raised(self, bound: float, lift: float) -> float:
+        return self.marginals.rows / max(1.0, self.marginals.rows / bound - lift)
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return self.marginals.rows / (figures.classes + bool(figures.suppressed_rows))
+
+
+class Discernibility(Measure):
+    """Σ over kept classes of size² + rows × suppressed rows.
+
+    Source: R. Bayardo, R. Agrawal, "Data privacy through optimal k-anonymization" (2005), metric C_DM.
+    """
+
+    tells_upward = True
+    needs_squares = True
+
+    def bound(self, levels: Levels) -> float:
+        return float(self.marginals.rows) * self._least
+
+    def after(self, figures: Figures) -> float:
+        # A kept class only grows; a suppressed row costs at least the size of a class wherever it ends.
+        return figures.squares + float(figures.suppressed_rows) * self._least
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """A row that is suppressed costs as much as all rows; both bounds have it with the size of a least class."""
+        return float(figures.suppressed_rows) * (self.marginals.rows - self._least)
+
+    def most_suppressed(self, cost: float) -> int:
+        rows = self.marginals.rows
+        if rows == self._least:
+            return rows
+        return math.floor((cost * (1 + 1e-9) - self.bound(())) / (rows - self._least))
+
+    @property
+    def _least(self) -> int:
+        return min(self.least_class, self.marginals.rows)
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        return figures.squares + float(self.marginals.rows) * figures.suppressed_rows

@@ -1,0 +1,160 @@
+"""A search of the lattice of a prepared source: what is measured, what is asked of the engine, and the search."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+from sqlanon.coding import Levels
+from sqlanon.engines.base import Engine
+from sqlanon.expressions import create_table, drop_table
+from sqlanon.frequency.statements import person_count
+from sqlanon.measures import MEASURES, Figures, Measure
+from sqlanon.requirements.combinations import guarantee_of
+from sqlanon.search import STRATEGIES, Budget, Outcome, Search
+from sqlanon.search import vectors as vc
+from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
+from sqlanon.search.data import Data
+from sqlanon.search.infeasible import infeasible, nothing_allowed
+from sqlanon.search.lattice import Progress
+from sqlanon.search.preparation import Prepared
+from sqlanon.search.verdict import Rules
+
+
+def allowed_rows(prepared: Prepared) -> int:
+    """At most floor(limit × rows) rows may be suppressed, in exact arithmetic: 0.29 of 100 is 29."""
+    return int(Fraction(prepared.policy.search.suppression_limit) * prepared.marginals.rows)
+
+
+def measure_of(prepared: Prepared) -> Measure:
+    """The policy's measure, over the prepared source."""
+    policy = prepared.policy
+    whole = guarantee_of(policy.search.strategy) != "combinations"
+    least = prepared.requirements.least_class if whole else 1  # of combinations: a class may have one row
+    return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
+
+
+def rules_of(prepared: Prepared) -> Rules:
+    """What may be concluded from a check."""
+    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
+
+
+def checker(engine: Engine, prepared: Prepared, measure: Measure, allowed: int) -> Callable[[Levels], Figures]:
+    """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
+    `entropy` need of a generalization that suppresses no more rows than are allowed."""
+    sets, heights = prepared.sets, prepared.marginals.heights
+    steps, shown = sets.steps, len(prepared.policy.generalized)
+    short = not all(one.hereditary for one in prepared.requirements.classes)
+    unique = prepared.requirements.population_uniqueness
+    members = prepared.own.members
+    counted = prepared.marginals.rows if unique is None or members is None else engine.rows(person_count(members))[0][0]
+
+    if unique is not None:
+        unique.refuse_too_small(counted)
+
+    def check(levels: Levels) -> Figures:
+        space = sets.at(levels)
+        row = steps.figures(candidate(space, levels, short, measure.needs_squares))
+        suppressed = row["suppressed_rows"]
+        within = suppressed <= allowed and row["classes"] > 0
+        leaves: Mapping[str, float | None] = {}
+        entropy, holds = 0.0, True
+        between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
+        if within and suppressed and measure.needs_leaves and between:
+            leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
+        if within and suppressed and measure.needs_entropy and levels[:shown] != heights[:shown]:
+            entropy = engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
+        if unique is not None and within:
+            holds = unique.holds(dict(engine.rows(kept_sizes(space, levels))), counted)
+        return Figures(
+            classes=row["classes"],
+            suppressed_rows=suppressed,
+            squares=row.get("squares") or 0.0,
+            suppressed_leaves={i: leaves.get(f"leaves_{i}") or 0.0 for i, h in enumerate(heights) if 0 < levels[i] < h},
+            suppressed_entropy=entropy,
+            lost=(row["lost"] or 0.0) if short else None,
+            count=row.get("count") or 0,
+            singles=row.get("singles") or 0,
+            unmet=row.get("unmet", 0),
+            too_few=row.get("too_few", 0),
+            estimate_holds=holds,
+        )
+
+    return check
+
+
+PAIRS = 10_000_000
+"""So many pairs of combinations are compared by one statement, which takes some tenths of a second."""
+
+
+def data_of(prepared: Prepared) -> Data:
+    """What a strategy may ask of the prepared source, beside checks."""
+    asked, additive = prepared.requirements, prepared.sets.space.additive
+    merges = additive or all(one.hereditary for one in asked.classes)
+    by_itself = not asked.shields and not asked.table and asked.population_uniqueness is None
+
+    def distinct_values() -> list[tuple[int, ...]]:
+        rows = prepared.sets.steps.engine.rows
+        return [(*(rows(vc.distinct_values(one))[0] if one.height else ()), 1) for one in prepared.attributes]
+
+    return Data(lambda: _vectors(prepared), merges and by_itself, distinct_values)
+
+
+def _vectors(prepared: Prepared) -> Iterator[set[Levels]]:
+    """The distance vectors within the lattice: first those of combinations that differ in one attribute alone, then all
+    others, as many outliers at a time as make `PAIRS`.
+
+    Makes ``vector_combinations``, and drops it.
+    """
+    sets, lattice, heights = prepared.sets, prepared.lattice, prepared.marginals.heights
+    engine, target, bottom = sets.steps.engine, sets.work("vector_combinations"), lattice.bottom
+    engine.execute(create_table(target.copy(), vc.combinations(sets.at(bottom), bottom)))
+    try:
+        yield {
+            (*bottom[:i], level, *bottom[i + 1 :])
+            for i, (low, top) in enumerate(zip(bottom, lattice.top, strict=True))
+            for level in range(low + 1, top + 1)
+            if engine.rows(vc.neighbours(target, bottom, heights, i, level))[0][0]
+        }
+        combinations, outliers = engine.rows(vc.sizes(target))[0]
+        step = PAIRS // max(combinations, 1) + 1
+        for first in range(0, outliers, step):
+            last = min(first + step, outliers)
+            found = engine.rows(vc.vectors(target, bottom, heights, first, last))
+            vectors = (vc.unpacked(row, bottom, heights) for row in found)
+            yield {one for one in vectors if all(map(operator.le, one, lattice.top))}
+    finally:
+        engine.execute(drop_table(target))
+
+
+def find(engine: Engine, prepared: Prepared, strategy: str, progress: Progress) -> tuple[Search, Outcome]:
+    """Search the lattice with a full-domain strategy: the search, and its outcome.
+
+    Parameters
+    ----------
+    engine, prepared:
+        Where, and of what.
+    strategy:
+        One of `search.STRATEGIES`.
+    progress:
+        Told after every check.
+
+    Raises
+    ------
+    InfeasibleError
+        Nothing satisfies the policy, or nothing that does was found within the limits of the search. Names the
+        generalization that comes nearest.
+    """
+    if not prepared.lattice.size:
+        raise nothing_allowed(prepared)
+    measure, rules = measure_of(prepared), rules_of(prepared)
+    allowed = allowed_rows(prepared)
+    check = checker(engine, prepared, measure, allowed)
+    asked = prepared.policy.search
+    budget = Budget(asked.time_limit, asked.max_checks)
+    search = Search(prepared.lattice, measure, check, rules.judge, allowed, progress, budget, data=data_of(prepared))
+    outcome = STRATEGIES[strategy](search)
+    if outcome.levels is None:
+        raise infeasible(engine, prepared, search, outcome)
+    return search, outcome

@@ -1,0 +1,132 @@
+"""Strategy ``mu-argus``: combinations of two and three attributes are made safe, by generalization and by blanks.
+
+A combination of values is *unsafe* if fewer than k rows have it. Which attributes are combined follows from their
+``identification``: `requirements.combinations`. As the paper has it,
+
+1. each attribute is generalized until its values by themselves are safe;
+2. while too many rows have unsafe combinations, the attribute whose cells are in most of them is generalized;
+3. in the rows that are left, the cell that is in most unsafe combinations is blanked, and this again, as a blank may
+   make others unsafe, until nothing is.
+
+In µ-Argus a person decides how far to generalize. Here the suppression limit does: as many rows may be left to the
+third step, and as many may have rare values in the first; with a limit of 0 no cell is blanked. A blank is the
+attribute's top label, and a value of its own: a combination with it has to occur k times too. (µ-Argus leaves missing
+values out of account.) A row in which nothing is left to blank is suppressed. Where that takes more rows than it may,
+generalization goes on; if that does not help either, the result is the optimal full-domain generalization, which is
+safe in all combinations.
+
+The result is k-anonymous in the combinations of `requirements.combinations`, and not over all quasi-identifiers
+together:
+L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002), section 5, shows
+tables of µ-Argus with single rows. A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure
+control" (1996).
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlanon.coding import ROWS
+from sqlanon.expressions import aliased, col, select, total
+from sqlanon.recode.local import mu_argus_statements as q
+from sqlanon.recode.local.cells_statements import is_released
+from sqlanon.recode.local.nodes import released_name
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.requirements.combinations import guaranteed_combinations
+from sqlanon.search.budget import LimitReachedError
+
+
+def mu_argus(task: LocalTask) -> LocalOutcome:
+    """Make the combinations of attributes safe.
+
+    Raises
+    ------
+    InfeasibleError
+        No full-domain generalization satisfies the policy, and what was tried before leaves out more rows than may be.
+    """
+    return _Argus(task).run()
+
+
+class _Argus:
+    def __init__(self, task: LocalTask) -> None:
+        self.task = task
+        self.attributes = range(len(task.trees))
+        self.rounds = 0
+        self._made = 0
+        names = [tree.name for tree in task.trees]
+        specs = task.prepared.policy.attributes
+        listed = guaranteed_combinations({name: specs[name].identification for name in names})
+        self.checked = [[names.index(name) for name in one] for one in listed]
+        self.known = self._rows(task.combinations)
+        # Rows of unknown values are in no combination, and suppressed in any case.
+        self.allowed = task.allowed_rows - (task.rows - self.known)
+        self.levels = [task.prepared.lattice.levels(i) for i in self.attributes]
+        self.blankable = [i for i, tree in enumerate(task.trees) if task.engine.rows(is_released(tree))[0][0]]
+
+    def run(self) -> LocalOutcome:
+        try:
+            return self._made_safe() if all(self.levels) else self._full_domain()
+        except LimitReachedError:
+            return self._full_domain()
+
+    def _made_safe(self) -> LocalOutcome:
+        steps = [self._safe_alone(i) for i in self.attributes]
+        while True:
+            placed = self._at(steps)
+            found, rows, counts = self._unsafe(placed, self.checked)
+            if rows <= self.allowed:
+                placed = self._safe(placed, found, rows, counts)
+                left = self._rows(placed)
+                if left and self.known - left <= self.allowed:
+                    return LocalOutcome(placed, rounds=self.rounds)
+            open_ = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
+            if not open_:
+                return self._full_domain()
+            steps[max(open_, key=lambda i: (counts[i], -i))] += 1
+
+    def _safe_alone(self, i: int) -> int:
+        """The first step of an attribute's levels at which its own values are safe, but for as many rows as may be."""
+        last = len(self.levels[i]) - 1
+        for step in range(last):
+            placed = self._at([step if j == i else 0 for j in self.attributes])
+            if self._unsafe(placed, [[i]])[1] <= self.allowed:
+                return step
+        return last
+
+    def _safe(self, placed: exp.Table, found: exp.Table, rows: int, counts: list[int]) -> exp.Table:
+        """Blank cells of the unsafe rows until there are none. Each round blanks a cell of each, or leaves it out."""
+        while rows:
+            order = sorted(self.blankable, key=lambda i: (-counts[i], i))
+            placed = self._make("placed", q.blanked(placed, found, self.task.trees, order))
+            found, rows, counts = self._unsafe(placed, self.checked)
+        return placed
+
+    def _unsafe(self, placed: exp.Table, checked: list[list[int]]) -> tuple[exp.Table, int, list[int]]:
+        """The unsafe rows, how many there are, and in how many unsafe combinations each attribute's cells are."""
+        self.rounds += 1
+        task = self.task
+        task.clock.spend()
+        found = self._make("unsafe", q.unsafe(placed, task.trees, checked, task.judged))
+        rows, *counts = task.engine.rows(q.occurrences(found, len(task.trees)))[0]
+        task.progress(rows, self.rounds, None)
+        return found, rows, counts
+
+    def _at(self, steps: list[int]) -> exp.Table:
+        levels = tuple(self.levels[i][step] for i, step in enumerate(steps))
+        return self._make("placed", q.placed_at(self.task.combinations, levels))
+
+    def _full_domain(self) -> LocalOutcome:
+        """The optimal generalization: where all quasi-identifiers together are safe, so are some of them."""
+        task = self.task
+        search, levels = task.start()
+        placed = self._make("placed", q.placed_at(task.combinations, levels))
+        nodes = [released_name(i) for i in self.attributes]
+        judged = task.judged(aliased(placed, "p"), nodes)
+        return LocalOutcome(self._make("placed", q.kept(placed, judged, nodes)), rounds=self.rounds, search=search)
+
+    def _rows(self, placed: exp.Table) -> int:
+        return int(self.task.engine.rows(select([total(col(ROWS))], placed.copy()))[0][0] or 0)
+
+    def _make(self, name: str, query: exp.Query) -> exp.Table:
+        self._made += 1
+        return self.task.steps.make(self.task.work(f"mu_argus_{name}_{self._made}"), query)

@@ -1,0 +1,126 @@
+"""Judging groups of combinations, and what was placed: each combination with the nodes it is released as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlanon.coding import ROWS, code_name, rank_of
+from sqlanon.expressions import aliased, col, named, select, subquery
+from sqlanon.frequency.distribution import SHARE, VALUE
+from sqlanon.frequency.statements import MOVER, PERSONS
+from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, may_be_shown, node_name, released_name
+from sqlanon.requirements import Distribution, Requirements
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
+from sqlanon.search.classes import KEPT, ClassSpace, SensitiveTable, judged
+
+
+@dataclass(frozen=True)
+class Members:
+    """What is counted of combinations.
+
+    Attributes
+    ----------
+    requirements:
+        What is asked of each group of them.
+    persons:
+        Where persons are counted: ``combination``, ``persons`` and, with movers, ``mover``; else None.
+    moving:
+        Whether there are movers.
+    sensitive:
+        The counts of sensitive values, with ``combination`` in place of codes.
+    """
+
+    requirements: Requirements
+    persons: exp.Table | None = None
+    moving: bool = False
+    sensitive: Mapping[Distribution, SensitiveTable] | None = None
+
+
+def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> exp.Select:
+    """The groups that a relation makes of combinations, judged.
+
+    Makes one row a group: the keys, ``class_size`` (rows), ``class_count`` (rows or persons) and ``kept``.
+
+    Parameters
+    ----------
+    members:
+        What is counted, and asked.
+    placed:
+        The relation: ``combination``, ``n`` and the keys. A combination may be in several groups.
+    keys:
+        The columns that tell the groups apart.
+    """
+    # To the queries of classes, the keys are attributes at their ground level.
+    codes = [code_name(i, 0) for i in range(len(keys))]
+    renamed = [named(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
+    rows: list[exp.Expr] = [*renamed, named(col(ROWS, "p"), ROWS)]
+    if members.persons is None:
+        frequency = select(rows, aliased(placed, "p"))
+    else:
+        moving = [named(col(MOVER, "c"), MOVER)] if members.moving else []
+        # Rows are counted once for each combination, persons for each of its movers.
+        frequency = select(
+            [*renamed, named(col(ROWS, "c"), ROWS), named(col(PERSONS, "c"), PERSONS), *moving], aliased(placed, "p")
+        )
+        frequency = frequency.join(aliased(members.persons, "c"), on=_same_combination("c"), copy=False)
+    space = ClassSpace(
+        subquery(frequency, "f"),
+        (1,) * len(keys),
+        members.requirements,
+        sensitive={
+            one: replace(table, table=subquery(_of_sensitive(table, placed, keys, members.moving), "f"))
+            for one, table in (members.sensitive or {}).items()
+        },
+        persons=members.persons is not None,
+        moving=members.moving,
+    )
+    extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
+    output: list[exp.Expr] = [*(col(key) for key in keys), col(CLASS_SIZE), col(CLASS_COUNT), col(KEPT)]
+    return select(output, subquery(judged(space, (0,) * len(keys), extra), "j"))
+
+
+def _same_combination(alias: str) -> exp.Expr:
+    return exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, alias))
+
+
+def _of_sensitive(table: SensitiveTable, placed: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:
+    names = [*(f"o{i}" for i in range(table.inner)), VALUE, SHARE, ROWS, *([MOVER] if moving else [])]
+    renamed = [named(col(key, "p"), code_name(i, 0)) for i, key in enumerate(keys)]
+    query = select([*renamed, *(col(name, "s") for name in names)], aliased(placed, "p"))
+    return query.join(aliased(table.table, "s"), on=_same_combination("s"), copy=False)
+
+
+def released_values(values: exp.Table, placed: exp.Table, attribute: int, forbidden: Sequence[str]) -> exp.Select:
+    """The nodes that an attribute is released as, with what readers see of them. Labels that are forbidden never are.
+
+    Makes ``node``, ``code`` (of the label: nodes with equal labels read the same), ``label``, ``leaves``, ``level``.
+    """
+    used = select([col(released_name(attribute))], placed.copy())
+    is_used = exp.In(this=col(NODE), query=exp.Subquery(this=used))
+    output: list[exp.Expr] = [
+        col(NODE),
+        named(rank_of([col("label")]), "code"),
+        col("label"),
+        col("leaves"),
+        col("level"),
+    ]
+    return select(output, values.copy()).where(is_used, may_be_shown(col("label"), forbidden), copy=False)
+
+
+def readable(
+    combinations: exp.Table, placed: exp.Table, values: Sequence[exp.Table], trees: Sequence[Tree]
+) -> exp.Select:
+    """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
+    ``leaves_i`` and ``level_i``; with the ground nodes ``ground_i`` by which the source's rows find them."""
+    query = exp.Select().from_(aliased(placed, "p"), copy=False)
+    query = query.join(aliased(combinations, "c"), on=_same_combination("c"), copy=False)
+    output: list[exp.Expr] = [col(COMBINATION, "c"), col(ROWS, "c")]
+    for i, (table, tree) in enumerate(zip(values, trees, strict=True)):
+        on = exp.EQ(this=col(released_name(i), "p"), expression=col(NODE, f"v{i}"))
+        query = query.join(aliased(table, f"v{i}"), on=on, copy=False)
+        output += [named(col(name, f"v{i}"), f"{name}_{i}") for name in ("code", "leaves", "level")]
+        output.append(named(col(node_name(i, tree.floor), "c"), f"ground_{i}"))
+    return query.select(*output, copy=False)

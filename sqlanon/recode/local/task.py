@@ -1,0 +1,221 @@
+"""What a local strategy works on, and what it gives back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlanon import coding as cd
+from sqlanon.coding import ROWS, Levels
+from sqlanon.engines.base import Engine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import Namer, cast, col
+from sqlanon.frequency.distribution import SHARE, VALUE
+from sqlanon.frequency.statements import MOVER, PERSONS
+from sqlanon.recode.full_domain import allowed_rows, find
+from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
+from sqlanon.recode.local.placed import Members, judged_groups
+from sqlanon.requirements import Requirements
+from sqlanon.requirements.k_anonymity import KAnonymity
+from sqlanon.search import Budget, Search
+from sqlanon.search.budget import Clock
+from sqlanon.search.classes import ClassSpace, SensitiveTable
+from sqlanon.search.lattice import Progress
+from sqlanon.search.preparation import Prepared
+from sqlanon.statement_runner import Steps
+
+_ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
+"""Types whose values are numbers or times, as the engine spells them."""
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """A prepared source as local strategies see it.
+
+    Attributes
+    ----------
+    engine, steps, work:
+        Where, how tables are made, and how they are named.
+    prepared:
+        All that is known of the source.
+    combinations:
+        Its distinct combinations of known values, made by `recode.local.nodes.combinations`.
+    trees:
+        The quasi-identifiers' hierarchies.
+    members:
+        What is counted of combinations, and asked.
+    allowed_rows:
+        At most so many rows may be suppressed.
+    progress:
+        Told of what is going on.
+    clock:
+        What the policy lets all of it take.
+    """
+
+    engine: Engine
+    steps: Steps
+    work: Namer
+    prepared: Prepared
+    combinations: exp.Table
+    trees: tuple[Tree, ...]
+    members: Members
+    allowed_rows: int
+    progress: Progress
+    clock: Clock
+
+    @property
+    def floor(self) -> Levels:
+        """The levels at which combinations are told apart."""
+        return tuple(tree.floor for tree in self.trees)
+
+    @property
+    def rows(self) -> int:
+        """Of the source."""
+        return self.prepared.marginals.rows
+
+    def judged(self, placed: exp.Expr, keys: Sequence[str]) -> exp.Select:
+        """The groups that a relation makes of combinations, judged by all requirements: `placed.judged_groups`."""
+        return judged_groups(self.members, placed, keys)
+
+    def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
+        """The search of a full-domain strategy, and the generalization that it chose by the policy's measure.
+
+        Raises
+        ------
+        InfeasibleError
+            No generalization satisfies the policy, or none was found.
+        """
+        search, outcome = find(self.engine, self.prepared, strategy, self.progress)
+        assert outcome.levels is not None  # else it is infeasible
+        self.clock.checks += len(search.figures)
+        return search, outcome.levels
+
+
+@dataclass(frozen=True)
+class LocalOutcome:
+    """What a local strategy gives back.
+
+    Attributes
+    ----------
+    placed:
+        ``combination``, and ``node_0``, ``node_1``, ...: what each is released as. What is not there is suppressed.
+    values:
+        By attribute, where it is released as other nodes than its hierarchy's: ``node``, ``label``, ``leaves``,
+        ``level`` of all nodes that are used.
+    typed:
+        The attributes whose released labels are values of their columns: they keep their types.
+    rounds:
+        How often the strategy went over the combinations.
+    search:
+        What it learnt of the lattice, where it searched that.
+    """
+
+    placed: exp.Table
+    values: Mapping[int, exp.Table] = field(default_factory=dict)
+    typed: frozenset[int] = frozenset()
+    rounds: int = 0
+    search: Search | None = None
+
+
+LocalStrategy = Callable[[LocalTask], LocalOutcome]
+
+
+def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progress) -> LocalTask:
+    """Make the tables that local strategies work on.
+
+    Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
+    ``local_members`` (with persons) and ``local_members_d`` (for each distribution of sensitive values).
+
+    Raises
+    ------
+    SourceError
+        The combinations are more than may be fetched of Spark.
+    """
+    steps = Steps(engine)
+    trees = tuple(_tree(steps, prepared, i, work) for i in range(len(prepared.attributes)))
+    floor = tuple(tree.floor for tree in trees)
+    space = prepared.sets.at(floor)
+    _refuse_elsewhere(prepared, space)
+    offsets = [tree.offsets for tree in trees]
+    query = combinations(space.frequency, space.heights, floor, offsets)
+    made = steps.make(work("combinations"), query)
+
+    def within(name: str, relation: exp.Expr, columns: Sequence[str]) -> exp.Table:
+        return steps.make(work(name), in_combinations(relation, made, space.heights, floor, offsets, columns))
+
+    persons = None
+    if space.persons:
+        persons = within("local_members", space.frequency, [ROWS, PERSONS, *([MOVER] if space.moving else [])])
+    sensitive = {}
+    for d, (one, counts) in enumerate(space.sensitive.items()):
+        names = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *([MOVER] if space.moving else [])]
+        sensitive[one] = SensitiveTable(within(f"local_members_{d}", counts.table, names), counts.inner, counts.domain)
+    asked = prepared.policy.search
+    clock = Clock(Budget(asked.time_limit, asked.max_checks))
+    members = Members(_of_classes(prepared.requirements), persons, space.moving, sensitive)
+    return LocalTask(engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
+
+
+def _refuse_elsewhere(prepared: Prepared, space: ClassSpace) -> None:
+    """Combinations are placed here, one by one."""
+    spark, search = prepared.source.spark, prepared.policy.search
+    needed = [space.frequency, *(one.table for one in space.sensitive.values())]
+    if spark is not None and any(spark.engine.is_there(one) for one in needed):
+        told = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+        raise SourceError(
+            f"source.fetch_limit: there are more combinations of values than may be fetched, and {told} places "
+            "them one by one: allow more, or use a strategy of the full domain, such as optimal"
+        )
+
+
+def _of_classes(requirements: Requirements) -> Requirements:
+    """What is asked of a group of combinations by itself.
+
+    Classes of k rows are k-anonymous over any of the attributes too: what shields ask is asked of all of them.
+    """
+    if not requirements.shields:
+        return requirements
+    most = max(shield.k for shield in requirements.shields)
+    return replace(requirements, classes=(KAnonymity(most), *requirements.classes), shields=())
+
+
+def _tree(steps: Steps, prepared: Prepared, i: int, work: Namer) -> Tree:
+    attribute, hierarchy = prepared.attributes[i], prepared.hierarchies[i]
+    spec, height = prepared.policy.attributes[hierarchy.attribute], hierarchy.height
+    # A forbidden label forbids its node, and not the whole level as it does in the lattice.
+    floor = min(spec.min_level, height)
+    ceiling = height if spec.max_level is None else min(spec.max_level, height)
+    counts = steps.engine.rows(cd.group_counts(attribute))[0] if height else ()
+    offsets = [0]
+    for level in range(floor, height):
+        offsets.append(offsets[-1] + counts[level])
+    typed = _ORDERED.fullmatch(prepared.types[i]) is not None
+    as_text = not typed and bool(steps.engine.rows(are_numbers(hierarchy.table))[0][0])
+    order: exp.Expr = as_number(cast(col("level_0"), "VARCHAR")) if as_text else col("level_0")
+    query = nodes(
+        attribute,
+        hierarchy.table,
+        hierarchy.leaves,
+        hierarchy.top,
+        floor,
+        ceiling,
+        offsets,
+        order,
+        spec.forbidden,
+    )
+    table = steps.make(work(f"local_nodes_{i}"), query)
+    return Tree(
+        hierarchy.attribute,
+        height,
+        floor,
+        ceiling,
+        tuple(offsets),
+        hierarchy.leaves,
+        spec.weight,
+        table,
+        (typed or as_text) and floor == 0,
+        spec.forbidden,
+    )

@@ -1,0 +1,82 @@
+"""Calls of the macro library, on relations that are named by text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from sqlanon.expressions import anonymous, col, ident, number, select, text
+
+FIGURES: Mapping[str, tuple[str, ...]] = {
+    "digest": ("rows", "digest"),
+    "k_anonymity": ("k", "classes", "rows", "uniques"),
+    "person_k_anonymity": ("k", "classes", "persons", "rows", "uniques"),
+    "l_diversity": ("distinct_l", "entropy_l", "recursive_c", "classes"),
+    "t_closeness": ("t", "classes"),
+    "delta_disclosure": ("delta", "classes"),
+    "beta_likeness": ("beta", "enhanced_excess", "classes"),
+    "alpha": ("alpha", "classes"),
+    "k_map": ("k", "null_map", "classes"),
+    "delta_presence": ("min", "max", "classes"),
+    "average_risk": ("average_risk", "sample_uniqueness", "classes", "rows"),
+}
+"""The columns of the macros that give one row for a table."""
+
+
+def macro_of(
+    name: str,
+    relation: str,
+    *arguments: str | Sequence[str],
+    catalog: str | None = None,
+    **options: str | int,
+) -> exp.Select:
+    """``FROM sqlanon.name(relation, arguments, option := value)``.
+
+    Parameters
+    ----------
+    name:
+        The macro.
+    relation:
+        The released rows, by their text.
+    arguments:
+        Columns, relations, and lists of columns.
+    catalog:
+        The database that has the macros; None: the one in use.
+    options:
+        Parameters that have defaults.
+
+    >>> macro_of("l_diversity", "patients", ["zip"], "diagnosis", l=3).sql("duckdb")
+    'SELECT * FROM "sqlanon".L_DIVERSITY(\\'patients\\', [\\'zip\\'], \\'diagnosis\\', "l" := 3)'
+    """
+    given: list[exp.Expr] = [text(relation)]
+    given += [text(one) if isinstance(one, str) else _texts(one) for one in arguments]
+    for option, value in options.items():
+        literal = text(value) if isinstance(value, str) else number(value)
+        given.append(exp.PropertyEQ(this=ident(option), expression=literal))
+    call = exp.Table(this=anonymous(name, *given), db=ident("sqlanon"), catalog=ident(catalog) if catalog else None)
+    return select([exp.Star()], call)
+
+
+def _texts(names: Sequence[str]) -> exp.Array:
+    return exp.Array(expressions=[text(name) for name in names])
+
+
+def k_anonymity_of(relation: str, quasi: Sequence[str], catalog: str | None = None) -> exp.Select:
+    """One row of k, classes, rows, uniques."""
+    return macro_of("k_anonymity", relation, quasi, catalog=catalog)
+
+
+def digest_of(relation: str, catalog: str | None = None, macro: str = "digest") -> exp.Select:
+    """One row of rows, digest; by the macro of an older algorithm, if one is named."""
+    return macro_of(macro, relation, catalog=catalog)
+
+
+def class_sizes_of(relation: str, quasi: Sequence[str], person: str | None, catalog: str | None) -> exp.Select:
+    """How many classes there are of each size, in rows or persons."""
+    if person is None:
+        classes = macro_of("equivalence_classes", relation, quasi, catalog=catalog)
+    else:
+        classes = macro_of("person_k_anonymity_classes", relation, quasi, person, catalog=catalog)
+    source = exp.Subquery(this=classes, alias=exp.TableAlias(this=ident("c")))
+    return select([col("class_size"), exp.Count(this=exp.Star())], source, [col("class_size")])

@@ -1,0 +1,226 @@
+"""Whether what tells about a release is true of its rows: the views, the comments, the labels, what was suppressed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import (
+    cast,
+    col,
+    column_definitions,
+    create_schema,
+    create_table,
+    drop_table,
+    select,
+    star,
+    subquery,
+    table,
+)
+from sqlanon.hierarchies.bounds import Kind
+from sqlanon.policy.names import labels_table
+from sqlanon.release import metadata_views as pr
+from sqlanon.release.check import Check
+from sqlanon.release.contents import found_comments, found_views
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata import (
+    ABOUT,
+    Suppressed,
+    comments,
+    labelled,
+    labels_of,
+    may_be_told,
+    overview,
+    quality,
+    views,
+)
+from sqlanon.release.reader import ATTACHED, SUBJECT
+
+_KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
+"""By the type of the bounds of a table of labels, what they are ranges of."""
+
+SUPPRESSION = "suppression by value"
+"""The check of what is told of suppressed rows."""
+
+_AGAIN = "made_again"
+"""A database of the engine that checks a file: views as this version makes them."""
+
+
+def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
+    """Whether the view that readers name shows all columns of the newest table, and does nothing more."""
+    told = found_views(engine).get(manifest.table_name, "")
+    shown = f"the columns of {manifest.rows_table!r}, and nothing more"
+    right = _selects(told, [column.name for column in manifest.columns], manifest.rows_table)
+    return Check("view", right, shown if right else f"{manifest.table_name!r} is not the view of {shown}")
+
+
+def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
+    """Whether a statement makes a view that is a list of plain columns of a table. Every part of it is looked at."""
+    try:
+        made = parse_one(statement, dialect="duckdb")
+    except SqlglotError:
+        return False
+    query = made.expression if isinstance(made, exp.Create) else None
+    # With names of its own for the columns, it would be a schema in place of a table.
+    if not isinstance(query, exp.Select) or not isinstance(made.this, exp.Table):
+        return False
+    expected = pr.stable_view(table("v"), table(source), columns).expression
+    return bool(_plain(query) == _plain(expected))
+
+
+def _plain(query: exp.Select) -> exp.Expr:
+    """The same with all names in quotes: whether an engine writes them is its own."""
+    return query.copy().transform(
+        lambda node: exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
+    )
+
+
+def about_checks(
+    engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool
+) -> list[Check]:
+    """What a file tells about its rows.
+
+    Parameters
+    ----------
+    engine:
+        Has the file open.
+    manifests:
+        Of the versions that are kept, the newest first.
+    same_version, same_engine:
+        Whether this version of sqlanon wrote it (others have other words), and this engine (others spell views
+        otherwise).
+    """
+    newest = manifests[0]
+    if not same_version:
+        return [Check("words and views", None, "written by another version of sqlanon than this one")]
+    changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
+    if same_engine:
+        changed += _changed_views(engine, newest)
+    seen = (
+        "as sqlanon made them"
+        if same_engine
+        else "the words are as sqlanon made them; views were made by another engine"
+    )
+    return [Check("words and views", not changed, "; ".join(changed) or seen)]
+
+
+def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+    again = table("labels_again", "main", "memory")
+    rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
+    for name in labelled(manifest):
+        found = table(labels_table(name), "main", ATTACHED)
+        kind = _KINDS.get(engine.columns(found).get(f"{name}_low", ""))
+        if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
+            yield f"{labels_table(name)!r} has not the ends of its ranges"
+            continue
+        engine.execute(create_table(again.copy(), labels_of(name, SUBJECT.copy(), kind)))
+        same = engine.columns(found) == engine.columns(again)
+        for one, other in ((found, again), (again, found)) if same else ():
+            more = exp.except_(star(one.copy()), star(other.copy()), distinct=False, copy=False)
+            same = same and not engine.rows(select([exp.Count(this=exp.Star())], subquery(more, "m")))[0][0]
+        engine.execute(drop_table(again.copy()))
+        if not same:
+            yield f"{labels_table(name)!r} has not the labels of the rows"
+
+
+def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
+    """What an open release file tells of suppressed rows."""
+    found: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
+    return found
+
+
+def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
+    """Whether what is told of suppressed rows is of no fewer than k, and of the rows that are released."""
+    types = engine.columns(table("suppression", "sqlanon", ATTACHED))
+    if types != pr.SUPPRESSION_COLUMNS:
+        return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(pr.SUPPRESSION_COLUMNS)}")
+    try:
+        least = promised_k(manifest.policy["privacy"], manifest.quasi)
+    except (KeyError, TypeError, ValueError):
+        return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
+    wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
+    return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
+
+
+def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:
+    """What a release may tell of suppressed rows: nothing of fewer than k."""
+    names = {name for name, *_ in suppressed}
+    if not names:
+        return
+    if not names <= set(manifest.quasi) or len(names) > 1:
+        yield "suppressed rows are told of by something else than one quasi-identifier"
+        return
+    name = names.pop()
+    label = cast(col(name), "VARCHAR")
+    counts = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
+    told = [count or 0 for _, _, count, _ in suppressed]
+    if min(told) < least or not may_be_told(told, manifest.suppressed_rows, len(counts), least):
+        yield f"what is told of suppressed rows by {name!r} shows fewer than {least}"
+    if any(counts.get(value) != kept or (kept or 0) < least for _, value, _, kept in suppressed):
+        yield f"the released rows by {name!r} are other ones than it is told of suppressed rows"
+
+
+def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
+    if found_comments(engine) != comments(manifests):
+        yield "the comments are not those of the manifest"
+    for name, columns, right in (
+        ("attributes", pr.OVERVIEW_COLUMNS, overview(manifests[0])),
+        ("figures", pr.QUALITY_COLUMNS, quality(manifests[0])),
+    ):
+        found = table(name, "sqlanon", ATTACHED)
+        if engine.columns(found) != columns or engine.rows(star(found)) != right:
+            yield f"sqlanon.{name} is not that of the manifest"
+
+
+def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+    """Views are compared by their text, as the engine writes it: so they are made again, over empty tables."""
+    engine.attach(":memory:", _AGAIN)
+    try:
+        engine.execute(create_schema("sqlanon", _AGAIN))
+        for schema, name in _tables(manifest):
+            types = engine.columns(table(name, schema, ATTACHED))
+            engine.execute(column_definitions(table(name, schema, _AGAIN), types.items()))
+        with engine.using(_AGAIN):
+            for view in views(manifest, _AGAIN):
+                engine.execute(view)
+        found, again = found_views(engine), found_views(engine, _AGAIN)
+        for name in sorted(found.keys() | again.keys()):
+            if found.get(name) != again.get(name):
+                yield f"the view {name!r} is another one"
+    finally:
+        engine.detach(_AGAIN)
+
+
+def _tables(manifest: Manifest) -> list[tuple[str, str]]:
+    own = [("sqlanon", name) for name in ABOUT]
+    return [("main", manifest.rows_table), *own]
+
+
+def promised_k(privacy: Mapping[str, Any], quasi: Sequence[str]) -> int:
+    """The rows that requirements ask a class to have at least: k, that of a shield over all quasi-identifiers, and l,
+    as so many values take so many rows.
+
+    Parameters
+    ----------
+    privacy:
+        The section of a policy, as a manifest shows it.
+    quasi:
+        The quasi-identifiers.
+
+    >>> promised_k({"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 4}]}, ["zip"])
+    4
+    """
+    names = {name.lower() for name in quasi}
+    asked: list[int] = [
+        int(privacy.get("k") or 2),
+        *(math.ceil(one["l"]) for one in privacy.get("l_diversity", ())),
+    ]
+    for shield in privacy.get("k_anonymity", ()):
+        if names <= {name.lower() for name in shield["quasi"]}:
+            asked.append(int(shield["k"]))
+    return max(asked)

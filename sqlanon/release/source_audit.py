@@ -1,0 +1,179 @@
+"""The audit with the source at hand: what a release alone cannot show.
+
+The views that it needs are temporary, and made of the same recoding as the release: with the person column beside the
+released ones, and of the population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from sqlglot import exp
+
+from sqlanon.coding import Levels
+from sqlanon.engines.base import Engine
+from sqlanon.engines.travel import count_column, repeated
+from sqlanon.expressions import (
+    Namer,
+    col,
+    create_table,
+    create_temporary_view,
+    drop_table,
+    drop_view,
+    named,
+    select,
+    table,
+    union_all,
+)
+from sqlanon.recode.recoding import AnyRecoding, Column, Recoding
+from sqlanon.release.check import Check
+from sqlanon.release.macros import digest_of
+from sqlanon.release.once import Once
+from sqlanon.release.requirements import Audited, Private, requirement_checks
+from sqlanon.requirements.combinations import combinations_of
+from sqlanon.search.population_statements import generalized_population
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources.run import Population
+
+
+@dataclass(frozen=True)
+class SourceAudit:
+    """What the audit with the source needs.
+
+    Attributes
+    ----------
+    engine, work, macros:
+        Where, how tables are named, and the database that has the macro library.
+    prepared, recoding, plain:
+        The source, how the release is made of it, and how it was before noise: a population gets none.
+    population:
+        The population table, where the policy has one.
+    """
+
+    engine: Engine
+    work: Namer
+    macros: str
+    prepared: Prepared
+    recoding: AnyRecoding
+    plain: AnyRecoding
+    population: Population | None
+
+    def checks(self, relation: str) -> list[Check]:
+        """Check the requirements.
+
+        Parameters
+        ----------
+        relation:
+            The released rows, by their text.
+        """
+        policy = self.prepared.policy
+        columns = self.recoding.columns
+        quasi = [column.name for column in columns if column.quasi is not None]
+        with self._private() as (private, audited):
+            found = []
+            if audited is not None:
+                found.append(self._same_rows(relation, audited))
+                relation = audited.sql(self.engine.dialect)
+            subject = Audited(
+                Once(self.engine),
+                relation,
+                quasi,
+                policy.with_role("sensitive"),
+                self.prepared.marginals.rows,
+                policy.source.person is not None,
+                self.macros,
+                private,
+                combinations_of(policy.redacted()),
+            )
+            return [*found, *requirement_checks(policy.privacy, subject)]
+
+    @contextmanager
+    def _private(self) -> Iterator[tuple[Private, exp.Table | None]]:
+        """The views, while they are needed; the second is of the released rows with their persons."""
+        mark = uuid4().hex[:12]
+        person, audited = self.prepared.columns.person, None
+        made: list[exp.Table] = []
+        theirs = None
+        try:
+            if person is not None:
+                audited = table(f"sqlanon_audited_{mark}", "main", "temp")
+                with_persons = self.recoding.with_column(Column(person))
+                self.engine.execute(create_temporary_view(audited, with_persons.select(shuffled=False)))
+                made.append(audited)
+            if self.population is not None:
+                target = self.work(f"population_audited_{mark}")
+                query = self._generalized(self.population.source.relation)
+                self.population.engine.execute(create_table(target.copy(), query))
+                theirs = target
+            reference = self.prepared.source.relation
+            if self.prepared.source.spark is not None and self.prepared.columns.sensitive:
+                reference = self._counted(mark)
+                made.append(reference)
+            yield (
+                Private(
+                    reference.sql(self.engine.dialect),
+                    person,
+                    None if theirs is None else theirs.sql(self.engine.dialect),
+                    self.prepared.population_person,
+                    {
+                        name: tree.table.sql(self.engine.dialect)
+                        for name, tree in self.prepared.sensitive_hierarchies.items()
+                    },
+                ),
+                audited,
+            )
+        finally:
+            for view in made:
+                self.engine.execute(drop_view(view.copy()))
+            if theirs is not None:
+                self.engine.execute(drop_table(theirs.copy()))
+
+    def _counted(self, mark: str) -> exp.Table:
+        """A view that has the sensitive columns of a source whose rows are elsewhere: each combination of their values
+        as often as it was counted."""
+        source, names = self.prepared.source, list(dict.fromkeys(self.prepared.columns.sensitive))
+        count = count_column(source.columns)
+        counted, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
+        output: list[exp.Expr] = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
+        query = select(output, source.relation.copy(), [col(name) for name in names])
+        self.engine.execute(create_table(counted, query))
+        self.engine.execute(create_temporary_view(view, repeated(counted, names, count)))
+        return view
+
+    def _generalized(self, population: exp.Table) -> exp.Query:
+        """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
+        prepared, recoding = self.prepared, self.plain
+        assert isinstance(recoding, Recoding)  # a policy with a population asks for nothing else
+        heights = prepared.marginals.heights
+
+        def at(levels: Levels) -> exp.Select:
+            return generalized_population(
+                population,
+                prepared.population_columns,
+                recoding.attributes,
+                recoding.tops,
+                levels,
+                prepared.types,
+                prepared.population_person,
+                recoding.mask,
+            )
+
+        if not recoding.mask or recoding.levels == heights:
+            return at(recoding.levels)
+        return union_all(at(recoding.levels), at(heights))
+
+    def _same_rows(self, relation: str, audited: exp.Table) -> Check:
+        """Whether the rows with persons are those of the release."""
+        shown = table(f"{audited.name}_shown", "main", "temp")
+        columns: list[exp.Expr] = [col(column.name) for column in self.recoding.columns]
+        self.engine.execute(create_temporary_view(shown, select(columns, audited.copy())))
+        try:
+            names = (relation, shown.sql(self.engine.dialect))
+            theirs, ours = (self.engine.rows(digest_of(name, self.macros))[0] for name in names)
+        finally:
+            self.engine.execute(drop_view(shown.copy()))
+        message = "the rows whose persons are counted are those of the release"
+        return Check("rows with persons", theirs == ours, message if theirs == ours else f"not so: {message}")

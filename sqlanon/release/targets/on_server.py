@@ -1,0 +1,138 @@
+"""Releases on a server, in PostgreSQL or in Spark: what does not depend on which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from sqlglot import exp
+
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import ReleaseError, SqlanonError
+from sqlanon.policy import shown_place
+from sqlanon.policy.postgres import VERSION_DIGITS
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata_views import class_sizes
+from sqlanon.release.words import claims_table
+
+
+class Server(Protocol):
+    """The engine of a server."""
+
+    def told(self, kind: type[SqlanonError]) -> AbstractContextManager[None]:
+        """Its errors become one of ours."""
+        ...
+
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query and bring its rows to Python."""
+        ...
+
+
+class Spot(Protocol):
+    """Where on a server a release is: in which schema, and the name of its view."""
+
+    where: ClassVar[str]
+    """For people: ``in Spark``."""
+
+    dialect: ClassVar[str]
+    """Of the server, for sqlglot."""
+
+    @property
+    def schema(self) -> str:
+        """The schema."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the view."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The same place for the ledger, which knows paths: no secret is in it. People are told its `shown_place`."""
+        ...
+
+    @property
+    def table(self) -> exp.Table:
+        """The stable view."""
+        ...
+
+    def opened(self) -> AbstractContextManager[Server]:
+        """The server, for a while.
+
+        Raises
+        ------
+        ReleaseError
+            It cannot be reached.
+        """
+        ...
+
+
+AnySpot = TypeVar("AnySpot", bound=Spot)
+
+
+@dataclass(frozen=True)
+class ServerRelease(Generic[AnySpot]):
+    """A release that was published on a server.
+
+    Attributes
+    ----------
+    spot:
+        Where it is.
+    manifest:
+        What it claims.
+    limits:
+        What `verify` may take of this machine.
+    """
+
+    spot: AnySpot
+    manifest: Manifest
+    limits: Limits = NO_LIMITS
+    sha256: ClassVar[None] = None
+    """There is no file."""
+
+    @property
+    def path(self) -> str:
+        """The server, the schema and the view, in one text; no user, password or token is in it."""
+        return shown_place(self.spot.path)
+
+    @property
+    def table(self) -> str:
+        """The view that readers know, with its schema."""
+        return f"{self.spot.schema}.{self.spot.name}"
+
+    def class_sizes(self) -> list[tuple[int, int]]:
+        """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending.
+
+        Raises
+        ------
+        ReleaseError
+            It is gone, or the server cannot be reached.
+        """
+        with self.spot.opened() as server, server.told(ReleaseError):
+            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
+
+    def class_sizes_sql(self) -> str:
+        """The statement behind `class_sizes`, to be run on the server."""
+        return self._class_sizes().sql(self.spot.dialect, pretty=True)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it claims as a small table; nothing is asked of the server."""
+        return claims_table(self.manifest, f"Release {self.table}", self.spot.where, self.path)
+
+    def _class_sizes(self) -> exp.Query:
+        return class_sizes(self.spot.table, self.manifest.quasi)
+
+
+def version_of(name: str, release: str) -> int | None:
+    """Which version of a release a table is, by its name; None if it is none.
+
+    >>> version_of("patients_v3", "patients"), version_of("patients_view", "patients")
+    (3, None)
+    """
+    match = re.fullmatch(re.escape(release) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})", name)
+    return None if match is None else int(match[1])

@@ -1,0 +1,199 @@
+"""A release in Spark: a versioned table and its manifest, audited, and then a view that is swapped to show it.
+
+Spark has no transactions. What readers see is the view, and that changes in one statement, the last but for the older
+version's end: whatever stops a publication before it leaves the view as it was, and tables that nobody reads. The next
+publication removes these.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from uuid import uuid4
+
+from sqlglot import exp
+
+from sqlanon.engines.dialects.spark import type_here, type_there
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark_errors import condition_of
+from sqlanon.errors import AuditError, ReleaseError, SourceError
+from sqlanon.expressions import named, table, text
+from sqlanon.release.check import Check
+from sqlanon.release.macros import k_anonymity_of
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import SUBJECT
+from sqlanon.release.staging import Content
+from sqlanon.release.targets import spark_statements as sr
+from sqlanon.release.targets.file import against_the_run, with_checks, with_version
+from sqlanon.release.targets.spark_catalog import (
+    Described,
+    SparkSpot,
+    in_the_way,
+    names_there,
+    number_in,
+    of_catalog,
+    ours,
+)
+from sqlanon.release.targets.spark_digest import digestible
+from sqlanon.release.targets.spark_rows import counted
+from sqlanon.release.verify import Verification
+from sqlanon.release.words import comment_on_column, comment_on_release
+
+_MOST_IN_THE_WAY = 1000
+_TAKEN = "LOCATION_ALREADY_EXISTS"
+
+
+def publish_spark(
+    engine: DuckDBEngine, server: SparkEngine, content: Content, spot: SparkSpot, rows: exp.Query
+) -> Verification:
+    """Write a release to Spark, audit it there, and let readers see it: all of it, or nothing.
+
+    Parameters
+    ----------
+    engine:
+        Has the source, for what is held against that.
+    server:
+        Spark.
+    content:
+        What is to be released; its query counts for nothing.
+    spot:
+        Where it goes.
+    rows:
+        The query that gives the rows, in Spark's terms.
+
+    Raises
+    ------
+    ReleaseError
+        There is no such schema, or something else has the name, or it cannot be written.
+    AuditError
+        The audit refused the release; what was there before still is.
+    """
+    types = {column.name: column.type for column in content.columns}
+    _refuse_types(types)
+    with server.told(ReleaseError):
+        version = _make_table(server, spot, types, _next_version(server, spot))
+        content = with_version(content, version)
+        try:
+            _fill(engine, server, spot.rows(version), rows, list(types))
+            verification = _audited(engine, server, content, spot.rows(version), types)
+            manifest = verification.manifest
+            server.execute(sr.manifest_table(spot.manifest(version), spot.name))
+            server.execute(sr.manifest_row(spot.manifest(version), spot.name, version, manifest.to_json()))
+            with content.recording(manifest, None):
+                server.execute(_view(spot, version, manifest))
+        except BaseException:
+            with suppress(Exception):  # Spark may be gone
+                _take_back(server, spot, version)
+            raise
+        told = [*_without_older(server, spot, version), *of_catalog(server)]
+    return replace(verification, path=spot.path, checks=(*verification.checks, *told))
+
+
+def _refuse_types(types: Mapping[str, str]) -> None:
+    """Some types have no equal in Spark: they would come back as others, or could not be verified."""
+    held = {name: type_here(type_there(type_) or "") == type_ and digestible(type_) for name, type_ in types.items()}
+    if strange := [f"{name!r} ({types[name]})" for name, is_held in held.items() if not is_held]:
+        raise ReleaseError(
+            f"a release in Spark cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
+        )
+
+
+def _next_version(server: SparkEngine, spot: SparkSpot) -> int:
+    """The number of the next version.
+
+    Raises
+    ------
+    ReleaseError
+        There is no such schema, or something that is no release has the name.
+    """
+    names = names_there(server, spot)
+    if spot.name in names:
+        shown = Described.by(server, spot.table).version_shown(spot)
+        if shown is None or spot.manifest(shown).name not in names:
+            raise ReleaseError(
+                f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
+            )
+    numbers = [number_in(name, spot.name) for name in names]
+    return max((number for number in numbers if number is not None), default=0) + 1
+
+
+def _make_table(server: SparkEngine, spot: SparkSpot, types: Mapping[str, str], version: int) -> int:
+    """Make the table of a version, without rows; its number. Files that no catalog knows any more may be in the way of
+    a number: of a session whose catalog was in memory."""
+    for number in range(version, version + _MOST_IN_THE_WAY):
+        try:
+            server.execute(sr.released_table(spot.rows(number), types, spot.name))
+        except Exception as error:
+            if condition_of(error) != _TAKEN:
+                raise
+        else:
+            return number
+    raise ReleaseError(
+        f"files of tables that are gone are in the way of {spot.schema}.{spot.name}: remove them, or take another name"
+    )
+
+
+def _fill(
+    engine: DuckDBEngine, server: SparkEngine, target: exp.Table, rows: exp.Query, columns: Sequence[str]
+) -> None:
+    """Write the rows, in an order that a secret makes. It goes there as a table: statements are logged."""
+    name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", named(text(secrets.token_hex(32)), sr.SECRET)
+    with engine.stream(exp.Select(expressions=[secret])) as reader:
+        view = server.ingest(name, reader)
+    try:
+        server.execute(sr.filled(target, rows, columns, view))
+    finally:
+        with suppress(SourceError):  # the session may be gone
+            server.forget(name)
+
+
+def _audited(
+    engine: DuckDBEngine, server: SparkEngine, content: Content, staged: exp.Table, types: Mapping[str, str]
+) -> Verification:
+    """Hold the rows that Spark has against what the run knows, and what can be told with the source."""
+    with counted(server, staged, content.manifest(0, 0, 0, ""), engine.limits) as found:
+        if not found.digest:
+            raise AuditError([f"the columns in Spark are {found.types}, and should be {dict(types)}"])
+        smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, content.quasi))[0]
+        manifest = content.manifest(rows, classes, smallest or 0, found.digest)
+        verification = found.verified(manifest, SparkSpot(None, staged.db, staged.name).path)
+        if content.audit is not None:
+            with found.copied(engine) as relation:
+                verification = with_checks(verification, content.audit(relation))
+    failures = [*verification.failures, *against_the_run(verification.manifest, manifest, content)]
+    if failures:
+        raise AuditError(failures)
+    return verification
+
+
+def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:
+    told = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
+    return sr.stable_view(spot.table, spot.rows(version), told, comment_on_release(manifest))
+
+
+def _take_back(server: SparkEngine, spot: SparkSpot, version: int) -> None:
+    """Remove what a publication has made that came to nothing. If the view shows it, it did not."""
+    if spot.name in names_there(server, spot) and Described.by(server, spot.table).version_shown(spot) == version:
+        return
+    for one in (spot.manifest(version), spot.rows(version)):
+        server.execute(sr.dropped(one))
+
+
+def _without_older(server: SparkEngine, spot: SparkSpot, version: int) -> list[Check]:
+    """Remove older versions, and what publications have left that did not end: tables of ours that readers do not see.
+    What somebody else publishes meanwhile has a higher number."""
+    try:
+        shown = Described.by(server, spot.table).version_shown(spot)
+        names = names_there(server, spot)
+        for name, number in ours(server, spot, names).items():
+            if number < version and number != shown:
+                server.execute(sr.dropped(table(name, spot.schema)))
+        return in_the_way(server, spot, names)
+    except Exception as error:
+        if not condition_of(error):
+            raise
+        told = f"an older version is still there ({condition_of(error)}): the next publication removes it"
+        return [Check("versions", None, told)]

@@ -1,0 +1,211 @@
+"""What is looked at of a release in Spark: its rows stay there, and what is counted of them is checked here.
+
+The rows of a release are public, and there may be very many of them. The content digest is worked out there. Of what
+requirements look at, each combination of values comes here once, with its count; a view repeats it as often as that,
+so that the checks are those of any release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.dialects import spark as sp
+from sqlanon.engines.dialects.spark import type_here
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import Limits
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.travel import arrived, count_column, repeated, travelling
+from sqlanon.errors import BrokenReleaseError
+from sqlanon.expressions import (
+    column_definitions,
+    create_temporary_table,
+    create_temporary_view,
+    drop_table,
+    drop_view,
+    star,
+    table,
+)
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.release.macros import digest_of
+from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
+from sqlanon.release.once import Once
+from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
+from sqlanon.release.targets import spark_statements as sr
+from sqlanon.release.targets.spark_digest import digest_there, digestible
+from sqlanon.release.verify import Verification, verify_rows
+from sqlanon.requirements import sensitive_attributes
+from sqlanon.resources import PLAIN, macros
+from sqlanon.workdir import spill_directory
+
+AT_ONCE = 2_000_000
+"""So many combinations are fetched at a time."""
+
+
+def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
+    """DuckDB's types of a relation's columns; Spark's where there is no equal, or a collation."""
+    columns = server.columns(relation)
+    return {name: type_ if "collate" in type_ else type_here(type_) or type_ for name, type_ in columns.items()}
+
+
+def looked_at(manifest: Manifest) -> dict[str, str]:
+    """The columns that the requirements of a release look at, with their types."""
+    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
+    wanted = {name.lower() for name in manifest.quasi}
+    if section is not None:
+        wanted |= {name.lower() for name in sensitive_attributes(section)}
+        if any(one.joint for one in section.l_diversity):
+            wanted |= {column.name.lower() for column in manifest.columns if column.role == "sensitive"}
+    return {column.name: column.type for column in manifest.columns if column.name.lower() in wanted}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What is known of rows that are in Spark.
+
+    Attributes
+    ----------
+    engine, asked:
+        Has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers.
+    combinations, wanted, count:
+        Their table, its columns with their types, and the column of their counts.
+    types:
+        Of all columns of the rows.
+    digest:
+        Their content digest; nothing where they do not have the columns that are claimed.
+    """
+
+    engine: DuckDBEngine
+    asked: Once
+    combinations: exp.Table
+    wanted: Mapping[str, str]
+    count: str
+    types: Mapping[str, str]
+    digest: str
+
+    def verified(self, manifest: Manifest, path: Path) -> Verification:
+        """Hold them against what is claimed."""
+        release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
+        return verify_rows(path, release, self.types, self.digest, fresh=False)
+
+    @contextmanager
+    def copied(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
+        """What requirements look at, for another engine, for a while."""
+        mark = uuid4().hex[:12]
+        target, view = (table(f"sqlanon_{what}_{mark}", "main", "temp") for what in ("counted", "released"))
+        arriving = {**self.wanted, self.count: "BIGINT"}
+        query = travelling(star(self.combinations.copy()), arriving, "VARCHAR")
+        with self.engine.stream(query) as reader, engine.registered(reader) as here:
+            engine.execute(create_temporary_table(target.copy(), arrived(here, arriving)))
+        try:
+            engine.execute(create_temporary_view(view.copy(), self.rows(target)))
+            yield view
+        finally:
+            engine.execute(drop_view(view.copy()))
+            engine.execute(drop_table(target.copy()))
+
+    def rows(self, combinations: exp.Table) -> exp.Select:
+        """As many rows of combinations as were counted."""
+        return repeated(combinations, list(self.wanted) or [self.count], self.count)
+
+
+@contextmanager
+def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits: Limits) -> Iterator[Counted]:
+    """Count rows that are in Spark.
+
+    Parameters
+    ----------
+    server, relation:
+        Where they are.
+    manifest:
+        What is claimed of them.
+    limits:
+        What the engine that checks may take.
+
+    Raises
+    ------
+    BrokenReleaseError
+        A value does not have its type.
+    """
+    types, wanted = types_of(server, relation), looked_at(manifest)
+    as_claimed = list(types.items()) == [(column.name, column.type) for column in manifest.columns]
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+        engine.script(macros(PLAIN))
+        count = count_column(wanted)
+        target, digest = table("combinations", "main", "temp"), ""
+        found = Counted(engine, Once(engine), target, wanted, count, types, digest)
+        if as_claimed and all(map(digestible, types.values())):
+            rows, digest = server.rows(digest_there(relation.copy(), types))[0]
+            try:
+                if manifest.digest_algorithm != DIGEST:
+                    digest = _older_digest(engine, server, relation, manifest, rows)
+                found = replace(found, digest=digest)
+                _fetch(engine, server, found.combinations, relation, wanted, count, rows)
+            except duckdb.Error as error:
+                raise BrokenReleaseError("a value of the release is none of its type here") from error
+            engine.execute(create_temporary_view(SUBJECT.copy(), found.rows(target)))
+        yield found
+
+
+@contextmanager
+def all_here(
+    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int
+) -> Iterator[exp.Table]:
+    """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
+    types = {column.name: column.type for column in manifest.columns}
+    count, target, view = count_column(types), table(f"{COPIED}_counted", "main", "temp"), table(COPIED, "main", "temp")
+    _fetch(engine, server, target, relation, types, count, rows)
+    try:
+        engine.execute(create_temporary_view(view.copy(), repeated(target, list(types), count)))
+        yield view
+    finally:
+        engine.execute(drop_view(view.copy()))
+        engine.execute(drop_table(target.copy()))
+
+
+def _older_digest(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int) -> str:
+    """By an algorithm that Spark is not taught any more."""
+    load_older(engine, manifest)
+    with all_here(engine, server, relation, manifest, rows) as here:
+        macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
+        return str(engine.rows(digest_of(here.sql(engine.dialect), macro=macro))[0][1])
+
+
+def _fetch(
+    engine: DuckDBEngine,
+    server: SparkEngine,
+    target: exp.Table,
+    relation: exp.Table,
+    types: Mapping[str, str],
+    count: str,
+    rows: int,
+) -> None:
+    """Bring each combination here, with its count."""
+    arriving = {**types, count: "BIGINT"}
+    made = column_definitions(target.copy(), arriving.items())
+    made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
+    engine.execute(made)
+    for part in _parts(server, sr.combinations(relation, types, count), list(arriving), rows):
+        with server.stream(part) as reader, engine.registered(reader) as here:
+            engine.execute(exp.Insert(this=target.copy(), expression=sp.arriving(here, arriving)))
+
+
+def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:
+    """A query, or several that give its rows together: each few enough to be fetched at once."""
+    if rows <= AT_ONCE:
+        yield query
+        return
+    name = f"sqlanon_combinations_{uuid4().hex[:12]}"
+    parts = -(-server.keep(name, query) // AT_ONCE)
+    try:
+        for number in range(parts):
+            yield star(table(name)).where(sr.in_part(columns, number, parts), copy=False)
+    finally:
+        server.forget(name)

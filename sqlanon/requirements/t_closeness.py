@@ -1,0 +1,251 @@
+"""t-closeness: in every class a sensitive attribute is distributed nearly as in the whole table.
+
+The distance is the Earth Mover's Distance between the distribution in a class and the one in the source table,
+suppressed rows included: what an attacker knows of everybody before the release.
+
+Source: N. Li, T. Li, S. Venkatasubramanian, "t-Closeness: Privacy beyond k-anonymity and l-diversity", ICDE 2007:
+definition 2, and section 4.1 on the distances.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlanon.coding import ROWS
+from sqlanon.expressions import anonymous, cast, col, double_total, greatest, ident, number
+from sqlanon.frequency.distribution import CUMULATED, SHARE, SUMS, VALUE, WIDEST
+from sqlanon.requirements.base import TOLERANCE, ClassRequirement, Distribution, plain
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What the whole source tells of a sensitive attribute.
+
+    Attributes
+    ----------
+    values:
+        How many it has, NULL among them; None where that is to be counted whenever it is asked.
+    height:
+        The top level of its hierarchy, if it has one.
+    """
+
+    values: int | None
+    height: int = 0
+
+
+class _Closeness(ClassRequirement):
+    """At most ``t`` between a class and the table.
+
+    Monotone without suppression: the distance is convex, so that two classes merged are at most as far as the farther
+    of the two. Not with suppression. A class of n rows at distance d loses at least n (d − t) of them: leaving out a
+    share x of a class moves its distribution by at most x, for no two values are farther apart than 1.
+    """
+
+    attribute: str
+    t: float
+    word: str
+
+    @property
+    def name(self) -> str:
+        """``equal 0.2-closeness of diagnosis``."""
+        return f"{self.word} {plain(self.t)}-closeness of {self.attribute}"
+
+    @abstractmethod
+    def distance(self) -> exp.Expr:
+        """The distance of a class, over its figures."""
+
+    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+        """The distance of a class, over its figures; NULL for classes that are too small anyway."""
+        enough = exp.GTE(this=self._column("total"), expression=number(least))
+        distance = self.distance()
+        return {f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if least > 1 else distance}
+
+    def condition(self) -> exp.Expr:
+        """distance ≤ t."""
+        return exp.LTE(this=self._column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
+
+    def shortfall(self) -> exp.Expr:
+        """n (d − t)."""
+        over = exp.Paren(this=exp.Sub(this=self._column(f"{self.word} distance"), expression=number(self.t)))
+        return exp.Mul(this=self._column("total"), expression=over)
+
+    @property
+    @abstractmethod
+    def distribution(self) -> Distribution:
+        """The attribute's values, or the nodes of its hierarchy."""
+
+    def _column(self, figure: str) -> exp.Column:
+        return self.distribution.column(figure)
+
+
+@dataclass(frozen=True)
+class TreeCloseness(_Closeness):
+    """The ``equal`` and the ``hierarchical`` distance: of two values, their closest common ancestor's level / height.
+
+    In a tree whose leaves are all as deep, the distance is Σ over all nodes but the root of |p − q| / (2 height), p and
+    q being a node's shares in the class and in the table: the edge above it carries |p − q|, and each edge is
+    1 / (2 height) long. With one level this is ½ Σ |p − q|, the equal distance.
+
+    A class at distance d loses at least n (d − t) / (u − t) of its n rows, u being the table's share of the nodes that
+    are no more frequent in the class than in the table, averaged over the levels. For of the n' rows that stay, these
+    nodes have at most the n (u − d) that they had, and what they lack of u n' is the distance: u − n (u − d) / n' ≤ t.
+    """
+
+    attribute: str
+    t: float
+    height: int = 1
+    word: str = "equal"
+
+    @property
+    def distribution(self) -> Distribution:
+        """The attribute's values, or the nodes of its hierarchy."""
+        return Distribution(self.attribute, "values" if self.word == "equal" else "nodes")
+
+    def figures(self) -> Mapping[str, exp.Expr]:
+        """``total``: Σ n. ``nodes``: count and share of those that are there. ``there``: Σ of these shares."""
+        node = _struct(("c", cast(col(ROWS), "DOUBLE")), ("q", col(SHARE)))
+        return {
+            "total": exp.Div(this=double_total(col(ROWS)), expression=number(self.height)),
+            "nodes": exp.ArrayAgg(this=node),
+            "there": exp.Sum(this=col(SHARE)),
+        }
+
+    def distance(self) -> exp.Expr:
+        """(Σ over the nodes that are there of |p − q| + the shares of the others) / (2 height)."""
+        figure = self.distribution.column
+        share = exp.Div(this=_of("x", "c"), expression=figure("total"))
+        apart = exp.Abs(this=exp.Sub(this=share, expression=_of("x", "q")))
+        each = exp.Lambda(this=apart, expressions=[_parameter("x")])
+        there = anonymous("list_sum", anonymous("list_transform", figure("nodes"), each))
+        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=figure("there")))
+        sum_ = exp.Paren(this=exp.Add(this=there, expression=absent))
+        return exp.Div(this=sum_, expression=number(2.0 * self.height))
+
+    def shortfall(self) -> exp.Expr:
+        """n (d − t) / (u − t)."""
+        share = exp.Div(this=_of("x", "c"), expression=self._column("total"))
+        rarer = exp.LTE(this=share, expression=_of("x", "q"))
+        each = exp.Lambda(this=exp.If(this=rarer, true=_of("x", "q"), false=number(0.0)), expressions=[_parameter("x")])
+        there = anonymous("list_sum", anonymous("list_transform", self._column("nodes"), each))
+        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=self._column("there")))
+        under = exp.Div(
+            this=exp.Paren(this=exp.Add(this=there, expression=absent)), expression=number(float(self.height))
+        )
+        room = exp.Paren(this=exp.Sub(this=under, expression=number(self.t)))
+        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
+
+
+@dataclass(frozen=True)
+class OrderedCloseness(_Closeness):
+    """The ``ordered`` distance: Σ |cumulative difference| / (m − 1), over the m values of the table in their order.
+
+    Between two values that are there, the class's cumulative share stays as it is: it is held against the table's at
+    each place from the one to the next.
+
+    A class at distance d loses at least n (d − t) / (w − t) of its n rows, w being the mean over all places of the
+    table's larger side of it: as for `TreeCloseness`, with what a class lacks on one side of each place.
+
+    Attributes
+    ----------
+    values:
+        m; None: as many as the domain has then.
+    """
+
+    attribute: str
+    t: float
+    values: int | None = 1
+    word: str = "ordered"
+    needs_domain = True
+
+    @property
+    def distribution(self) -> Distribution:
+        """The attribute's values."""
+        return Distribution(self.attribute)
+
+    def figures(self) -> Mapping[str, exp.Expr]:
+        """``total``: Σ n. ``steps``: value, count and a place for the sum."""
+        step = _step(col(VALUE), col(ROWS), number(0.0))
+        return {"total": double_total(col(ROWS)), "steps": exp.ArrayAgg(this=step)}
+
+    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+        """The distance of a class, and the table's ``widest``."""
+        return {**super().derived(least), "widest": col(WIDEST)}
+
+    def shortfall(self) -> exp.Expr:
+        """n (d − t) / (w − t)."""
+        room = exp.Paren(this=exp.Sub(this=self._column("widest"), expression=number(self.t)))
+        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
+
+    def distance(self) -> exp.Expr:
+        """Σ of |class's share so far − the table's| over all places / (m − 1)."""
+        if self.values is not None and self.values < 2:
+            return number(0.0)
+        last = number(self.values - 1) if self.values is not None else _last_place()
+        in_order = anonymous("list_sort", self._column("steps"))
+        # Before the first value nothing is there; after the last all is, and the table's shares still come.
+        start, end = (_step(place, number(0.0), number(0.0)) for place in (number(0), last))
+        steps = anonymous("list_append", anonymous("list_prepend", start, in_order), end)
+        walk = exp.Lambda(this=_walk(self._column("total")), expressions=[_parameter("a"), _parameter("b")])
+        sum_ = exp.Dot(this=exp.Paren(this=anonymous("list_reduce", steps, walk)), expression=ident("d"))
+        if self.values is not None:
+            return exp.Div(this=sum_, expression=number(float(self.values - 1)))
+        apart = exp.GT(this=_last_place(), expression=number(0))
+        mean = exp.Div(this=sum_, expression=cast(_last_place(), "DOUBLE"))
+        return exp.Case(ifs=[exp.If(this=apart, true=mean)], default=number(0.0))
+
+
+def _last_place() -> exp.Expr:
+    """The number of the table's last value, from 0."""
+    return exp.Paren(this=exp.Sub(this=anonymous("len", col(CUMULATED)), expression=number(1)))
+
+
+def _walk(total: exp.Expr) -> exp.Expr:
+    """From step ``a`` to step ``b``: the places between, at which the class has the share that it had at ``a``."""
+
+    def at(name: str, place: exp.Expr) -> exp.Expr:
+        return anonymous("list_extract", col(name), place)
+
+    def after(place: exp.Expr) -> exp.Expr:
+        return exp.Add(this=place, expression=number(1))
+
+    share = exp.Div(this=_of("a", "c"), expression=total)
+    first, last = _of("a", VALUE), _of("b", VALUE)
+    nothing = exp.EQ(this=first, expression=last)
+    # The table's shares only grow: where all are on one side of the class's, their sum will do.
+    above = exp.GTE(this=share, expression=at(CUMULATED, last.copy()))
+    below = exp.LTE(this=share.copy(), expression=at(CUMULATED, after(first.copy())))
+    places = exp.Paren(this=exp.Sub(this=last.copy(), expression=first.copy()))
+    table = exp.Paren(this=exp.Sub(this=at(SUMS, after(last.copy())), expression=at(SUMS, after(first.copy()))))
+    at_once = exp.Abs(this=exp.Sub(this=exp.Mul(this=share.copy(), expression=places), expression=table))
+    between = anonymous("list_slice", col(CUMULATED), after(first.copy()), last.copy())
+    apart = exp.Abs(this=exp.Sub(this=share.copy(), expression=exp.Var(this="y")))
+    each = exp.Lambda(this=apart, expressions=[_parameter("y")])
+    one_by_one = anonymous("list_sum", anonymous("list_transform", between, each))
+    sum_ = exp.Case(
+        ifs=[exp.If(this=nothing, true=number(0.0)), exp.If(this=exp.or_(above, below), true=at_once)],
+        default=one_by_one,
+    )
+    counted = exp.Add(this=_of("a", "c"), expression=_of("b", "c"))
+    return _step(last.copy(), counted, exp.Add(this=_of("a", "d"), expression=sum_))
+
+
+def _parameter(name: str) -> exp.Identifier:
+    """The parameter of a lambda: these are ours, and short."""
+    return exp.Identifier(this=name)
+
+
+def _of(parameter: str, field: str) -> exp.Expr:
+    return exp.Dot(this=exp.Var(this=parameter), expression=ident(field))
+
+
+def _struct(*fields: tuple[str, exp.Expr]) -> exp.Struct:
+    return exp.Struct(expressions=[exp.PropertyEQ(this=ident(name), expression=field) for name, field in fields])
+
+
+def _step(value: exp.Expr, count: exp.Expr, sum_: exp.Expr) -> exp.Struct:
+    # Types in full: 0.0 is a decimal of one digit, to which a reduction may round what comes after.
+    return _struct((VALUE, cast(value, "INTEGER")), ("c", cast(count, "DOUBLE")), ("d", cast(sum_, "DOUBLE")))

@@ -1,0 +1,384 @@
+"""Dependencies: released columns that narrow a generalized quasi-identifier beyond its released label.
+
+ZIP codes are generalized, the district is released as it is, and a district has four ZIP codes: a reader knows more of
+the ZIP code than its label says. Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization and
+suppression" (2002), section 2.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, NamedTuple, TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.engines.base import ArrowEngine, Engine
+from sqlanon.engines.dialects import postgres as pg
+from sqlanon.errors import SourceError
+from sqlanon.expressions import Namer, col, create_temporary_table, star, subquery, table, union_all
+from sqlanon.frequency.looks import some_rows
+from sqlanon.policy import SourceSection, table_parts
+from sqlanon.recode.pushdown import shipped, shown_there
+from sqlanon.recode.recoding import ByClass, Column
+from sqlanon.risk.narrowing_statements import narrowing, positional, shown_narrowing, smallest_group
+from sqlanon.search.preparation import Prepared
+from sqlanon.sources import Source
+from sqlanon.sources.columns import Columns
+from sqlanon.statement_runner import Steps
+
+FACTOR = 2.0
+"""A column narrows if knowing it makes two people this many times as likely to share the ground value."""
+
+PINNED = 0.05
+"""It also narrows if it gives away the ground value of this share of the rows."""
+
+ENOUGH = 20_000
+"""About this many rows of a larger table are measured."""
+
+PAIRS = 6
+"""Pairs of columns are measured if there are no more than this many columns."""
+
+_THERE = table("sqlanon_narrowing", "pg_temp")
+
+_Ask: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
+"""Answers a query."""
+
+_SURE = 5.0  # standard deviations
+_FEWEST = 10.0  # pairs of rows that share a value, beyond those expected
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """A released column, or two, that narrow a generalized quasi-identifier.
+
+    Attributes
+    ----------
+    columns, quasi:
+        The column or columns, and the quasi-identifier.
+    before, after:
+        Ground values of the quasi-identifier under its released label, and those left where the columns are known, too:
+        means over the rows.
+    alike_before, alike_after:
+        The probability that two people with one label have the same ground value; and if the columns are equal, too.
+    pinned:
+        The share of the rows whose ground value the columns give away.
+    smallest_group:
+        The fewest rows that are equal in all released quasi-identifiers and the columns. None of a sample, and where
+        nothing is generalized yet.
+    query:
+        Shows it, on the source: the values that are left, the fewest first.
+    """
+
+    columns: tuple[str, ...]
+    quasi: str
+    before: float
+    after: float
+    alike_before: float
+    alike_after: float
+    pinned: float
+    smallest_group: int | None
+    query: str
+
+    @property
+    def factor(self) -> float:
+        """How many times as often two people share the ground value."""
+        return self.alike_after / self.alike_before
+
+    @property
+    def message(self) -> str:
+        """The figures, for people."""
+        names, size, one = _listed(self.columns), self.smallest_group, len(self.columns) == 1
+        verb, are, them = ("narrows", "is", "it") if one else ("narrow", "are", "them")
+        smallest = "" if size is None else f"; with {names}, the smallest group has {size:,} rows"
+        return (
+            f"{names} {verb} {self.quasi!r}: a released label stands for {self.before:,.1f} values of it on average, "
+            f"and for {self.after:,.1f} where {names} {are} known{smallest}; make {them} quasi or leave {them} out. "
+            f"To see the values left: {self.query}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self) | {"columns": list(self.columns), "factor": self.factor}
+
+
+class _Asked(NamedTuple):
+    """The numbers of some columns, and of a quasi-identifier: where its label is (nowhere: all rows have one), and its
+    value."""
+
+    columns: tuple[int, ...]
+    quasi: int
+    label: str
+    ground: str
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return " and ".join(map(repr, columns))
+
+
+def narrowing_columns(
+    engine: ArrowEngine, work: Namer, prepared: Prepared, recoding: ByClass, levels: Mapping[str, int | None]
+) -> tuple[tuple[Narrowing, ...], tuple[str, ...]]:
+    """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
+
+    A source in PostgreSQL is measured there: nothing comes out but figures. Of others it makes ``narrowing_sample`` and
+    ``narrowing_rows`` in the work schema, and drops them.
+
+    Parameters
+    ----------
+    recoding, levels:
+        What makes the version; and its level by quasi-identifier, None: several.
+
+    Raises
+    ------
+    SourceError
+        The policy refuses such columns, and nothing can be measured.
+    """
+    released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
+    others, quasi = _asked_of(prepared.columns, released, levels)
+    if not others or not quasi:
+        return (), ()
+    if (why := _why_not(source)) is not None:
+        told = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
+        if prepared.policy.privacy.dependencies == "error":
+            raise SourceError(f'{told}; privacy.dependencies = "error" asks for it')
+        return (), (f"{told}; docs/dependencies.md has a query that shows it",)
+    steps, asked, sampled = Steps(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
+    labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
+    if source.rows_at_hand:
+        if sampled:
+            needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
+            sample = some_rows(source.relation, needed, rows // ENOUGH)
+            recoding = recoding.of_rows(steps.make(work("narrowing_sample"), sample))
+        relation = steps.make(work("narrowing_rows"), _rows(recoding, quasi))
+        found = _measured(engine.rows, relation, asked, labels, sampled)
+        steps.drop_all_but(())
+    else:
+        share = ENOUGH / rows if sampled else None
+        with _rows_there(engine, source, _rows(recoding, quasi), share) as (there, relation):
+            found = _measured(there, relation, asked, labels, sampled)
+    narrow = tuple(
+        _narrowing([released[one].name for one in some], released[j].name, figures, smallest, prepared.policy.source)
+        for some, j, figures, smallest in found
+    )
+    return narrow, tuple(one.message for one in narrow)
+
+
+def narrowing_statements(
+    engine: Engine, work: Namer, source: Source, columns: Columns, recoding: ByClass, levels: Mapping[str, int | None]
+) -> list[str]:
+    """How it is measured, with the first column and quasi-identifier as an example; none where it is not."""
+    others, quasi = _asked_of(columns, recoding.columns, levels)
+    shown: list[str] = []
+    if not others or not quasi or not (source.rows_at_hand or source.postgres is not None):
+        return shown
+    asked, rows = _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
+    if source.rows_at_hand:
+        steps = Steps(engine, shown)
+        (query,) = _queries(steps.make(work("narrowing_rows"), rows), asked)
+        steps.ask(query, [])
+    else:
+        (query,) = _queries(_THERE, asked)
+        make = create_temporary_table(table(_THERE.name), rows)
+        shown += [shown_there(source, make), shown_there(source, query)]
+    return shown
+
+
+def refused(
+    prepared: Prepared, levels: Mapping[str, int | None], found: Sequence[Narrowing], unique: Sequence[str]
+) -> tuple[str, ...]:
+    """Why the policy refuses a version of the source: columns that narrow, and those that are nearly unique.
+
+    Of the latter nothing can be measured, for hardly two rows share a value. They are keys: a table that has one beside
+    a quasi-identifier gives the value of each row away, whether the two depend on one another or not.
+    """
+    _, quasi = _asked_of(prepared.columns, prepared.released, levels)
+    if prepared.policy.privacy.dependencies != "error" or not quasi:
+        return ()
+    names = _listed([prepared.released[j].name for j in quasi])
+    keys = (
+        f"{name!r} is nearly unique, and so a key: a table that has it beside {names} gives the values away, row by "
+        "row; whether it depends on them cannot be measured (hardly two rows share a value): make it identifying or "
+        "quasi, round it, or leave it out"
+        for name in unique
+    )
+    return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
+
+
+def _why_not(source: Source) -> str | None:
+    """Why nothing is measured; None: it is."""
+    if source.rows_at_hand:
+        return None
+    if source.postgres is None:
+        return f"its rows are in {'a warehouse' if source.out_of_reach else 'Spark'}"
+    with source.in_postgres.engine.reading():
+        may = source.in_postgres.engine.rows(pg.may_make_temporary())[0][0]
+    return None if may else "this role may make no temporary tables in PostgreSQL"
+
+
+def _asked_of(
+    columns: Columns, released: Sequence[Column], levels: Mapping[str, int | None]
+) -> tuple[list[int], list[int]]:
+    """The numbers of the released columns that may narrow, and of the quasi-identifiers that are generalized."""
+    names = {column: name for name, column in columns.by_attribute.items()}
+    known = {name.lower(): level for name, level in levels.items()}
+    others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in columns.noisy]
+    quasi = [j for j, one in enumerate(released) if one.quasi is not None and known.get(names[one.name].lower()) != 0]
+    return others, quasi
+
+
+def _rows(recoding: ByClass, quasi: Sequence[int]) -> exp.Select:
+    """The rows of a version, ``r0`` and so on, and behind them the values of the quasi-identifiers in the source."""
+    count = len(recoding.columns) + len(quasi)
+    for j in quasi:
+        recoding = recoding.with_column(Column(recoding.columns[j].name))
+    return star(positional(recoding.select(shuffled=False), count))
+
+
+def _shown(recoding: ByClass, quasi: Sequence[int]) -> list[tuple[int, str, str]]:
+    """Quasi-identifiers, and where `_rows` has their labels and values."""
+    return [(j, f"r{j}", f"r{len(recoding.columns) + i}") for i, j in enumerate(quasi)]
+
+
+@contextmanager
+def _rows_there(
+    engine: ArrowEngine, source: Source, rows: exp.Select, share: float | None
+) -> Iterator[tuple[_Ask, exp.Table]]:
+    """The rows as a temporary table in PostgreSQL, for a while, and what asks there; of many rows some."""
+    server = source.in_postgres.engine
+    with server.undone_unless_committed(), shipped(engine, source, rows) as query:
+        some = query if share is None else pg.some_rows(query, share)
+        server.execute(create_temporary_table(table(_THERE.name), some))
+        server.execute(pg.analyzed(_THERE.copy()))
+        yield lambda asked: server.rows(pg.put_there(asked, {})), _THERE
+
+
+def _measured(
+    ask: _Ask,
+    relation: exp.Table,
+    asked: Sequence[_Asked],
+    labels: Sequence[str],
+    sampled: bool,
+) -> list[tuple[tuple[int, ...], int, Mapping[str, Any], int | None]]:
+    """What narrows, with figures, and the rows of the smallest group; None of a sample."""
+    found = []
+    for some, j, figures in _found(asked, _answers(ask, _queries(relation, asked))):
+        keys = [col(name) for name in (*labels, *(f"r{one}" for one in some))]
+        found.append((some, j, figures, None if sampled else ask(smallest_group(relation, keys))[0][0]))
+    return found
+
+
+def narrowing_columns_of_source(
+    steps: Steps,
+    work: Namer,
+    relation: exp.Table,
+    rows: int,
+    columns: Sequence[str],
+    quasi: Sequence[str],
+    at: SourceSection,
+) -> tuple[Narrowing, ...]:
+    """What narrows the quasi-identifiers of a source as it stands, if nothing else is known of them.
+
+    Makes ``narrowing_rows`` in the work schema.
+
+    Parameters
+    ----------
+    relation, rows:
+        The source, and how many rows it has.
+    columns, quasi:
+        The columns that are to be released as they are, and those to be generalized.
+    at:
+        The source, for the query that is shown.
+    """
+    if not columns or not quasi:
+        return ()
+    step = rows // ENOUGH if rows > 2 * ENOUGH else 1
+    names = [*columns, *quasi]
+    looked = positional(some_rows(relation, names, step), len(names))
+    sample = steps.make(work("narrowing_rows"), star(looked))
+    asked = _asked(range(len(columns)), [(j, "", f"r{j}") for j in range(len(columns), len(names))])
+    answers = _answers(lambda query: steps.ask(query, []), _queries(sample, asked))
+    return tuple(
+        _narrowing([columns[one] for one in some], names[j], figures, None, at)
+        for some, j, figures in _found(asked, answers)
+    )
+
+
+def _asked(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list[_Asked]:
+    """What is asked: of each quasi-identifier what narrows it, column by column, and then two at a time."""
+    sets: list[tuple[int, ...]] = [(one,) for one in others]
+    sets += combinations(others, 2) if len(others) <= PAIRS else []
+    return [_Asked(some, *one) for one in quasi for some in sets]
+
+
+def _queries(rows: exp.Table, asked: Sequence[_Asked]) -> list[exp.Select]:
+    return [
+        narrowing(
+            rows, col(one.label) if one.label else exp.null(), col(one.ground), [col(f"r{j}") for j in one.columns]
+        )
+        for one in asked
+    ]
+
+
+def _answers(ask: _Ask, queries: Sequence[exp.Select]) -> list[dict[str, Any]]:
+    """The figures of all queries."""
+    names = queries[0].named_selects
+    together = star(subquery(union_all(*(star(subquery(one, "q")) for one in queries)), "u"))
+    return [dict(zip(names, row, strict=True)) for row in ask(together)]
+
+
+def _found(
+    asked: Sequence[_Asked], answers: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[tuple[int, ...], int, Mapping[str, Any]]]:
+    """The columns that narrow a quasi-identifier; by their numbers, with figures.
+
+    Two are told of where they say clearly more than the better of them alone.
+    """
+    alone: dict[tuple[int, int], float] = {}
+    for one, figures in zip(asked, answers, strict=False):  # there are none where they are only shown
+        some, j = one.columns, one.quasi
+        if not _is_sure(figures):
+            continue
+        factor = figures["alike_after"] / figures["alike_before"]
+        if len(some) == 1:
+            alone[some[0], j] = factor
+        best = max((alone.get((one, j), 1.0) for one in some), default=1.0) if len(some) > 1 else 1.0
+        pinned = figures["pinned"] >= PINNED * figures["rows"] and len(some) == 1
+        if factor >= FACTOR * best or (pinned and factor > 1):
+            yield some, j, figures
+
+
+def _is_sure(figures: Mapping[str, Any]) -> bool:
+    """Whether more pairs of rows share a value than chance would have it, by far."""
+    pairs = figures["rows"] / 2
+    if not pairs or not figures["alike_before"]:
+        return False
+    expected = figures["alike_before"] * pairs
+    return bool(figures["alike_after"] * pairs > expected + _SURE * math.sqrt(expected) + _FEWEST)
+
+
+def _narrowing(
+    columns: Sequence[str], quasi: str, figures: Mapping[str, Any], smallest: int | None, source: SourceSection
+) -> Narrowing:
+    return Narrowing(
+        tuple(columns),
+        quasi,
+        figures["before"],
+        figures["after"],
+        figures["alike_before"],
+        figures["alike_after"],
+        figures["pinned"] / figures["rows"],
+        smallest,
+        shown_narrowing(_source(source), quasi, columns).sql("duckdb"),
+    )
+
+
+def _source(section: SourceSection) -> exp.Expr:
+    """The source as its holder names it."""
+    if section.files:
+        return table(section.files[0])
+    *place, own = table_parts(section.table or "source")
+    return table(own, *reversed(place))

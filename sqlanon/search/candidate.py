@@ -1,0 +1,134 @@
+"""A check: what one generalization is, in a row of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.coding import ROWS, Coded, Levels, code_name, level_leaves
+from sqlanon.expressions import (
+    all_of,
+    cast,
+    col,
+    double_total,
+    ident,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    total,
+    union_all,
+    where,
+)
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
+from sqlanon.search.classes import KEPT, SHORT, ClassSpace, judged
+
+
+def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: bool = False) -> exp.Select:
+    """One row of figures of a generalization, by name.
+
+    ``classes`` (kept ones), ``suppressed_rows``, with ``squares`` the Σ of the squared sizes of kept classes;
+    where the requirements need them ``count`` and ``singles`` (rows or persons in kept classes, and kept classes of
+    one), ``lost`` (with ``short``: at least so many rows are suppressed here and at every lower generalization), and
+    with δ-presence ``unmet`` and ``too_few`` (classes of the population that are not kept, and that never will be).
+
+    >>> from sqlanon.requirements import KAnonymity, Requirements
+    >>> from sqlanon.expressions import table
+    >>> space = ClassSpace(table("frequency"), (1, 2), Requirements((KAnonymity(2),)))
+    >>> print(candidate(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
+    SELECT
+    """
+    size, none = col(CLASS_SIZE), number(0)
+    figures: list[exp.Expr] = [
+        named(where(exp.Count(this=exp.Star()), col(KEPT)), "classes"),
+        named(exp.Coalesce(this=total(size.copy(), exp.Not(this=col(KEPT))), expressions=[none]), "suppressed_rows"),
+    ]
+    if squares:
+        squared = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
+        figures.append(named(where(squared, col(KEPT)), "squares"))
+    if space.requirements.table:
+        single = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
+        figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
+        figures.append(named(where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
+    if short:
+        figures.append(named(double_total(col(SHORT)), "lost"))
+    if (presence := space.requirements.presence) is not None:
+        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+        unmet = all_of([there, exp.Not(this=col(KEPT))])
+        figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))
+        figures.append(named(where(exp.Count(this=exp.Star()), presence.too_few()), "too_few"))
+    return select(figures, subquery(judged(space, levels, short=short), "j"))
+
+
+def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
+    """One number: the rows of the smallest kept class."""
+    return select([where(exp.Min(this=col(CLASS_SIZE)), col(KEPT))], subquery(judged(space, levels), "j"))
+
+
+def whole_classes(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
+    """One row: the kept classes as a release shows them, by its first attributes alone, and the rows of the smallest.
+
+    Parameters
+    ----------
+    space, levels:
+        What was judged: parts of these classes.
+    shown:
+        How many of the attributes are shown.
+    """
+    codes: list[exp.Expr] = [col(code_name(i, level)) for i, level in space.below_top(levels) if i < shown]
+    named_codes: list[exp.Expr] = [named(code, f"code_{i}") for i, code in enumerate(codes)]
+    keys: list[exp.Expr] = [col(f"code_{i}") for i in range(len(codes))]
+    size = named(total(col(CLASS_SIZE)), "size")
+    parts = select([size], subquery(judged(space, levels, named_codes), "j"), keys).where(col(KEPT), copy=False)
+    if not keys:  # one class, if there is any
+        parts = parts.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
+    least = exp.Coalesce(this=exp.Min(this=col("size")), expressions=[number(0)])
+    return select([exp.Count(this=exp.Star()), least], subquery(parts, "w"))
+
+
+def kept_sizes(space: ClassSpace, levels: Levels) -> exp.Select:
+    """How many kept classes there are of each size, in rows or persons."""
+    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged(space, levels), "j"))
+    return query.where(col(KEPT), copy=False).group_by(col(CLASS_COUNT), copy=False)
+
+
+def suppressed_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded]) -> exp.Select:
+    """One row: ``leaves_i`` for each attribute strictly between its bottom and its top.
+
+    That is the sum over suppressed rows of the leaves under the attribute's value, less one.
+    """
+    between = [(i, level) for i, level in space.below_top(levels) if level > 0]
+    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
+    columns: list[exp.Expr] = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
+    failing = select(columns, subquery(judged(space, levels, codes), "j"))
+    failing = failing.where(exp.Not(this=col(KEPT)), copy=False)
+    query = exp.Select().from_(subquery(failing, "f"), copy=False)
+    sums: list[exp.Expr] = []
+    for i, level in between:
+        leaves = subquery(level_leaves(attributes[i], level), f"w{i}")
+        on = exp.EQ(this=col("code", f"w{i}"), expression=col(f"code_{i}", "f"))
+        query = query.join(leaves, on=on, copy=False)
+        weighed = exp.Mul(this=cast(col(CLASS_SIZE, "f"), "DOUBLE"), expression=col("leaves", f"w{i}"))
+        sums.append(named(exp.Sum(this=weighed), f"leaves_{i}"))
+    return query.select(*sums, copy=False)
+
+
+def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, shown: int) -> exp.Query:
+    """One number: −Σ over suppressed rows and attributes of log2(count of the row's value among them / suppressed).
+
+    At the top there is one value, which adds nothing: at least one attribute must be below it. Of the attributes, the
+    first ones are ``shown`` by a release.
+    """
+    below = [(i, level) for i, level in space.below_top(levels) if i < shown]
+    codes = [col(code_name(i, level)) for i, level in below]
+    failing = select([exp.Star()], subquery(judged(space, levels, codes), "j"))
+    somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
+    failing = failing.where(exp.Not(this=col(KEPT)), somebody, copy=False)
+    counts = [select([named(total(col(CLASS_SIZE)), ROWS)], table("failing"), [code.copy()]) for code in codes]
+    values = union_all(*counts)
+    share = exp.Div(this=number(float(suppressed)), expression=col(ROWS))
+    bits = exp.Mul(this=col(ROWS), expression=exp.Anonymous(this="LOG2", expressions=[share]))
+    query = select([exp.Sum(this=bits)], exp.Subquery(this=values, alias=exp.TableAlias(this=ident("v"))))
+    return query.with_(ident("failing"), as_=failing, materialized=True, copy=False)

@@ -1,0 +1,249 @@
+"""The equivalence classes of a generalization, rolled up from the frequency set, and which of them are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlanon.coding import KNOWN, ROWS, Levels, below_top, code_name
+from sqlanon.expressions import (
+    all_columns,
+    all_of,
+    cast,
+    col,
+    greatest,
+    ident,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    where,
+)
+from sqlanon.frequency.distribution import counts_by_value
+from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
+from sqlanon.requirements import ClassRequirement, Requirements
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
+from sqlanon.requirements.l_diversity import JointDiversity
+from sqlanon.search.shields import MOVERS, SETTLED, after_shields
+
+KEPT = "kept"
+SHORT = "short"
+
+
+@dataclass(frozen=True)
+class SensitiveTable:
+    """Where a distribution's counts by combination and value are.
+
+    Attributes
+    ----------
+    table:
+        Made by `frequency.distribution.distribution`.
+    inner:
+        How many other sensitive attributes count as quasi-identifiers.
+    domain:
+        Made by `frequency.distribution.domain`; None for `nodes` and joint ones.
+    """
+
+    table: exp.Expr
+    inner: int = 0
+    domain: exp.Table | None = None
+
+
+@dataclass(frozen=True)
+class ClassSpace:
+    """What the equivalence classes of any generalization are made from.
+
+    Attributes
+    ----------
+    frequency:
+        The frequency set, which has the codes at the levels that are asked about.
+    heights:
+        Of each quasi-identifier's hierarchy.
+    requirements:
+        What is asked of classes, and of all of them together.
+    unknown:
+        Whether rows with values missing from a hierarchy are in the frequency set: they are never kept.
+    sensitive:
+        The counts of sensitive values, by distribution.
+    persons, moving:
+        Whether persons are counted, and whether some are in several combinations.
+    population, population_moving:
+        Whether a population is in the frequency set, and whether some of its persons are in several combinations.
+    """
+
+    frequency: exp.Expr
+    heights: Levels
+    requirements: Requirements
+    unknown: bool = False
+    sensitive: Mapping[Distribution, SensitiveTable] = field(default_factory=dict)
+    persons: bool = False
+    moving: bool = False
+    population: bool = False
+    population_moving: bool = False
+
+    def below_top(self, levels: Levels) -> list[tuple[int, int]]:
+        """Attribute and level where a generalization leaves more than one value."""
+        return below_top(levels, self.heights)
+
+    def keys(self, levels: Levels) -> list[str]:
+        """The columns of the frequency set that tell the classes apart."""
+        codes = [code_name(i, level) for i, level in self.below_top(levels)]
+        return [*codes, KNOWN] if self.unknown else codes
+
+    @property
+    def additive(self) -> bool:
+        """Whether the counts of two classes that are merged add up."""
+        return not self.moving and not self.population_moving
+
+
+def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1) -> exp.Select:
+    """The equivalence classes of a generalization.
+
+    Makes one row a class: ``class_size`` (rows), ``class_count`` (rows or persons), ``class_population``, the figures
+    of the requirements, ``extra``, and ``known`` if there are unknown values. With a population, classes that only it
+    has are there too, with size 0.
+
+    Parameters
+    ----------
+    space, levels:
+        Of what, and which generalization.
+    extra:
+        Aggregates over the frequency set, and columns of the keys.
+    least:
+        Classes of a smaller count are not kept anyway: what is dear is not worked out for them, and is NULL.
+    """
+    keys = space.keys(levels)
+    shields = bool(space.requirements.shields)
+    aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE)]
+    persons = counted(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS))
+    aggregates.append(named(persons, CLASS_COUNT))
+    if space.population:
+        mover = POPULATION_MOVER if space.population_moving else None
+        aggregates.append(named(counted(POPULATION, mover), CLASS_POPULATION))
+    if shields and space.moving:
+        there = is_there(col(MOVER))
+        ids = exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)]))
+        none = cast(exp.Array(expressions=[]), "INTEGER[]")
+        lists = exp.Coalesce(this=where(ids, there), expressions=[none])
+        aggregates += [named(lists, MOVERS), named(total(col(PERSONS)), SETTLED)]
+    if space.unknown:
+        aggregates.append(col(KNOWN))
+    own = select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
+    by_distribution = _by_distribution(space.requirements.classes)
+    if not by_distribution:
+        return own
+    # Under other names: what is asked for as extra may be a key too.
+    own.set("expressions", [*own.expressions, *(named(col(key), f"key {key}") for key in keys)])
+    joined = select([all_columns("own")], subquery(own, "own"))
+    for number_, (distribution, requirements) in enumerate(by_distribution.items()):
+        alias = f"d{number_}"
+        inner = _figures(space.sensitive[distribution], keys, requirements, space.moving, least)
+        # Its keys are there already; some engines find nothing by a name that is there twice.
+        rest = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
+        joined = joined.select(rest, copy=False)
+        same = [exp.EQ(this=col(f"key {key}", "own"), expression=col(key, alias)) for key in keys]
+        if keys:
+            # A class that only the population has is in no distribution.
+            kind = "left" if space.population else "inner"
+            joined = joined.join(subquery(inner, alias), on=all_of(same), join_type=kind, copy=False)
+        else:
+            joined = joined.join(subquery(inner, alias), join_type="cross", copy=False)
+    return joined
+
+
+def _by_distribution(requirements: Sequence[ClassRequirement]) -> dict[Distribution, list[ClassRequirement]]:
+    found: dict[Distribution, list[ClassRequirement]] = {}
+    for requirement in requirements:
+        if requirement.distribution is not None:
+            found.setdefault(requirement.distribution, []).append(requirement)
+    return found
+
+
+def _figures(
+    sensitive: SensitiveTable, keys: Sequence[str], requirements: Sequence[ClassRequirement], moving: bool, least: int
+) -> exp.Select:
+    """The figures of a distribution: one row a class."""
+    inner = [f"o{i}" for i in range(sensitive.inner)]
+    within = [*keys, *inner]
+    source: exp.Expr = subquery(counts_by_value(sensitive.table, within, moving), "counts")
+    groups = [one.diversity for one in requirements if isinstance(one, JointDiversity)]
+    if groups:
+        source = subquery(_worked_out(groups, source, within), "groups")
+    return _worked_out(requirements, source, keys, sensitive.domain, least)
+
+
+def _worked_out(
+    requirements: Sequence[ClassRequirement],
+    source: exp.Expr,
+    keys: Sequence[str],
+    domain: exp.Table | None = None,
+    least: int = 1,
+) -> exp.Select:
+    """The figures of requirements on one distribution, grouped by keys, and what is derived from them."""
+    aggregates: dict[str, exp.Expr] = {}
+    derived: dict[str, exp.Expr] = {}
+    for one in requirements:
+        if one.distribution is not None:
+            name = one.distribution.name
+            aggregates |= {name(figure): value for figure, value in one.figures().items()}
+            derived |= {name(figure): value for figure, value in one.derived(least).items()}
+    columns: list[exp.Expr] = [col(key) for key in keys]
+    columns += [named(figure, name) for name, figure in aggregates.items()]
+    query = select(columns, source, [col(key) for key in keys])
+    if not derived:
+        return query
+    figures = subquery(query, "figures")
+    all_of_them = all_columns("figures")
+    result = select([all_of_them, *(named(value, name) for name, value in derived.items())], figures)
+    if domain is not None and any(one.needs_domain for one in requirements):
+        result = result.join(domain.copy(), join_type="cross", copy=False)
+    return result
+
+
+def judged(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), short: bool = False) -> exp.Query:
+    """The classes, with the column ``kept``: whether a class meets every requirement and has no unknown value.
+
+    With ``short``, the column of that name too: at least so many of its rows are lost, here and at every lower
+    generalization.
+    """
+    requirements = space.requirements
+    shields = bool(requirements.shields)
+    keys = space.keys(levels) if shields else []
+    own = classes(space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)], requirements.k)
+    kept = exp.Coalesce(this=exp.Paren(this=_kept(space)), expressions=[exp.false()])
+    added = [named(kept, KEPT)]
+    if short:
+        added.append(named(_short(space), SHORT))
+    query = exp.Select(expressions=[exp.Star(), *added]).from_(subquery(own, "c"), copy=False)
+    return after_shields(query, keys, requirements.shields, space.moving) if shields else query
+
+
+def _kept(space: ClassSpace) -> exp.Expr:
+    conditions = [requirement.condition() for requirement in space.requirements.classes]
+    if space.unknown:
+        conditions.append(col(KNOWN))
+    if space.population:
+        conditions.append(exp.GT(this=col(CLASS_SIZE), expression=number(0)))
+    return all_of(conditions)
+
+
+def _short(space: ClassSpace) -> exp.Expr:
+    """The most that one of the requirements, or an unknown value, takes from a class."""
+    parts: list[exp.Expr] = []
+    for requirement in space.requirements.classes:
+        lost: exp.Expr = col(CLASS_SIZE)
+        if not requirement.hereditary:
+            if not space.additive:
+                continue
+            lost = requirement.shortfall()
+        parts.append(exp.If(this=exp.Paren(this=requirement.condition()), true=number(0), false=lost))
+    if space.unknown:
+        parts.append(exp.If(this=col(KNOWN), true=number(0), false=col(CLASS_SIZE)))
+    if not parts:
+        return number(0.0)
+    somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
+    return exp.If(this=somebody, true=greatest(number(0.0), *parts), false=number(0.0))

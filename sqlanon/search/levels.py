@@ -1,0 +1,63 @@
+"""Which levels of an attribute a release may have: by the policy's limits, and by the labels that it forbids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlanon import coding as cd
+from sqlanon.coding import Coded, Levels
+from sqlanon.errors import Problem
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.policy import Attribute, Policy
+from sqlanon.policy.values import shown
+from sqlanon.search import Lattice
+from sqlanon.statement_runner import Steps
+
+NONE: frozenset[int] = frozenset()
+
+
+def level_problems(steps: Steps, name: str, spec: Attribute, hierarchy: Hierarchy) -> Iterator[Problem]:
+    """What the policy asks of an attribute's levels and labels that its hierarchy does not have."""
+    limits = {"min_level": spec.min_level, "max_level": spec.max_level}
+    for key, limit in limits.items():
+        if limit is not None and limit > hierarchy.height:
+            message = f"is {limit}, but the hierarchy's top level is {hierarchy.height}"
+            yield Problem(f"attributes.{name}.{key}", message)
+    if not spec.forbidden:
+        return
+    found = steps.ask(cd.labels_among(hierarchy.table, hierarchy.height, spec.forbidden), [])
+    known = {label for (label,) in found}
+    for label in spec.forbidden:
+        if label not in known:
+            message = f"{shown(label)} is at no level of the hierarchy: write it as a release would show it"
+            yield Problem(f"attributes.{name}.forbidden", message)
+
+
+def forbidden_levels(steps: Steps, policy: Policy, attributes: Sequence[Coded]) -> tuple[frozenset[int], ...]:
+    """By quasi-identifier, the levels at which some value of the source has a label that the policy forbids.
+
+    Values that are missing from the hierarchy do not count: they are never released.
+    """
+    found = []
+    for name, attribute in zip(policy.generalized, attributes, strict=True):
+        labels = policy.attributes[name].forbidden
+        row = steps.ask(cd.levels_with(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
+        found.append(frozenset(level for level, there in enumerate(row) if there))
+    return tuple(found)
+
+
+def lattice_of(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[int]] = ()) -> Lattice:
+    """The generalizations within the attributes' level limits, without the forbidden levels.
+
+    Where an attribute has no level left, the lattice has none at all: its size is 0.
+    """
+    bottom, top, holes = [], [], []
+    for name, height, not_allowed in zip(policy.generalized, heights, forbidden or (NONE,) * len(heights), strict=True):
+        spec = policy.attributes[name]
+        low = min(spec.min_level, height)
+        high = height if spec.max_level is None else min(spec.max_level, height)
+        allowed = [level for level in range(low, high + 1) if level not in not_allowed]
+        bottom.append(allowed[0] if allowed else low)
+        top.append(allowed[-1] if allowed else high)
+        holes.append(frozenset(range(bottom[-1], top[-1] + 1)) - frozenset(allowed))
+    return Lattice(policy.generalized, tuple(bottom), tuple(top), tuple(holes) if any(holes) else ())

@@ -1,0 +1,412 @@
+"""From a bound source to what the search needs: values and their counts, hierarchies, and how classes are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlanon import coding as cd
+from sqlanon.coding import Coded, Levels
+from sqlanon.engines.base import Engine
+from sqlanon.engines.dialects.postgres import distinct_counts as distinct_counts_there
+from sqlanon.errors import HierarchyError, InfeasibleError, Problem
+from sqlanon.expressions import Namer, create_table, table
+from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.scan import (
+    Scan,
+    beside_population,
+    combinations,
+    counts,
+    distribution_pairs,
+    in_place,
+    refuse_lost_values,
+    scan,
+    sensitive_pairs,
+)
+from sqlanon.frequency.sets import FrequencySets, Ground
+from sqlanon.frequency.unique import distinct_counts, nearly_unique
+from sqlanon.hierarchies import Hierarchy, build_hierarchy
+from sqlanon.measures import MEASURES, Marginals
+from sqlanon.policy import Policy
+from sqlanon.recode.recoding import Column
+from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.search import Lattice
+from sqlanon.search.classes import ClassSpace
+from sqlanon.search.levels import forbidden_levels, lattice_of, level_problems
+from sqlanon.sources import NOT_THERE, Source
+from sqlanon.sources.columns import Columns, listed, match_columns, population_columns, released_columns
+from sqlanon.sources.run import Population
+from sqlanon.statement_runner import Steps
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that is known before the search.
+
+    Attributes
+    ----------
+    policy, source, columns, released:
+        What is asked, of what, what its columns are to the policy, and what is released of it.
+    asked:
+        What is asked of the search. That is the policy, but for a release that is based on earlier ones: then its
+        levels are no finer than theirs, and the mark of the rows that they have is a quasi-identifier, the last one.
+    hierarchies, attributes:
+        Of the quasi-identifiers, in the policy's order.
+    sensitive_hierarchies:
+        Of the sensitive attributes that need theirs.
+    sets:
+        What classes are made from: frequency sets.
+    lattice:
+        The generalizations within the attributes' level limits, without forbidden labels.
+    requirements:
+        What is asked of classes.
+    marginals:
+        What the attributes' own counts tell.
+    after, lost:
+        The runs of the earlier releases that it is based on; and of those some of whose rows are not in the source any
+        more, or are others now.
+    own, population:
+        What was scanned: of its tables, those of persons are still there.
+    population_columns, population_person:
+        The population's columns of the quasi-identifiers, and of its persons.
+    """
+
+    policy: Policy
+    asked: Policy
+    source: Source
+    columns: Columns
+    released: tuple[Column, ...]
+    hierarchies: tuple[Hierarchy, ...]
+    sensitive_hierarchies: Mapping[str, Hierarchy]
+    attributes: tuple[Coded, ...]
+    sets: FrequencySets
+    lattice: Lattice
+    requirements: Requirements
+    marginals: Marginals
+    own: Scan
+    population: Scan | None = None
+    population_columns: tuple[str, ...] = ()
+    population_person: str | None = None
+    after: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
+
+    @property
+    def weights(self) -> list[float]:
+        """Of the quasi-identifiers that the search has; the marks of earlier releases are no value that is lost."""
+        own = [self.policy.attributes[name].weight for name in self.policy.generalized]
+        return own + [0.0] * (len(self.attributes) - len(own))
+
+    @property
+    def own_attributes(self) -> tuple[Coded, ...]:
+        """Of the policy's quasi-identifiers: without the marks of earlier releases."""
+        return self.attributes[: len(self.policy.generalized)]
+
+    @property
+    def own_hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Of the policy's quasi-identifiers: without that of the marks of earlier releases."""
+        return self.hierarchies[: len(self.policy.generalized)]
+
+    @property
+    def heights(self) -> dict[str, int]:
+        """The heights of their hierarchies, by attribute."""
+        return {one.attribute: one.height for one in self.own_hierarchies}
+
+    @property
+    def types(self) -> list[str]:
+        """The types of the quasi-identifiers in the source."""
+        return [self.source.columns[column] for column in self.columns.generalized]
+
+
+def prepare(
+    engine: Engine, policy: Policy, source: Source, work: Namer, population: Population | None = None
+) -> Prepared:
+    """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted.
+
+    Makes in the work schema: ``hierarchy_i`` and ``coded_i``, likewise ``sensitive_hierarchy_s`` and
+    ``sensitive_coded_s``, and what `scan_source`, `scan_population`, `attribute_values` and `counted_from` say. Of a
+    source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
+    one, and the scan is dropped.
+
+    Parameters
+    ----------
+    engine, policy, source, work:
+        Where, what is asked, of what, and how tables are named.
+    population:
+        The population table, where the policy has one.
+
+    Raises
+    ------
+    SourceError
+        The source or the population does not fit the policy.
+    HierarchyError
+        With the problems of all hierarchies.
+    InfeasibleError
+        The source has no rows.
+    """
+    columns = match_columns(policy, source)
+    steps = Steps(engine)
+    types = [source.columns[column] for column in columns.generalized]
+    own = scan_source(steps, source, columns, work, population is not None)
+    reader = steps if population is None else Steps(population.engine)
+    theirs = None if population is None else scan_population(reader, policy, population, types, work)
+    values = attribute_values(steps, own, theirs, types, work)
+    sensitive = {name: sensitive_pairs(steps, own, s, work) for s, name in enumerate(columns.sensitive_names)}
+    facts = _facts(engine, policy, values, sensitive)
+    rows = facts[policy.generalized[0]].rows
+    if not rows:
+        raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
+    hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
+    # Each engine writes the text of a number in its own way: it is made here.
+    texts = not source.rows_at_hand and policy.release is not None and policy.release.suppressed == "mask"
+    attributes = tuple(
+        _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"), texts)
+        for i, name in enumerate(policy.generalized)
+    )
+    coded = {
+        name: _coded(engine, columns.by_attribute[name], tree, facts[name], work(f"sensitive_coded_{s}"))
+        for s, name in enumerate(columns.sensitive_names)
+        if (tree := trees.get(name)) is not None
+    }
+    domains = {name: Domain(facts[name].count, coded[name].height if name in coded else 0) for name in sensitive}
+    requirements = requirements_of(policy.privacy, policy.generalized, domains)
+    measure = MEASURES[policy.search.measure]
+    figures = [engine.rows(cd.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]
+    marginals = _marginals(rows, hierarchies, figures, measure.needs_entropy)
+    attributes = tuple(
+        replace(attribute, unknown=bool(unknown))
+        for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
+    )
+    ground = counted_from(steps, own, theirs, types, attributes, sensitive, coded, requirements, rows, work)
+    space = class_space(own, theirs, marginals.heights, requirements, any(marginals.unknown))
+    lattice = lattice_of(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
+    # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
+    floor = (0,) * len(attributes) if own.counted else lattice.bottom
+    sets = FrequencySets(steps, work, ground, space, floor)
+    if own.counted:
+        _drop_scan(steps, reader, sets, floor, own, theirs)
+    names, person = ((), None) if population is None else population_columns(policy, population.source)
+    return Prepared(
+        policy=policy,
+        asked=policy,
+        source=source,
+        columns=columns,
+        released=released_columns(policy, source),
+        hierarchies=hierarchies,
+        sensitive_hierarchies=trees,
+        attributes=attributes,
+        sets=sets,
+        lattice=lattice,
+        requirements=requirements,
+        marginals=marginals,
+        own=own,
+        population=theirs,
+        population_columns=names,
+        population_person=person,
+    )
+
+
+def unique_columns(engine: Engine, prepared: Prepared) -> list[str]:
+    """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
+    names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
+    return nearly_unique(names, _distinct_counts(engine, prepared.source, names)) if names else []
+
+
+def unique_warnings(prepared: Prepared, unique: Sequence[str]) -> tuple[str, ...]:
+    """Tell of columns that are released as they are, and re-identify by themselves."""
+    out_of_reach = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
+    warnings: tuple[str, ...] = ()
+    if out_of_reach:
+        told = f"whether the values of {listed(out_of_reach)} re-identify people by themselves is not known here"
+        warnings = (f"{told}: audit.sql of the export counts them in the warehouse",)
+    return warnings + tuple(
+        f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
+        "or a quasi-identifier"
+        for name in unique
+    )
+
+
+def _as_they_are(prepared: Prepared) -> list[str]:
+    noisy = prepared.columns.noisy
+    return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
+
+
+def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
+    """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
+    if source.out_of_reach and source.counted is not None:
+        return engine.rows(distinct_counts(source.counted.table, names, source.counted.count))[0]
+    if source.postgres is None:
+        return engine.rows(distinct_counts(source.relation, names))[0]
+    there = source.in_postgres
+    with there.engine.reading():
+        return there.engine.rows(distinct_counts_there(there.relation, names))[0]
+
+
+def _drop_scan(
+    steps: Steps, reader: Steps, sets: FrequencySets, floor: Levels, own: Scan, population: Scan | None
+) -> None:
+    """Drop what was made on the way to a frequency set: memory is for what is still needed."""
+    space = sets.at(floor)
+    sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
+    sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
+    steps.drop_all_but([table for table in (space.frequency, own.members, *sensitive) if table is not None])
+    if population is not None:
+        reader.drop_all_but([table for table in (population.members,) if table is not None])
+
+
+def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
+    """What is to be counted of the source.
+
+    A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
+    beside, is scanned once for its distinct combinations. What another engine has was counted there.
+    """
+    if source.counted is not None:
+        own, count = source.counted.table, source.counted.count
+        return scan(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
+    if source.in_place and columns.person is None and not population:
+        return in_place(source.relation, columns.generalized, columns.sensitive)
+    return scan(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
+
+
+def scan_population(steps: Steps, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
+    """Scan the population table, by the engine that reads it, into the work schema.
+
+    Raises
+    ------
+    SourceError
+        A column is missing, or has values that the source's column cannot have.
+    """
+    names, person = population_columns(policy, population.source)
+    found = scan(steps, population.source.relation, names, (), person, work, "population_")
+    refuse_lost_values(steps, found.raw, names, population.source.columns, types)
+    return found
+
+
+def attribute_values(
+    steps: Steps, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
+) -> list[exp.Table]:
+    """The values of each quasi-identifier with their rows; those that only the population has, too.
+
+    Makes ``values_i``, and with a population ``own_values_i``.
+    """
+    made = []
+    for i, type_ in enumerate(types):
+        query: exp.Query = cd.value_counts(own.raw, f"q{i}", own.counted)
+        if population is not None:
+            mine = steps.make(work(f"own_values_{i}"), query)
+            query = cd.values_of_both(mine, population.raw, i, type_)
+        made.append(steps.make(work(f"values_{i}"), query))
+    return made
+
+
+def counted_from(
+    steps: Steps,
+    own: Scan,
+    population: Scan | None,
+    types: Sequence[str],
+    attributes: tuple[Coded, ...],
+    sensitive: Mapping[str, Pairs],
+    coded: Mapping[str, Coded],
+    requirements: Requirements,
+    rows: int,
+    work: Namer,
+) -> Ground:
+    """What frequency sets and the counts of sensitive values are made from."""
+    combined: exp.Expr = combinations(steps, own, work)
+    if population is not None:
+        combined = beside_population(steps, combined, own, population, types, work)
+    pairs = distribution_pairs(steps, own, requirements.distributions, sensitive, coded, work)
+    return Ground(combined, counts(own, population), pairs, attributes, rows)
+
+
+def class_space(
+    own: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
+) -> ClassSpace:
+    """What is to be known of classes, beside the tables that they are counted from."""
+    return ClassSpace(
+        table("frequency"),
+        heights,
+        requirements,
+        unknown,
+        persons=own.persons,
+        moving=own.moving is not None,
+        population=population is not None,
+        population_moving=population is not None and population.moving is not None,
+    )
+
+
+def _hierarchies(
+    engine: Engine,
+    policy: Policy,
+    source: Source,
+    columns: Columns,
+    facts: Mapping[str, _Values],
+    work: Namer,
+) -> tuple[tuple[Hierarchy, ...], dict[str, Hierarchy]]:
+    """Build the hierarchies of the quasi-identifiers, and of the sensitive attributes that need theirs."""
+    built: dict[str, Hierarchy] = {}
+    problems: list[Problem] = []
+
+    def build(name: str, target: exp.Table) -> None:
+        spec, type_, of = policy.attributes[name], source.columns[columns.by_attribute[name]], facts[name]
+        rules = spec.hierarchy or ()
+        hierarchy, found = build_hierarchy(engine, name, rules, of.table, type_, target, spec.on_unknown, of.nullable)
+        problems.extend(found)
+        if hierarchy is not None:
+            problems.extend(level_problems(Steps(engine), name, spec, hierarchy))
+            built[name] = hierarchy
+
+    for i, name in enumerate(policy.generalized):
+        build(name, work(f"hierarchy_{i}"))
+    for s, name in enumerate(columns.sensitive_names):
+        if any(one.attribute == name and one.distance == "hierarchical" for one in policy.privacy.t_closeness):
+            build(name, work(f"sensitive_hierarchy_{s}"))
+    if problems:
+        raise HierarchyError(problems)
+    return tuple(built[name] for name in policy.generalized), {
+        name: built[name] for name in built if name not in policy.generalized
+    }
+
+
+@dataclass(frozen=True)
+class _Values:
+    """An attribute's values: their table, how many there are, whether NULL is one, and the rows that have them."""
+
+    table: exp.Table
+    count: int
+    nullable: bool
+    rows: int
+
+
+def _facts(
+    engine: Engine, policy: Policy, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]
+) -> dict[str, _Values]:
+    """What has to be known of the values of attributes, by name."""
+    tables = dict(zip(policy.generalized, values, strict=True)) | {name: one.values for name, one in sensitive.items()}
+    rows = engine.rows(cd.facts(list(tables.values())))
+    return {name: _Values(tables[name], *row[1:]) for name, row in zip(tables, rows, strict=True)}
+
+
+def _coded(
+    engine: Engine, column: str, hierarchy: Hierarchy, values: _Values, coded: exp.Table, texts: bool = False
+) -> Coded:
+    """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
+    top, nullable = hierarchy.top or "", values.nullable
+    query = cd.coded_values(values.table, hierarchy.table, hierarchy.height, top, nullable, values.count, texts)
+    engine.execute(create_table(coded, query))
+    return Coded(column, hierarchy.height, coded, nullable, unknown=True, texts=cd.TEXTS if texts else None)
+
+
+def _marginals(
+    rows: int, hierarchies: tuple[Hierarchy, ...], figures: list[tuple[float, ...]], entropy: bool
+) -> Marginals:
+    heights = tuple(hierarchy.height for hierarchy in hierarchies)
+    leaves = tuple(hierarchy.leaves for hierarchy in hierarchies)
+    unknown = tuple(int(row[0]) for row in figures)
+    leaf_sums = tuple(
+        (0.0, *row[1:height], *([(rows - u) * (n - 1.0)] if height else []))
+        for row, height, n, u in zip(figures, heights, leaves, unknown, strict=True)
+    )
+    entropies = tuple((0.0, *row[max(height, 1) :]) for row, height in zip(figures, heights, strict=True))
+    return Marginals(rows, heights, leaves, unknown, leaf_sums, entropies if entropy else ())

@@ -1,0 +1,135 @@
+"""The columns of a source, held against a policy: which attribute is which, and what is released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.errors import SourceError
+from sqlanon.policy import Policy
+from sqlanon.recode.recoding import Column
+from sqlanon.requirements import looked_at_sensitive
+from sqlanon.sources import Source
+from sqlanon.sources.earlier import EARLIER
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a source are to a policy.
+
+    Attributes
+    ----------
+    by_attribute:
+        The column of each attribute.
+    generalized, noisy, sensitive:
+        The quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements look
+        at; for joint l-diversity all sensitive ones. By their columns, in the policy's order.
+    sensitive_names:
+        The sensitive attributes' names in the policy.
+    person:
+        The column that tells persons apart, or None: each row is a person.
+    key:
+        The columns that tell rows apart, if the policy names them.
+    weights, household:
+        The columns of sampling weights and of households that `risk` looks at, if the policy names them.
+    """
+
+    by_attribute: Mapping[str, str]
+    generalized: tuple[str, ...]
+    noisy: tuple[str, ...]
+    sensitive: tuple[str, ...]
+    sensitive_names: tuple[str, ...]
+    person: str | None
+    key: tuple[str, ...] = ()
+    weights: str | None = None
+    household: str | None = None
+
+
+def match_columns(policy: Policy, source: Source) -> Columns:
+    """Find the source's columns: by their names, whatever the case.
+
+    Raises
+    ------
+    SourceError
+        An attribute has no column, or a column no role.
+    """
+    by_lower = {name.lower(): name for name in source.columns}
+    person = policy.source.person
+    missing = [name for name in policy.attributes if name.lower() not in by_lower]
+    key = policy.source.key
+    asked = policy.risk.columns if policy.risk else {}
+    declared = {name.lower() for name in (*policy.attributes, *([person] if person else []), *key, *asked.values())}
+    undeclared = [name for name in source.columns if name.lower() not in declared]
+    wrong = []
+    if missing:
+        wrong.append(f"attributes without a column in the source: {listed(missing)}; check their names")
+    if person and person.lower() not in by_lower:
+        wrong.append(f"source.person: there is no column {person!r}; check its name")
+    if keyless := [name for name in key if name.lower() not in by_lower]:
+        wrong.append(f"source.key: there is no column {listed(keyless)}; check its name")
+    wrong += [
+        f"risk.{what}: there is no column {name!r}; check its name"
+        for what, name in asked.items()
+        if name.lower() not in by_lower
+    ]
+    if undeclared and policy.source.undeclared == "error":
+        wrong.append(
+            f"columns without a role: {listed(undeclared)}; "
+            'declare them under [attributes], or set undeclared = "drop" under [source]'
+        )
+    if wrong:
+        raise SourceError("; ".join(wrong))
+    matched = {name: by_lower[name.lower()] for name in policy.attributes}
+    looked_at = looked_at_sensitive(policy)
+    # Nested values have no hierarchy: their parts do.
+    nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
+    if nested:
+        raise SourceError(
+            f"attributes of nested types, which requirements look at: {listed(nested)}; give their parts as columns "
+            "of their own, with query = ... under [source]"
+        )
+    return Columns(
+        matched,
+        tuple(matched[name] for name in policy.generalized),
+        tuple(matched[name] for name in policy.noisy),
+        tuple(matched[name] for name in looked_at),
+        looked_at,
+        by_lower[person.lower()] if person else None,
+        tuple(by_lower[name.lower()] for name in key),
+        **{what: by_lower[name.lower()] for what, name in asked.items()},
+    )
+
+
+def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:
+    """The columns of the quasi-identifiers in the population table, and the one of its persons.
+
+    Raises
+    ------
+    SourceError
+        One of them is missing.
+    """
+    by_lower = {name.lower(): name for name in population.columns}
+    person = policy.population.person if policy.population else None
+    wanted = [*policy.generalized, *([person] if person else [])]
+    missing = [name for name in wanted if name.lower() not in by_lower]
+    if missing:
+        raise SourceError(f"population: there is no column {listed(missing)}; give it that name with query = ...")
+    return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names, for a message."""
+    return ", ".join(map(repr, names))
+
+
+def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
+    """What is released, in the source's order: everything with a role but the identifying; not the person, nor a key,
+    nor the marks of earlier releases."""
+    matched = {column: name for name, column in match_columns(policy, source).by_attribute.items()}
+    number = {name: i for i, name in enumerate(policy.generalized)}
+    return tuple(
+        Column(column, number.get(matched[column]))
+        for column in source.columns
+        if column in matched and column != EARLIER and policy.attributes[matched[column]].role != "identifying"
+    )

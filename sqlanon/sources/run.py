@@ -1,0 +1,64 @@
+"""One run: where it works, and what it reads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import duckdb
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import Namer, drop_schema
+from sqlanon.resources import CHECKS, macros
+from sqlanon.sources import Place, Source, unbind_source
+
+
+@dataclass(frozen=True)
+class Population:
+    """The population table: the engine that reads it, what it is, and where its views are."""
+
+    engine: DuckDBEngine
+    source: Source
+    place: Place
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its engine, its names, its source. Leaving its context drops all that it made.
+
+    ``identity`` says for the ledger of what table it is: JSON, the same for the same table.
+    """
+
+    engine: DuckDBEngine
+    work: Namer
+    place: Place
+    source: Source
+    population: Population | None = None
+    identity: str = ""
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop()
+
+    def install_macros(self) -> str:
+        """Install the macros that requirements are checked by in the work database; its name."""
+        name = self.work("any").catalog
+        with self.engine.using(name):
+            self.engine.script(macros(CHECKS))
+        return name
+
+    def drop(self) -> None:
+        """Drop what the run made."""
+        any_name = self.work("any")
+        if self.source.spark is not None:
+            self.source.spark.engine.let_go()
+        with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
+            unbind_source(self.engine, self.place)
+            if self.population is not None:
+                unbind_source(self.population.engine, self.population.place)
+            if self.place.views[1] == any_name.catalog:
+                self.engine.look_up_as_holder()  # its path may have the schema, and could not be set again
+                self.engine.execute(drop_schema(*self.place.views))
+            self.engine.execute(drop_schema(any_name.db, any_name.catalog))

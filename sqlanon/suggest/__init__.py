@@ -1,0 +1,6 @@
+"""Finding quasi-identifiers: what tells rows apart, what looks like an identifier, and a policy to start from."""
+
+from sqlanon.suggest.distinction import distinction_statements, find_distinction, refuse_size
+from sqlanon.suggest.suggest import asks_nothing, suggest
+
+__all__ = ["asks_nothing", "distinction_statements", "find_distinction", "refuse_size", "suggest"]

@@ -1,0 +1,162 @@
+"""What is known of the columns of a table before anybody says what they are: figures, no values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.errors import SourceError
+from sqlanon.frequency import looks
+from sqlanon.frequency.unique import NEARLY, distinct_counts
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
+from sqlanon.suggest.kinds import KINDS
+
+ENOUGH = 50_000
+"""Of larger tables, about every n-th row is looked at, so that about so many are."""
+
+_CLOSER = 10_000
+"""Of about so many of these, patterns are held against the values."""
+
+CODES = -1
+"""The number of the pattern of short codes."""
+
+_CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
+_SOME = 20  # values: of fewer, that they are all different says little
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A column in figures.
+
+    Attributes
+    ----------
+    name, type:
+        Of the column, in the source's spelling and the engine's.
+    rows, values, distinct:
+        Of the table: rows; values that are not NULL, and distinct ones among them (about, where not all rows were
+        looked at).
+    longest, mean_length:
+        Of texts.
+    likes:
+        Of texts: the share of values that look like a kind, by its number in `KINDS`, or like `CODES`.
+    spread:
+        Of numbers: the greatest less the least.
+    """
+
+    name: str
+    type: str
+    rows: int
+    values: int = 0
+    distinct: int = 0
+    longest: int = 0
+    mean_length: float = 0.0
+    likes: Mapping[int, float] = field(default_factory=dict)
+    spread: float | None = None
+
+    @property
+    def kind(self) -> ColumnKind:
+        """What hierarchies see in its type."""
+        return column_kind(self.type)
+
+    @property
+    def nested(self) -> bool:
+        """Whether its values have parts."""
+        return is_nested(self.type)
+
+    @property
+    def nearly_unique(self) -> bool:
+        """Whether nearly every value is another."""
+        return self.values >= _SOME and self.distinct >= NEARLY * self.values
+
+    @property
+    def many(self) -> bool:
+        """Whether values are too many for categories."""
+        return self.distinct >= max(_SOME, 0.2 * self.values)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rows have the same, be it NULL."""
+        return self.rows > 1 and (self.values == 0 or (self.distinct == 1 and self.values == self.rows))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A table that was looked at.
+
+    Attributes
+    ----------
+    rows, step:
+        Rows of the table; about every so manieth was looked at.
+    sample:
+        Those rows.
+    profiles:
+        The columns, in their order.
+    """
+
+    rows: int
+    step: int
+    sample: exp.Table
+    profiles: tuple[Profile, ...]
+
+
+def look_at(run: Run) -> Looked:
+    """Look at the source of a run; its table in the work schema is ``looked_rows``.
+
+    Raises
+    ------
+    SourceError
+        There is no column that could be looked at.
+    """
+    steps, columns = Steps(run.engine), run.source.columns
+    rows = steps.count(run.source.relation)
+    step = max(1, rows // ENOUGH)
+    plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
+    if not plain:
+        raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
+    sample = steps.make(run.work("looked_rows"), looks.some_rows(run.source.relation, [*plain.values()], step))
+    kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
+    texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
+    are_numbers = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
+    numbers = {i: name for i, name in plain.items() if kinds[i] in are_numbers}
+    others = {i: name for i, name in plain.items() if i not in texts and i not in numbers}
+    found = steps.figures(looks.column_figures(sample, texts, numbers, others))
+    likes = _likes(steps, looks.some_rows(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
+    if step > 1:  # how many values there are, is of all rows
+        counts = iter(steps.ask(distinct_counts(run.source.relation, [*plain.values()]), [])[0])
+        whole = {i: (next(counts), next(counts)) for i in plain}
+        # An estimate of 1 may be 2, and a constant column is released as it is: count those exactly.
+        same = {i: plain[i] for i, (distinct, _) in whole.items() if distinct <= 1}
+        exact = iter(steps.ask(looks.exact_counts(run.source.relation, [*same.values()]), [])[0] if same else ())
+        whole |= {i: (next(exact), whole[i][1]) for i in same}
+    else:
+        whole = {i: (found[f"distinct_{i}"], found[f"values_{i}"]) for i in plain}
+
+    def profile(i: int, name: str, type_: str) -> Profile:
+        if i not in plain:
+            return Profile(name, type_, rows)
+        return Profile(
+            name,
+            type_,
+            rows,
+            values=whole[i][1],
+            distinct=min(whole[i]),
+            longest=(found[f"longest_{i}"] or 0) if i in texts else 0,
+            mean_length=(found[f"mean_{i}"] or 0.0) if i in texts else 0.0,
+            likes=likes.get(i, {}),
+            spread=found[f"spread_{i}"] if i in numbers else None,
+        )
+
+    profiles = tuple(profile(i, name, type_) for i, (name, type_) in enumerate(columns.items()))
+    return Looked(rows, step, sample, profiles)
+
+
+def _likes(steps: Steps, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
+    """By column of texts: the share of its values that look like each kind."""
+    patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None} | {CODES: _CODE}
+    found = steps.figures(looks.content_figures(rows, texts, patterns))
+    return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

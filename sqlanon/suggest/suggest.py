@@ -1,0 +1,132 @@
+"""`suggest`: a policy to start from, for a table that nobody has said anything of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sqlanon.errors import HierarchyError, InfeasibleError
+from sqlanon.policy import Policy, SourceSection, table_parts
+from sqlanon.risk.narrowing import Narrowing, narrowing_columns_of_source
+from sqlanon.search.preparation import prepare
+from sqlanon.sources.run import Run
+from sqlanon.statement_runner import Steps
+from sqlanon.suggest.distinction import figures_of
+from sqlanon.suggest.kinds import OTHER_CODE
+from sqlanon.suggest.profile import Looked, look_at
+from sqlanon.suggest.propose import SUPPRESS, Proposal, propose
+from sqlanon.suggest.written import written_policy
+
+SIZE = 3
+"""Sets of so many quasi-identifiers are looked at."""
+
+_PERSONS = f"by its name: {OTHER_CODE}"
+
+
+def asks_nothing(table: str | None) -> Policy:
+    """A policy by which a table is bound, and which says nothing of its columns."""
+    attributes = {"sqlanon: any": {"role": "quasi", "hierarchy": "suppress"}}
+    return Policy(source={} if table is None else {"table": table}, attributes=attributes, privacy={"k": 2})
+
+
+def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | None, files: Sequence[str]) -> str:
+    """A commented policy for a table.
+
+    Parameters
+    ----------
+    begin:
+        Begins a run with a policy.
+    table:
+        The table, if the source is not files or Arrow.
+    database, files:
+        Where the table is, if it is known.
+
+    Raises
+    ------
+    SourceError
+        The table cannot be found or read, or all of its columns are nested.
+    """
+    with begin(asks_nothing(table)) as run:
+        looked = look_at(run)
+        proposals = propose(looked.profiles)
+        apart = _apart(run, looked, proposals)
+        dependencies = _dependencies(run, looked, proposals)
+    source: dict[str, object] = {"database": str(database)} if database is not None else {}
+    if files:
+        source = {"files": [*files] if len(files) > 1 else files[0]}
+    elif table is not None:
+        source["table"] = table
+    source |= _person(proposals)
+    name = (table_parts(table or "") or (Path(files[0]).stem if files else "table",))[-1]
+    place = re.sub(r"\W+", "_", name).strip("_") or "table"
+    release = {"database": f"{place}_release.duckdb", "table": name if table else place}
+
+    def policy(proposals: Sequence[Proposal]) -> str:
+        return written_policy(source, release, proposals, apart, looked.rows, looked.step, dependencies)
+
+    return policy(_that_hold(begin, proposals, source))
+
+
+def _apart(
+    run: Run, looked: Looked, proposals: Sequence[Proposal]
+) -> Mapping[frozenset[str], tuple[float | None, float | None]]:
+    """Distinction and separation of the sets of quasi-identifiers."""
+    names = [one.column.name for one in proposals if one.role == "quasi"]
+    if not names:
+        return {}
+    steps = Steps(run.engine)
+    query = figures_of(steps, run.work, looked.sample, names, names, SIZE)
+    return {
+        frozenset(attributes): (distinction, separation)
+        for attributes, _, _, _, distinction, separation in steps.ask(query, [])
+    }
+
+
+def _dependencies(run: Run, looked: Looked, proposals: Sequence[Proposal]) -> Sequence[Narrowing]:
+    """The columns that would be released as they are, and narrow a quasi-identifier."""
+    columns = [
+        one.column.name for one in proposals if one.role in ("sensitive", "insensitive") and not one.column.constant
+    ]
+    quasi = [one.column.name for one in proposals if one.role == "quasi"]
+    rows = looked.rows // looked.step
+    return narrowing_columns_of_source(
+        Steps(run.engine), run.work, looked.sample, rows, columns, quasi, SourceSection()
+    )
+
+
+def _person(proposals: Sequence[Proposal]) -> dict[str, object]:
+    """The column that tells persons apart, where persons have several rows."""
+    for one in proposals:
+        column = one.column
+        named = one.role == "identifying" and one.reason == _PERSONS
+        if named and column.many and not column.nearly_unique and column.values == column.rows:
+            return {"person": column.name}
+    return {}
+
+
+def _that_hold(
+    begin: Callable[[Policy], Run], proposals: Sequence[Proposal], source: Mapping[str, object]
+) -> Sequence[Proposal]:
+    """The proposals, with ``suppress`` in place of a hierarchy that has no place for some values."""
+
+    def holds(some: Sequence[Proposal]) -> bool:
+        attributes = {one.column.name: {"role": "quasi", "hierarchy": one.hierarchy or SUPPRESS} for one in some}
+        policy = Policy(source={**source, "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
+        with begin(policy) as run, suppress(InfeasibleError):
+            try:
+                prepare(run.engine, policy, run.source, run.work)
+            except HierarchyError:
+                return False
+        return True
+
+    asked = [one for one in proposals if one.hierarchy not in (None, SUPPRESS)]
+    if not asked or holds(asked):
+        return proposals
+    wrong = [one for one in asked if not holds([one])]
+    reason = "some values have no place in intervals or dates"
+    return [
+        replace(one, hierarchy=SUPPRESS, reason=f"{one.reason}; {reason}") if one in wrong else one for one in proposals
+    ]
