@@ -38,10 +38,10 @@ from sqlanon.noise.drawn import draws_here
 from sqlanon.noise.noisy_column import NoisyColumn
 from sqlanon.noise.stage import add_noise
 from sqlanon.pipeline import Found, anonymize
-from sqlanon.search.preparation import Prepared, prepare
+from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 LIMIT = 0.05
 CONFIDENCE = 0.99
@@ -73,7 +73,7 @@ class Searched:
     """A run after its search, of which noise can be drawn many times."""
 
     run: Run
-    prepared: Prepared
+    prepared: SearchInput
     found: Found
     column: NoisyColumn
 
@@ -118,7 +118,7 @@ class Searched:
 
     def linked(self, rows: str) -> tuple[float, float]:
         """The linking risk of a table with ``record``, ``class``, ``x_0`` and ``y_0``, and the strict one."""
-        steps = Steps(self.run.engine)
+        steps = StatementRunner(self.run.engine)
         query = linking.links(self.work(rows), self.work("noise_classes"), (self.column,))
         links = steps.make(self.work(f"{rows}_links"), query)
         count, linked, strictly = self.run.engine.rows(linking.risk(links, None))[0]

@@ -31,13 +31,13 @@ from sqlanon.release.reader import VERIFIED
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.verify import Verification
-from sqlanon.release_draft import Made
-from sqlanon.search.preparation import Prepared
+from sqlanon.release_draft import ReleaseDraft
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
-def check_against_source(run: Run, prepared: Prepared, found: Verification, spot: Spot) -> list[Check]:
+def check_against_source(run: Run, prepared: SearchInput, found: Verification, spot: Spot) -> list[Check]:
     """Recode the source by the manifest's generalization, and compare; then check every requirement on the result.
 
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
@@ -59,7 +59,7 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification, spot
     if not policy.noisy:
         checks.append(_same_rows(run, found, spot, view))
         if checks[-1].passed and found.suppressed is not None:
-            told = sorted(Made(run, prepared, again).suppressed_by(view), key=str)
+            told = sorted(ReleaseDraft(run, prepared, again).suppressed_by(view), key=str)
             right = told == sorted(found.suppressed, key=str)
             checks.append(
                 source_check("suppression by value", right, "the source tells the same of its suppressed rows")
@@ -73,14 +73,14 @@ def check_against_source(run: Run, prepared: Prepared, found: Verification, spot
         return checks + _audited(audit, run, released if policy.source.person is None else view)
 
 
-def _recode(run: Run, prepared: Prepared, again: Chosen, view: exp.Table) -> exp.Table:
+def _recode(run: Run, prepared: SearchInput, again: Chosen, view: exp.Table) -> exp.Table:
     """Make the view of the recoded source; of one that is elsewhere, over a copy.
 
     With noise the rows of a source that is elsewhere are none of the release: a table of them stays there.
     """
     query, source = again.recoding.select(shuffled=False), prepared.source
     if prepared.policy.noisy and source.spark is not None:
-        return Steps(run.engine).make(run.work("recoded_rows"), query)
+        return StatementRunner(run.engine).make(run.work("recoded_rows"), query)
     if not source.rows_at_hand:
         types = {
             column.name: again.recoding.released_type(column, source.columns[column.name])
@@ -133,12 +133,12 @@ def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:
 
 
 def _with_decoys(
-    run: Run, prepared: Prepared, found: Verification, recoded: exp.Table, audit: SourceAudit
+    run: Run, prepared: SearchInput, found: Verification, recoded: exp.Table, audit: SourceAudit
 ) -> list[Check]:
     """The recoded source is in the release, and what else there is are decoys; which, the catalog may know."""
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return []
-    steps, manifest, catalog = Steps(run.engine), found.manifest, prepared.policy.catalog
+    steps, manifest, catalog = StatementRunner(run.engine), found.manifest, prepared.policy.catalog
     with attached(run.engine, found.path, manifest, VERIFIED) as released:
         check = DecoyCheck(steps, run.work, manifest, recoded, released)
         checks = check.checks()
@@ -167,7 +167,7 @@ def _same_rows(run: Run, found: Verification, spot: Spot, recoded: exp.Table) ->
     return source_check(name, True, "it has the rows of the release")
 
 
-def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
+def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
     """What is released of the source by the manifest's generalization; below the full domain, by its strategy.
 
     None where the generalization is none of the policy's.
@@ -186,7 +186,7 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
     verdict = rules_of(prepared).judge(figures, allowed)
     chosen = choose(run.engine, prepared, levels, figures, run.work)
     if policy.decoys:
-        told, chosen = filled_again(Steps(run.engine), prepared, chosen, run.work)
+        told, chosen = filled_again(StatementRunner(run.engine), prepared, chosen, run.work)
         checks.append(claims_check(manifest, told))
     released = chosen.figures
     checks += _of_figures(prepared, manifest, released, measure.score(levels, released), figures.suppressed_rows)
@@ -194,7 +194,7 @@ def _again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | N
     return chosen, checks
 
 
-def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
+def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
     """What the policy's strategy finds. A result is the same on every run, unless the clock ends it."""
     try:
         found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
@@ -211,7 +211,7 @@ def _found_again(run: Run, prepared: Prepared, manifest: Manifest) -> tuple[Chos
 
 
 def _of_figures(
-    prepared: Prepared, manifest: Manifest, figures: Figures, cost: float, before: int | None = None
+    prepared: SearchInput, manifest: Manifest, figures: Figures, cost: float, before: int | None = None
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
     allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
@@ -228,7 +228,7 @@ def _of_figures(
     ]
 
 
-def _suppressed(prepared: Prepared, manifest: Manifest, suppressed: int) -> Check:
+def _suppressed(prepared: SearchInput, manifest: Manifest, suppressed: int) -> Check:
     """With noise, rows may have been suppressed when the rest was decided: more than can be found again."""
     found, policy = manifest.suppressed_rows, prepared.policy
     if policy.suppresses_last and found > suppressed:

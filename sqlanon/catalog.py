@@ -1,4 +1,7 @@
-"""The catalog: hierarchies, runs and releases, kept in a private DuckDB file of the data holder."""
+"""The catalog: hierarchies, runs and releases, kept in a private DuckDB file of the data holder.
+
+The lattice as a table: what a search looked at, one row a generalization.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,50 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import aliased, col, create_table, ident, insert_row, is_null, select, star, table, text
+from sqlanon.expressions import (
+    aliased,
+    cast,
+    col,
+    column_definitions,
+    create_table,
+    ident,
+    insert_row,
+    is_null,
+    named,
+    select,
+    star,
+    table,
+    text,
+)
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import why_not_written
 from sqlanon.resources import macros, sql_text
-from sqlanon.search.lattice_rows import LATTICE_COLUMNS
 from sqlanon.workdir import private_files
+
+LATTICE_COLUMNS = {
+    "levels": "INTEGER[]",
+    "height": "INTEGER",
+    "bound": "DOUBLE",
+    "status": "VARCHAR",
+    "classes": "BIGINT",
+    "suppressed_rows": "BIGINT",
+    "score": "DOUBLE",
+}
+"""Columns and types. ``levels`` is in the policy's order; figures are NULL where nothing had to be asked."""
+
+
+def create_lattice(target: exp.Table) -> exp.Create:
+    """The empty lattice table."""
+    return column_definitions(target, LATTICE_COLUMNS.items())
+
+
+def insert_lattice(target: exp.Table) -> exp.Insert:
+    """Insert rows that come as one list a column, as parameters."""
+    lists = [
+        named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name) for name, type_ in LATTICE_COLUMNS.items()
+    ]
+    return exp.Insert(this=target, expression=exp.Select(expressions=lists))
+
 
 ATTACHED = "sqlanon_catalog"
 BESIDE = "sqlanon_catalog_beside"

@@ -19,7 +19,7 @@ from sqlanon.pipeline import Found
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import TRAITS, Traits
 from sqlanon.recode.full_domain import allowed_rows, checker, measure_of
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import readable
 from sqlanon.sources.run import Run
 
@@ -173,7 +173,7 @@ def _found(
     )
 
 
-def _loss(engine: Engine, prepared: Prepared, found: Found) -> float:
+def _loss(engine: Engine, prepared: SearchInput, found: Found) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = MEASURES["loss"](prepared.marginals, prepared.weights)

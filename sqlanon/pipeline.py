@@ -25,7 +25,7 @@ from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.lattice import Progress
 from sqlanon.search.population_match import PopulationMatch, mapping_of
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import EARLIER
 
 
@@ -103,7 +103,7 @@ class Found:
         return [[list(compress(levels, own)) for levels in rows[0]], *rows[1:]]
 
 
-def anonymize(engine: Engine, prepared: Prepared, work: Namer, progress: Progress) -> Found:
+def anonymize(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> Found:
     """Find the best version of a prepared source with the policy's strategy.
 
     Raises
@@ -162,7 +162,7 @@ def _finished(task: LocalTask, outcome: LocalOutcome) -> Found:
     return Found(chosen, score, bound, score <= bound, outcome.search, None, outcome.rounds, kept.totals)
 
 
-def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures, work: Namer) -> Chosen:
+def choose(engine: Engine, prepared: SearchInput, levels: Levels, figures: Figures, work: Namer) -> Chosen:
     """Make the suppressed classes of a generalization, and the recoding that leaves them out or masks them.
 
     Makes ``suppressed`` in the work schema.
@@ -196,13 +196,13 @@ def choose(engine: Engine, prepared: Prepared, levels: Levels, figures: Figures,
     return Chosen(named, figures, smallest, recoding, masked, tuple(warnings), mapping)
 
 
-def _is_masking(prepared: Prepared) -> bool:
+def _is_masking(prepared: SearchInput) -> bool:
     release = prepared.policy.release
     return release is not None and release.suppressed == "mask"
 
 
 def _masked(
-    engine: Engine, prepared: Prepared, suppressed: exp.Table, levels: Levels, figures: Figures
+    engine: Engine, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, list[str]]:
     """How many suppressed rows may stay, masked: all or none; and why none.
 
@@ -245,7 +245,7 @@ def _all_masked(
     return size, kept and all(together) and space.requirements.population_uniqueness is None
 
 
-def _is_needed(prepared: Prepared, levels: Levels) -> bool:
+def _is_needed(prepared: SearchInput, levels: Levels) -> bool:
     """Whether suppressed classes are told by what rows generalize to: at the very top, only unknown values are
     suppressed, and there is nothing to match by."""
     return levels != prepared.marginals.heights

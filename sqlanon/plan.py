@@ -17,7 +17,7 @@ from sqlanon.frequency.sets import FrequencySets
 from sqlanon.ledger import marking_statements
 from sqlanon.noise.shown import noise_statements
 from sqlanon.policy import Hierarchy, Policy
-from sqlanon.recode.local.shown import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
+from sqlanon.recode.local.finish import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.recode.pushdown import shown_there
 from sqlanon.recode.recoding import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.macros import digest_of, k_anonymity_of
@@ -28,12 +28,11 @@ from sqlanon.search.candidate import candidate
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.search.levels import forbidden_levels, lattice_of
-from sqlanon.search.population_statements import generalized_population
+from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import attribute_values, class_space, counted_from, scan_population, scan_source
 from sqlanon.sources.columns import Columns, match_columns, population_columns, released_columns
 from sqlanon.sources.run import Run
-from sqlanon.stages import Plan, Stage
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import Plan, Stage, StatementRunner
 
 
 def plan(run: Run, policy: Policy) -> Plan:
@@ -179,20 +178,20 @@ class _Stages:
             mask=release is not None and release.suppressed == "mask" and not self.policy.noisy,
         )
 
-    def _noise(self, steps: Steps, recoding: ByClass, sets: FrequencySets, space: ClassSpace) -> AnyRecoding:
+    def _noise(self, steps: StatementRunner, recoding: ByClass, sets: FrequencySets, space: ClassSpace) -> AnyRecoding:
         """With noise on it."""
         asked = sets.ground.sensitive
         arguments = self.policy, self.source, self.columns, recoding, asked, space.requirements, self.work
         return noise_statements(steps, *arguments)
 
-    def _steps(self) -> Steps:
-        return Steps(self.engine, [])
+    def _steps(self) -> StatementRunner:
+        return StatementRunner(self.engine, [])
 
     @staticmethod
-    def _stage(name: str, note: str, steps: Steps) -> Stage:
+    def _stage(name: str, note: str, steps: StatementRunner) -> Stage:
         return Stage(name, note, tuple(steps.shown or ()))
 
-    def _hierarchies(self, steps: Steps, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]) -> None:
+    def _hierarchies(self, steps: StatementRunner, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]) -> None:
         for i, (name, type_) in enumerate(zip(self.policy.generalized, self.types, strict=True)):
             show_hierarchy(steps, name, self._rules(name), values[i], type_, self.work(f"hierarchy_{i}"))
         for s, name in enumerate(self.columns.sensitive_names):
@@ -206,7 +205,7 @@ class _Stages:
 
     def _frequency(
         self,
-        steps: Steps,
+        steps: StatementRunner,
         own: Scan,
         population: Scan | None,
         values: Sequence[exp.Table],
@@ -240,7 +239,7 @@ class _Stages:
         return attributes, FrequencySets(steps, work, ground, space, bottom)
 
     def _coded(
-        self, steps: Steps, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
+        self, steps: StatementRunner, name: str, column: str, values: exp.Table, hierarchy: exp.Table, target: exp.Table
     ) -> Coded:
         height = example_height(steps, self._rules(name))
         steps.make(target, cd.coded_values(values, hierarchy, height, "*", nullable=True))
@@ -263,7 +262,7 @@ def _search(engine: Engine, policy: Policy, space: ClassSpace) -> Stage:
 
 def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, ...]) -> Stage:
     """The audit: in the release file alone; and where it needs the source, by the engine that reads it."""
-    engine, work, steps = run.engine, run.work, Steps(run.engine, [])
+    engine, work, steps = run.engine, run.work, StatementRunner(run.engine, [])
     release = policy.release
     name = "release" if release is None else release.name
     relation = table(name).sql(engine.dialect)

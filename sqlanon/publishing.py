@@ -26,7 +26,7 @@ from sqlanon.release.targets.spark import publish_spark
 from sqlanon.release.targets.spark_catalog import SparkSpot
 from sqlanon.release.targets.spark_reader import AFTERWARDS, SparkRelease
 from sqlanon.release.verify import Verification
-from sqlanon.release_draft import Made, ranges_of
+from sqlanon.release_draft import ReleaseDraft, ranges_of
 from sqlanon.sources import NOT_THERE, InSpark, Source, carrying, refuse_schema_of_source
 
 
@@ -69,7 +69,7 @@ class Publishing:
         What must come out: released rows, classes, and rows of the smallest.
     """
 
-    made: Made
+    made: ReleaseDraft
     run_id: str
     manifest_of: Callable[[str], ManifestOf]
     figures: tuple[int, int, int]

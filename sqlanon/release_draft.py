@@ -28,7 +28,7 @@ from sqlanon.release.metadata_check import promised_k
 from sqlanon.release.metadata_views import suppressed_by
 from sqlanon.release.requirements import needs_source
 from sqlanon.release.source_audit import SourceAudit
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
 
@@ -40,7 +40,7 @@ FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
 
 
-def ranges_of(prepared: Prepared) -> dict[str, Kind]:
+def ranges_of(prepared: SearchInput) -> dict[str, Kind]:
     """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
     make ranges of numbers or times."""
     policy, found = prepared.policy, dict[str, Kind]()
@@ -55,7 +55,7 @@ def ranges_of(prepared: Prepared) -> dict[str, Kind]:
 
 
 @dataclass(frozen=True)
-class Made:
+class ReleaseDraft:
     """What was found, and what was done to it since.
 
     Attributes
@@ -67,7 +67,7 @@ class Made:
     """
 
     run: Run
-    prepared: Prepared
+    prepared: SearchInput
     chosen: Chosen
     noised: Noised | None = None
     filled: Filled | None = None

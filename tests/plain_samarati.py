@@ -10,8 +10,8 @@ import oracle
 from oracle import Hierarchy, Levels, Row, Table
 from strategies import Case
 
-from sqlanon.search.data import Data
 from sqlanon.search.lattice import Lattice
+from sqlanon.search.task import Data
 
 
 def distance(table: Table, one: Row, other: Row, bottom: Levels) -> Levels:

@@ -13,7 +13,7 @@ from strategies import Case
 from sqlanon.measures import MEASURES, Figures, Marginals, Measure
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search import Budget, Lattice, Search
-from sqlanon.search.verdict import Rules
+from sqlanon.search.task import Rules
 
 
 def is_known(table: Table, attribute: int, value: Value) -> bool:

@@ -16,7 +16,7 @@ from conftest import compacted, some
 
 import sqlanon
 from sqlanon.cli import main
-from sqlanon.decoys.check_statements import minus, strangers, surplus
+from sqlanon.decoys.check import minus, strangers, surplus
 from sqlanon.expressions import star, table
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.verify import Verification, verify_file

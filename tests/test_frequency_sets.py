@@ -25,7 +25,7 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.frequency import sets as frequency_sets
-from sqlanon.frequency.guess import draw_shares, expected_classes
+from sqlanon.frequency.sets import draw_shares, expected_classes
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from sqlanon.expressions import table
 from sqlanon.measures import MEASURES
 from sqlanon.recode.full_domain import find
 from sqlanon.requirements import requirements_of
-from sqlanon.search.preparation import Prepared, prepare
+from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources import Place, bind_source
 
 pytestmark = pytest.mark.slow
@@ -94,9 +94,9 @@ class Workshop:
 
     folder: Path
     engine: DuckDBEngine
-    made: dict[tuple[Any, ...], Prepared] = field(default_factory=dict)
+    made: dict[tuple[Any, ...], SearchInput] = field(default_factory=dict)
 
-    def prepared(self, entry: Entry) -> Prepared:
+    def prepared(self, entry: Entry) -> SearchInput:
         policy, measure = policy_of(entry, self.folder), MEASURES[entry["measure"]]
         model = entry["model"] if entry["model"] == "k" else (entry["model"], entry["k"])
         key = (entry["dataset"], *entry["quasi"], measure.needs_entropy, model)

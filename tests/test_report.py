@@ -34,7 +34,7 @@ from sqlanon.histogram import ClassSizes
 from sqlanon.markup import harmless
 from sqlanon.release.metadata_views import class_sizes
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
-from sqlanon.report import chart_data as charts
+from sqlanon.report import distributions as charts
 from sqlanon.report import facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page

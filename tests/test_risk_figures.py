@@ -129,9 +129,11 @@ def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monk
     asked = policy()
     with sqlanon.connect(live) as db:
         shown = []
-        made = sets.Steps.make
+        made = sets.StatementRunner.make
         monkeypatch.setattr(
-            sets.Steps, "make", lambda self, target, *rest: shown.append(target.name) or made(self, target, *rest)
+            sets.StatementRunner,
+            "make",
+            lambda self, target, *rest: shown.append(target.name) or made(self, target, *rest),
         )
         risk = db.risk(asked)
     assert {"shared_0_1", "sharing_0_1"} <= set(shown)

@@ -33,7 +33,7 @@ from test_search_size import wide_search
 import sqlanon
 from sqlanon.recode.full_domain import data_of as data_of_engine
 from sqlanon.search import STRATEGIES, Outcome, Search
-from sqlanon.search.data import Data
+from sqlanon.search.task import Data
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,7 @@ from sqlanon.measures import MEASURES, Figures, Marginals
 from sqlanon.recode.full_domain import find
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search import STRATEGIES, Budget, Lattice, Search
-from sqlanon.search.task import REMEMBERED
-from sqlanon.search.verdict import Rules
+from sqlanon.search.task import REMEMBERED, Rules
 
 __all__ = ["workshop"]  # the fixture
 

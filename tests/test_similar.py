@@ -21,7 +21,7 @@ from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.recode.local import LocalOutcome, LocalTask
-from sqlanon.recode.local import groups_statements as gr
+from sqlanon.recode.local import groups as gr
 from sqlanon.recode.local.similar import grouped
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.expressions import table
 from sqlanon.hierarchies.numerals import padded, plain, whole_digits, written_out
-from sqlanon.recode.local.sorting import may_be_sorted, sortable_labels, sorted_labels
+from sqlanon.recode.local.finish import may_be_sorted, sortable_labels, sorted_labels
 
 few = settings(max_examples=15, deadline=None)
 FLOATS = (

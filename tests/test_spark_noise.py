@@ -36,11 +36,11 @@ from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_workers import sent
 from sqlanon.errors import SourceError
 from sqlanon.expressions import name_of, of_rows, table
-from sqlanon.noise import check_statements as nc
+from sqlanon.noise import check as nc
 from sqlanon.noise.laplace import drawing
 from sqlanon.noise.statements import STEPS
 from sqlanon.release.row_differences import different_rows
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""
@@ -109,7 +109,7 @@ def with_one() -> sqlanon.Policy:
 
 
 @dataclass
-class Made:
+class ReleaseDraft:
     """A run on Spark, and the same in DuckDB.
 
     Attributes
@@ -151,7 +151,7 @@ def watched() -> Iterator[list[pa.Table]]:
 
 
 @contextmanager
-def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[Made]:
+def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[ReleaseDraft]:
     source = people()
     session.createDataFrame(source).createOrReplaceTempView("people")
     with duckdb.connect() as connection, sqlanon.connect(session) as db:
@@ -161,7 +161,7 @@ def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[Made]:
             with watched() as came:
                 there = db.anonymize(asked)
             there.publish(folder / "release.duckdb")
-            yield Made(there, here, db, folder / "release.duckdb", came, records_of(there, asked))
+            yield ReleaseDraft(there, here, db, folder / "release.duckdb", came, records_of(there, asked))
 
 
 def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy]:
@@ -176,14 +176,14 @@ def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy
 
 
 @pytest.fixture(scope="module")
-def three(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def three(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseDraft]:
     """Three attributes with noise, and confidence."""
     with made(session, policy(), tmp_path_factory.mktemp("noise")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def one(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def one(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseDraft]:
     with made(session, with_one(), tmp_path_factory.mktemp("noise")) as found:
         yield found
 
@@ -200,7 +200,7 @@ def released(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
 def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytest.FixtureRequest) -> None:
-    both: Made = request.getfixturevalue(which)
+    both: ReleaseDraft = request.getfixturevalue(which)
     there, here = both.there, both.here
     assert there.generalization == here.generalization
     assert there.score == pytest.approx(here.score, rel=1e-12)
@@ -223,7 +223,7 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
 @pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
 def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pytest.FixtureRequest) -> None:
-    both: Made = request.getfixturevalue(which)
+    both: ReleaseDraft = request.getfixturevalue(which)
     found = [
         one._run.engine.rows(exp.select("*").from_(one._run.work("noise_classes")).order_by('"class"'))
         for one in (both.there, both.here)
@@ -235,7 +235,7 @@ def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pyte
 # --- the noise --------------------------------------------------------------------------------------
 
 
-def test_each_record_with_values_has_got_noise_of_its_own(three: Made) -> None:
+def test_each_record_with_values_has_got_noise_of_its_own(three: ReleaseDraft) -> None:
     source = {row["id"]: row for row in people().to_pylist()}
     usable = {
         i for i, row in source.items() if row["born"] is not None and row[PAY] is not None and not math.isnan(row[PAY])
@@ -248,7 +248,7 @@ def test_each_record_with_values_has_got_noise_of_its_own(three: Made) -> None:
     assert moved.most_common(1)[0][1] == 1
 
 
-def suppressed_before(found: Made, usable: set[int]) -> int:
+def suppressed_before(found: ReleaseDraft, usable: set[int]) -> int:
     """The records of classes that are too small, or have one illness alone."""
     rows = [row for row in people().to_pylist() if row["id"] in usable]
     width = [1, 10, 20, 10**9][found.there.generalization["age"] or 0]
@@ -260,7 +260,7 @@ def suppressed_before(found: Made, usable: set[int]) -> int:
     return sum((row["zip"] if whole_zip else "*", row["age"] // width) in bad for row in rows)
 
 
-def test_what_is_released_is_what_was_drawn(three: Made) -> None:
+def test_what_is_released_is_what_was_drawn(three: ReleaseDraft) -> None:
     rows = released(three.path)
     assert len(rows) == three.there.released_rows
     for row in rows:
@@ -273,7 +273,7 @@ def test_what_is_released_is_what_was_drawn(three: Made) -> None:
         assert not row["cost"] % Decimal("0.05")
 
 
-def test_published_twice_it_has_the_same_rows(three: Made, tmp_path: Path) -> None:
+def test_published_twice_it_has_the_same_rows(three: ReleaseDraft, tmp_path: Path) -> None:
     again = three.there.publish(tmp_path / "again.duckdb")
     assert sorted(map(str, released(Path(again.path)))) == sorted(map(str, released(three.path)))
 
@@ -319,7 +319,7 @@ def p_value(draws: list[int], scale: float, bins: int = 10) -> float:
 # --- what is suppressed last, and the linking attack --------------------------------------------------
 
 
-def test_the_linking_risk_is_that_of_all_pairs(one: Made, three: Made) -> None:
+def test_the_linking_risk_is_that_of_all_pairs(one: ReleaseDraft, three: ReleaseDraft) -> None:
     for found, epsilons in ((one, [1.0]), (three, list(EPSILONS.values()))):
         ids, records = list(found.records), list(found.records.values())
         if found is one:
@@ -331,7 +331,7 @@ def test_the_linking_risk_is_that_of_all_pairs(one: Made, three: Made) -> None:
             assert risk is not None and 0 < least <= risk <= most < 1
 
 
-def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Made) -> None:
+def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: ReleaseDraft) -> None:
     ids, records = list(three.records), list(three.records.values())
     few = oracle_noise.too_few(records, list(EPSILONS.values()), BETA, K)
     assert few
@@ -352,7 +352,7 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Made) 
 @pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
 def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> None:
-    both: Made = request.getfixturevalue(which)
+    both: ReleaseDraft = request.getfixturevalue(which)
     combinations = len({(row["zip"], row["age"], row["ill"]) for row in people().to_pylist()})
     pays, seen = set(people()[PAY].to_pylist()), set[float]()
     assert both.came
@@ -366,13 +366,13 @@ def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> Non
     assert seen & pays <= {low for (low,) in classes}  # of each class it has the least
 
 
-def test_the_records_are_not_shown_here(three: Made) -> None:
+def test_the_records_are_not_shown_here(three: ReleaseDraft) -> None:
     with pytest.raises(SourceError, match="never leave it"):
         _ = three.there.noisy
     assert three.here.noisy is not None
 
 
-def test_the_plan_shows_that_all_of_it_is_in_spark(one: Made) -> None:
+def test_the_plan_shows_that_all_of_it_is_in_spark(one: ReleaseDraft) -> None:
     text = str(one.db.plan(policy()))
     tables = ("records", "classes", "rows", "links", "near_0", "near", "survivors", "judged", "kept")
     assert [name for name in tables if f"-- in Spark, makes noise_{name}\n" not in text] == []
@@ -389,7 +389,7 @@ def test_what_groups_by_records_is_of_rows() -> None:
 # --- the release, held against its source ---------------------------------------------------------------
 
 
-def test_the_release_is_verified_with_its_source_there(one: Made, spark: Any, tmp_path: Path) -> None:
+def test_the_release_is_verified_with_its_source_there(one: ReleaseDraft, spark: Any, tmp_path: Path) -> None:
     with watched() as came:
         verification = one.db.verify(one.path, one.there.policy)
     assert verification.verified
@@ -425,7 +425,7 @@ def test_rows_that_one_side_has_more_often_are_found() -> None:
                 if rows:
                     connection.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows)
             engine.execute(parse_one("DROP TABLE IF EXISTS once"))
-            Steps(engine).make(once, nc.counted(recoded, list(types), "n"))
+            StatementRunner(engine).make(once, nc.counted(recoded, list(types), "n"))
             left, right = (Counter(map(str, rows)) for rows in sides)
             expected = [((left - right).total(), (right - left).total())]
             assert engine.rows(different_rows(released, once, types, "n")) == expected

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.frequency.packed import packed
+from sqlanon.frequency.packing import packed
 from sqlanon.risk.suda import Suda, dis_of
 
 Row = tuple[Any, ...]

@@ -31,7 +31,7 @@ from sqlanon.cli import app
 from sqlanon.expressions import table
 from sqlanon.requirements import requirements_of
 from sqlanon.warehouse import DIALECTS
-from sqlanon.warehouse.audit import breaking, small_classes, table_breaking
+from sqlanon.warehouse.statements import breaking, small_classes, table_breaking
 
 slow = pytest.mark.slow
 quick = settings(

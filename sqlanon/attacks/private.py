@@ -36,7 +36,7 @@ from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_part
 from sqlanon.sources import Source, bind_source, file_kind
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
 """What the source and the outside table are called in the SQL that is shown."""
@@ -84,7 +84,7 @@ def read_private(policy: Policy, run: Run, outside: str | None, shown: Shown) ->
         The hierarchies are no trees over the values; with all problems.
     """
     columns = match_columns(policy, run.source)
-    steps = Steps(run.engine)
+    steps = StatementRunner(run.engine)
     _show_source(policy.source, run.source, SOURCE, shown, policy)
     theirs = None if outside is None else _bind_outside(policy, run, outside, shown)
     known = {} if theirs is None else {name.lower(): name for name in theirs.columns}

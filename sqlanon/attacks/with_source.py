@@ -19,8 +19,8 @@ from sqlanon.frequency.scan import domain_of
 from sqlanon.ledger.linked import Linked, titled
 from sqlanon.ledger.side_by_side import Subject
 from sqlanon.requirements import Domain, Requirements, requirements_of
-from sqlanon.risk.narrowing_statements import pinned_groups
-from sqlanon.statement_runner import Steps
+from sqlanon.risk.narrowing import pinned_groups
+from sqlanon.statement_runner import StatementRunner
 
 KEEPS = "local"
 """The strategy that splits the classes of a full-domain release where all parts meet the policy."""
@@ -131,7 +131,7 @@ def _of_refinement(attacker: Attacker, build: Split, found: Callable[[Subject, e
 
 def _requirements(attacker: Attacker, private: Private) -> Requirements:
     """The policy's requirements, as the search has them."""
-    steps, run = Steps(private.run.engine), private.run
+    steps, run = StatementRunner(private.run.engine), private.run
     domains = {}
     for s, (name, column) in enumerate(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True)):
         tree = attacker.trees.hierarchies.get(name.lower())

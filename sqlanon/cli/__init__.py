@@ -15,9 +15,9 @@ from sqlanon.cli import making, before, after  # in this order the help shows th
 
 # isort: on
 from sqlanon.cli.interrupts import ended_by
-from sqlanon.disk import disk_problem
 from sqlanon.errors import ReleaseError, SqlanonError
 from sqlanon.terminal import encode_safely, say
+from sqlanon.workdir import disk_problem
 
 __all__ = ["after", "app", "before", "main", "making"]
 

@@ -1,24 +1,94 @@
-"""Checking a release with decoys against its source, which cannot tell them; and against the catalog, which can."""
+"""Checking a release with decoys against its source, which cannot tell them; and against the catalog, which can.
+
+Queries that hold a release with decoys against the real rows, as released.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.decoys import check_statements as dc
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
-from sqlanon.expressions import Namer, subquery
+from sqlanon.expressions import Namer, aliased, all_columns, all_of, col, named, number, same, select, subquery
 from sqlanon.pipeline import Chosen
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.row_differences import different_rows
-from sqlanon.search.preparation import Prepared
-from sqlanon.statement_runner import Steps
+from sqlanon.release.row_differences import different_rows, same_to_readers, told_apart
+from sqlanon.search.preparation import SearchInput
+from sqlanon.statement_runner import StatementRunner
 
 
-def filled_again(steps: Steps, prepared: Prepared, chosen: Chosen, work: Namer) -> tuple[Decoys, Chosen]:
+def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
+    """The rows that others do not have, or not so often: a row that is there twice is two rows.
+
+    Parameters
+    ----------
+    types:
+        DuckDB's types of their columns.
+    """
+    values = [(name, [col(name), *told_apart(col(name), type_)]) for name, type_ in types.items()]
+    numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
+    own, theirs = (select([one.copy() for one in numbered], table.copy()) for table in (rows, others))
+    rest = subquery(exp.Except(this=own, expression=theirs, distinct=False), "m")
+    return select([named(col(f"c{i}_0"), name) for i, (name, _) in enumerate(values)], rest)
+
+
+def surplus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
+    """One number: the rows that others do not have, or not so often."""
+    return select([exp.Count(this=exp.Star())], subquery(minus(rows, others, types), "q"))
+
+
+def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
+    """The classes of fewer than k real rows: ``q0``, ``q1``, ...: numbered, so that no name is taken twice."""
+    too_few = exp.LT(this=exp.Count(this=exp.Star()), expression=number(k))
+    output: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
+    return select(output, real.copy(), [col(name) for name in quasi]).having(too_few, copy=False)
+
+
+def part(rows: exp.Table, places: exp.Table, quasi: Mapping[str, str], within: bool) -> exp.Select:
+    """The rows that are in some classes, or those that are not.
+
+    Parameters
+    ----------
+    places:
+        The classes, made by `short_classes`.
+    quasi:
+        The quasi-identifiers, with DuckDB's types of them.
+    """
+    on = all_of(
+        same_to_readers(col(name, "r"), col(f"q{i}", "p"), type_) for i, (name, type_) in enumerate(quasi.items())
+    )
+    query = select([all_columns("r")], aliased(rows, "r"))
+    return query.join(aliased(places, "p"), on=on, join_type="semi" if within else "anti", copy=False)
+
+
+def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
+    """One number: the classes that have not exactly k rows in the release.
+
+    Parameters
+    ----------
+    among:
+        The rows of the release that are in them.
+    """
+    right = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(k))
+    filled = select([named(col(name), f"q{i}") for i, name in enumerate(quasi)], among.copy())
+    filled = filled.group_by(*(col(name) for name in quasi), copy=False).having(right, copy=False)
+    on = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))
+    query = select([exp.Count(this=exp.Star())], aliased(places, "p"))
+    return query.join(subquery(filled, "f"), on=on, join_type="anti", copy=False)
+
+
+def strangers(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
+    """One number: the rows whose value in a column no kept row has."""
+    query = select([exp.Count(this=exp.Star())], aliased(rest, "d"))
+    on = same_to_readers(col(name, "d"), col(name, "k"), type_)
+    return query.join(subquery(kept, "k"), on=on, join_type="anti", copy=False)
+
+
+def filled_again(steps: StatementRunner, prepared: SearchInput, chosen: Chosen, work: Namer) -> tuple[Decoys, Chosen]:
     """How many decoys a generalization needs; and what is released of the source: all but the decoys.
 
     Makes ``decoy_classes`` in the work schema.
@@ -60,7 +130,7 @@ class DecoyCheck:
         The source, recoded, and the rows of the release.
     """
 
-    steps: Steps
+    steps: StatementRunner
     work: Namer
     manifest: Manifest
     real: exp.Table
@@ -70,14 +140,14 @@ class DecoyCheck:
         """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
         classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
         steps, quasi, k = self.steps, self._quasi, self.manifest.policy["privacy"]["k"]
-        places = steps.make(self.work("decoy_places"), dc.short_classes(self.real, list(quasi), k))
-        beside = steps.make(self.work("decoys_beside"), dc.part(self.real, places, quasi, within=True))
-        among = steps.make(self.work("decoys_among"), dc.part(self.released, places, quasi, within=True))
-        rest = steps.make(self.work("decoys_found"), dc.minus(among, beside, self._types))
+        places = steps.make(self.work("decoy_places"), short_classes(self.real, list(quasi), k))
+        beside = steps.make(self.work("decoys_beside"), part(self.real, places, quasi, within=True))
+        among = steps.make(self.work("decoys_among"), part(self.released, places, quasi, within=True))
+        rest = steps.make(self.work("decoys_found"), minus(among, beside, self._types))
         found = steps.count(rest)
         # What the release has beside the rest are rows of both.
         all_there = steps.count(among) - found == steps.count(beside)
-        wrong = steps.ask(dc.unfilled(places, among, list(quasi), k), [(0,)])[0][0]
+        wrong = steps.ask(unfilled(places, among, list(quasi), k), [(0,)])[0][0]
         values = [name for name in self._types if name not in quasi]
         strange = found and [one for one in values if self._is_strange(rest, places, one)]
         return [
@@ -94,7 +164,7 @@ class DecoyCheck:
             return Check(f"{AGAINST}decoys in the catalog", None, message)
         rest = self.work("decoys_found")
         pairs = ((rest, table), (table, rest))
-        wrong = sum(self.steps.ask(dc.surplus(*pair, self._types), [(0,)])[0][0] for pair in pairs)
+        wrong = sum(self.steps.ask(surplus(*pair, self._types), [(0,)])[0][0] for pair in pairs)
         return source_check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
 
     @property
@@ -107,12 +177,12 @@ class DecoyCheck:
         return {name: types[name] for name in self.manifest.quasi}
 
     def _is_strange(self, rest: exp.Table, places: exp.Table, name: str) -> bool:
-        kept = dc.part(self.real, places, self._quasi, within=False)
-        return bool(self.steps.ask(dc.strangers(rest, kept, name, self._types[name]), [(0,)])[0][0])
+        kept = part(self.real, places, self._quasi, within=False)
+        return bool(self.steps.ask(strangers(rest, kept, name, self._types[name]), [(0,)])[0][0])
 
     def _same_elsewhere(self, places: exp.Table) -> bool:
         """Whether the release has the real rows, and no others, in all other classes."""
         real, released = (
-            subquery(dc.part(rows, places, self._quasi, within=False), "r") for rows in (self.real, self.released)
+            subquery(part(rows, places, self._quasi, within=False), "r") for rows in (self.real, self.released)
         )
         return self.steps.ask(different_rows(released, real, self._types), [(0, 0)])[0] == (0, 0)

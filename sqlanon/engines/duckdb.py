@@ -15,11 +15,11 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
-from sqlanon.disk import disk_problem
 from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError
 from sqlanon.expressions import create_table, ident, qualified, star, table, text, values_query
+from sqlanon.workdir import disk_problem
 
 _SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
 """The schemas of the engine's own functions, types and views."""

@@ -39,7 +39,7 @@ from sqlanon.release.staging import Content
 from sqlanon.release.targets.file import publish, utc_now
 from sqlanon.release_draft import ranges_of
 from sqlanon.risk.narrowing import Narrowing
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
 from sqlanon.version import __version__
@@ -81,7 +81,7 @@ class Extension:
     warnings: list[str]
     _refusals: tuple[str, ...]
     _run: Run
-    _prepared: Prepared
+    _prepared: SearchInput
     _publication: Publication
     _recoding: Recoding
     _run_id: str

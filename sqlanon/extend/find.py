@@ -22,9 +22,9 @@ from sqlanon.recode.recoding import Column, Recoding, suppressed_classes
 from sqlanon.risk.narrowing import narrowing_columns, refused
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace
-from sqlanon.search.preparation import Prepared, unique_columns, unique_warnings
+from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 def extend(run: Run, policy: Policy) -> Extension:
@@ -59,7 +59,7 @@ def extend(run: Run, policy: Policy) -> Extension:
     with opened(run.engine, publication, verified=True) as release:
         names = [one.name for one in manifest.columns]
         rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
-        figures = Steps(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
+        figures = StatementRunner(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
     everything = replace(recoding, source=prepared.source.relation)
     dependencies, narrowed = narrowing_columns(run.engine, run.work, prepared, everything, levels)
     unique = unique_columns(run.engine, prepared)
@@ -87,7 +87,7 @@ def extend(run: Run, policy: Policy) -> Extension:
     )
 
 
-def _recoding(run: Run, prepared: Prepared, generalization: Mapping[str, int]) -> tuple[Recoding, Figures]:
+def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]) -> tuple[Recoding, Figures]:
     """How the rows are made that are added, and what is lost by those that wait.
 
     Makes ``candidates``, ``waiting`` and ``added``.
@@ -113,7 +113,7 @@ def _recoding(run: Run, prepared: Prepared, generalization: Mapping[str, int]) -
     return recoding, figures
 
 
-def _figures(prepared: Prepared, space: ClassSpace, levels: Levels) -> Figures:
+def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
     """What is lost by the rows that wait, by the policy's measure."""
     steps, measure = prepared.sets.steps, measure_of(prepared)
     suppressed = steps.figures(candidate(space, levels))["suppressed_rows"]

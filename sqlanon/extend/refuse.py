@@ -14,7 +14,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.manifest import Manifest
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
 
@@ -80,7 +80,7 @@ def refuse_others(policy: Policy, manifest: Manifest, publication: Publication) 
 
 
 def refuse_changes(
-    run: Run, prepared: Prepared, trees: Mapping[str, Hierarchy], manifest: Manifest, levels: Mapping[str, int]
+    run: Run, prepared: SearchInput, trees: Mapping[str, Hierarchy], manifest: Manifest, levels: Mapping[str, int]
 ) -> None:
     """New rows must be labelled as those of the release are, and be of the same types."""
     problems = []

@@ -1,18 +1,189 @@
-"""Combinations of a table's values in packed keys: made once, then grouped by many sets of attributes."""
+"""Combinations of a table's values in packed keys: made once, then grouped by many sets of attributes.
+
+Combinations of values as packed keys: a number for each value, and several numbers in one word.
+
+Then the combinations of any set of attributes are groups of ``word & mask``, and one statement counts those of many
+sets. A word has 63 bits; what does not fit into one goes into the next.
+
+Names of columns, all ours. In the combinations: ``id``, ``q0, q1, ...`` (values) and ``n`` (rows). In the numbers of an
+attribute's values: ``value``, ``code``. In the packed keys: ``id``, ``w0, w1, ...`` and ``n``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
 from sqlglot import exp
 
+from sqlanon.coding import ROWS
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer
-from sqlanon.frequency import packed as pk
-from sqlanon.statement_runner import Steps
+from sqlanon.expressions import Namer, aliased, cast, col, named, number, same, select, subquery, total
+from sqlanon.frequency.statements import quasi_columns, raw_frequency
+from sqlanon.statement_runner import StatementRunner
+
+BITS = 63
+"""Of a word: the highest one of a BIGINT is its sign."""
+
+ID = "id"
+CODE = "code"
+VALUE = "value"
+SUBSET = "subset"
+SIZE = "size"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the numbers of each attribute's values are.
+
+    Attributes
+    ----------
+    places:
+        Of each attribute: the word, the first bit, and how many bits.
+    words:
+        How many words there are.
+
+    >>> packing = packed([100, 1, 7])
+    >>> packing.places, packing.masks([0, 2])
+    (((0, 0, 7), (0, 7, 1), (0, 8, 3)), (1919,))
+    """
+
+    places: tuple[tuple[int, int, int], ...]
+    words: int
+
+    def masks(self, subset: Iterable[int]) -> tuple[int, ...]:
+        """The mask of each word that leaves these attributes."""
+        masks = [0] * self.words
+        for i in subset:
+            word, first, bits = self.places[i]
+            masks[word] |= ((1 << bits) - 1) << first
+        return tuple(masks)
+
+
+def packed(highest: Sequence[int]) -> Packing:
+    """Put attributes into words, each into the first that has room.
+
+    Parameters
+    ----------
+    highest:
+        The highest number of a value, by attribute.
+    """
+    used: list[int] = []
+    places = []
+    for most in highest:
+        bits = max(1, most.bit_length())
+        word = next((i for i, taken in enumerate(used) if taken + bits <= BITS), len(used))
+        if word == len(used):
+            used.append(0)
+        places.append((word, used[word], bits))
+        used[word] += bits
+    return Packing(tuple(places), max(1, len(used)))
+
+
+def subset_number(subset: Iterable[int]) -> int:
+    """A set of attributes as a number: bit i is attribute i.
+
+    >>> subset_number([0, 2])
+    5
+    """
+    return sum(1 << i for i in subset)
+
+
+def numbered_combinations(source: exp.Table, columns: Sequence[str]) -> exp.Select:
+    """The distinct combinations of a source's columns, each with an ``id``."""
+    grouped = raw_frequency(source, columns)
+    output = [named(exp.Window(this=exp.RowNumber()), ID), *quasi_columns(len(columns)), col(ROWS)]
+    return select(output, subquery(grouped, "g"))
+
+
+def value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
+    """A number for each value of an attribute, from 1 on.
+
+    Parameters
+    ----------
+    combinations:
+        `numbered_combinations`.
+    attribute:
+        Its number.
+    singles_apart:
+        Whether the values that one row alone has are all 0: their rows are known, and many values need few bits.
+    """
+    value = col(f"q{attribute}")
+    single = exp.EQ(this=exp.Sum(this=col(ROWS)), expression=number(1))
+    if singles_apart:
+        first = exp.Order(expressions=[exp.Ordered(this=single)])
+        count = exp.Window(this=exp.RowNumber(), order=first)
+        code: exp.Expr = exp.Case(ifs=[exp.If(this=single.copy(), true=number(0))], default=count)
+    else:
+        code = exp.Window(this=exp.RowNumber())
+    output: list[exp.Expr] = [named(value, VALUE), named(cast(code, "BIGINT"), CODE)]
+    return select(output, combinations.copy(), [value.copy()])
+
+
+def highest_numbers(numbers: Sequence[exp.Table]) -> exp.Select:
+    """One row: the highest number of each attribute's values; NULL where it has none."""
+    parts: list[exp.Expr] = [
+        named(subquery(select([exp.Max(this=col(CODE))], one.copy())), f"c{i}") for i, one in enumerate(numbers)
+    ]
+    query = exp.Select(expressions=parts)
+    return query
+
+
+def packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
+    """The combinations as words."""
+    parts: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
+    query = exp.Select().from_(aliased(combinations, "r"), copy=False)
+    for i, (one, (word, first, _)) in enumerate(zip(numbers, packing.places, strict=True)):
+        parts[word].append(exp.Mul(this=col(CODE, f"v{i}"), expression=number(1 << first)))
+        on = same(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
+        query = query.join(aliased(one, f"v{i}"), on=on, copy=False)
+    words = [named(_sum(terms), f"w{j}") for j, terms in enumerate(parts)]
+    return query.select(col(ID, "r"), *words, col(ROWS, "r"), copy=False)
+
+
+def _sum(terms: Sequence[exp.Expr]) -> exp.Expr:
+    found = terms[0] if terms else number(0)
+    for term in terms[1:]:
+        found = exp.Add(this=found, expression=term)
+    return found
+
+
+def subset_groups(
+    keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]], output: Sequence[exp.Expr]
+) -> exp.Select:
+    """The groups of rows that agree in a set of attributes, for several sets at once.
+
+    Parameters
+    ----------
+    keys:
+        `packed_keys`.
+    packing:
+        Of them.
+    subsets:
+        The sets of attributes, each with a number.
+    output:
+        Aggregates over the keys ``k`` of a group; beside them stands the number of its set, ``subset``.
+    """
+    rows = []
+    for name, one in subsets.items():
+        values = [cast(number(name), "BIGINT")]
+        values += [cast(number(mask), "BIGINT") for mask in packing.masks(one)]
+        rows.append(exp.Tuple(expressions=values))
+    names = [SUBSET, *(f"m{j}" for j in range(packing.words))]
+    alias = exp.TableAlias(this=exp.to_identifier("s", quoted=True), columns=[col(name).this for name in names])
+    listed = exp.Values(expressions=rows, alias=alias)
+    query = select([col(SUBSET, "s"), *output], aliased(keys, "k"))
+    query = query.join(listed, join_type="cross", copy=False)
+    groups = [exp.BitwiseAnd(this=col(f"w{j}", "k"), expression=col(f"m{j}", "s")) for j in range(packing.words)]
+    return query.group_by(col(SUBSET, "s"), *groups, copy=False)
+
+
+def group_rows() -> exp.Expr:
+    """The rows of a group of `subset_groups`."""
+    return total(col(ROWS, "k"))
+
 
 _AT_ONCE = 2_000_000
 """So many rows are grouped in one statement: sets of attributes times combinations."""
@@ -41,7 +212,7 @@ class Packed:
     combinations: exp.Table
     numbers: tuple[exp.Table, ...]
     keys: exp.Table
-    packing: pk.Packing
+    packing: Packing
     count: int
 
     def batches(self, subsets: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
@@ -70,7 +241,7 @@ def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:
     return list(combinations(range(attributes), size))
 
 
-def pack(steps: Steps, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool) -> Packed:
+def pack(steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool) -> Packed:
     """Make the tables: one scan of the source.
 
     Parameters
@@ -82,11 +253,11 @@ def pack(steps: Steps, work: Namer, source: exp.Table, columns: Sequence[str], s
     singles_apart:
         Whether values of one row alone are all 0.
     """
-    found = steps.make(work("packed_combinations"), pk.numbered_combinations(source, columns))
+    found = steps.make(work("packed_combinations"), numbered_combinations(source, columns))
     numbers = tuple(
-        steps.make(work(f"packed_values_{i}"), pk.value_numbers(found, i, singles_apart)) for i in range(len(columns))
+        steps.make(work(f"packed_values_{i}"), value_numbers(found, i, singles_apart)) for i in range(len(columns))
     )
-    highest = steps.ask(pk.highest_numbers(numbers), [(_EXAMPLE,) * len(columns)])[0]
-    packing = pk.packed([most or 0 for most in highest])
-    keys = steps.make(work("packed_keys"), pk.packed_keys(found, numbers, packing))
+    highest = steps.ask(highest_numbers(numbers), [(_EXAMPLE,) * len(columns)])[0]
+    packing = packed([most or 0 for most in highest])
+    keys = steps.make(work("packed_keys"), packed_keys(found, numbers, packing))
     return Packed(found, numbers, keys, packing, steps.count(keys, 1))

@@ -10,7 +10,7 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import col, named, select, subquery
 from sqlanon.frequency.statements import PERSON, person_count
 from sqlanon.policy import Policy
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 def population_size(policy: Policy, counted: int) -> float | None:
@@ -61,7 +61,7 @@ def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
     return counted / size
 
 
-def people(steps: Steps, source: exp.Table, person: str | None) -> int:
+def people(steps: StatementRunner, source: exp.Table, person: str | None) -> int:
     """The rows of a source; where a column tells persons apart, its persons: all rows without one are one."""
     if person is None:
         return steps.count(source)

@@ -15,7 +15,7 @@ from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.requirements import Distribution, Domain
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]
 
 
 def scan(
-    steps: Steps,
+    steps: StatementRunner,
     relation: exp.Table,
     quasi: Sequence[str],
     sensitive: Sequence[str],
@@ -77,7 +77,7 @@ def scan(
     return Scan(raw, len(quasi), True, members, moving if steps.count(moving) else None)
 
 
-def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
+def combinations(steps: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
     """Make the distinct combinations of quasi-identifiers where persons are counted; else what was scanned will do."""
     if own.members is None:
         return own.raw
@@ -85,7 +85,7 @@ def combinations(steps: Steps, own: Scan, work: Namer, prefix: str = "") -> exp.
 
 
 def beside_population(
-    steps: Steps, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
+    steps: StatementRunner, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Make the combinations of the source and of the population in one table."""
     theirs = combinations(steps, population, work, "population_")
@@ -113,7 +113,7 @@ def counts(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sensitive_pairs(steps: Steps, own: Scan, number: int, work: Namer) -> Pairs:
+def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer) -> Pairs:
     """A sensitive attribute's counts by combination, and its values with their shares of the source.
 
     Makes ``sensitive_s`` and, unless the source is read in place, ``pairs_s``.
@@ -132,13 +132,13 @@ EXAMPLE_VALUES = 2
 """How many values a sensitive attribute has, where statements are only shown."""
 
 
-def domain_of(steps: Steps, values: exp.Table, height: int) -> Domain:
+def domain_of(steps: StatementRunner, values: exp.Table, height: int) -> Domain:
     """What the source tells of a sensitive attribute."""
     return Domain(steps.count(values, EXAMPLE_VALUES), height)
 
 
 def distribution_pairs(
-    steps: Steps,
+    steps: StatementRunner,
     own: Scan,
     asked: Sequence[Distribution],
     sensitive: Mapping[str, Pairs],
@@ -184,7 +184,7 @@ def distribution_pairs(
 
 
 def refuse_lost_values(
-    steps: Steps, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
+    steps: StatementRunner, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
 ) -> None:
     """Refuse a population with values that the source's columns cannot have.
 

@@ -3,26 +3,113 @@
 A small table has one, at the lowest levels. Of a large one that would be as large as the table itself. So there a set
 is as low as it probably stays small: it serves what is asked about next. (Sets rolled up from sets were tried: what a
 search asks about is so near the border of what satisfies that they seldom served twice.)
+
+How many classes a generalization of a large table will have, by guess: nothing is counted, and nothing proven.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded, Levels
+from sqlanon.coding import Coded, Levels, group_counts, group_sizes
 from sqlanon.expressions import Namer
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.distribution import Pairs
-from sqlanon.frequency.guess import Guess
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.sources.bound import SMALL
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
+
+DRAWN = 256
+"""So many rows are drawn: the guess is a mean over them."""
+
+MANY = 100_000
+"""Of more groups than this, each is taken for equally large."""
+
+
+class CardinalityEstimate:
+    """What is known of the sizes of the groups of values of each attribute, level by level.
+
+    Parameters
+    ----------
+    steps:
+        How it is asked for.
+    attributes, rows:
+        The quasi-identifiers, and the rows of the table.
+    """
+
+    def __init__(self, steps: StatementRunner, attributes: Sequence[Coded], rows: int) -> None:
+        self._rows = rows
+        self._counts: list[list[int]] = []
+        self._shares: list[list[list[float]]] = []
+        for i, one in enumerate(attributes):
+            counts = [*steps.ask(group_counts(one), [(1,) * one.height])[0]] if one.height else []
+            self._counts.append([*counts, 1])
+            self._shares.append([self._drawn(steps, one, level, count, i) for level, count in enumerate(counts)])
+
+    @staticmethod
+    def _drawn(steps: StatementRunner, attribute: Coded, level: int, count: int, seed: int) -> list[float]:
+        if count > MANY:
+            return [1 / count] * DRAWN
+        return draw_shares([size for (size,) in steps.ask(group_sizes(attribute, level), [(1,)])], seed)
+
+    def most(self, levels: Levels) -> int:
+        """At most so many classes there are, of any table."""
+        return math.prod(counts[level] for counts, level in zip(self._counts, levels, strict=True))
+
+    def classes(self, levels: Levels) -> float:
+        """About so many classes there are."""
+        below = zip(self._shares, levels, strict=True)
+        return expected_classes([shares[level] for shares, level in below if level < len(shares)], self._rows)
+
+    def lowerings(self, levels: Levels, floor: Levels) -> Iterator[tuple[int, int]]:
+        """Attributes with levels to lower them to: first what multiplies the classes least."""
+        steps = [
+            (self._counts[i][lower] / self._counts[i][lower + 1], -lower, i)
+            for i, level in enumerate(levels)
+            for lower in range(floor[i], level)
+        ]
+        return ((i, -lower) for _, lower, i in sorted(steps))
+
+
+def draw_shares(sizes: Sequence[int], seed: int) -> list[float]:
+    """The shares of the groups of values that rows drawn at random are in.
+
+    >>> draw_shares([5, 5], seed=1) == [0.5] * DRAWN
+    True
+    """
+    total = sum(sizes)
+    return [size / total for size in random.Random(seed).choices(sizes, weights=sizes, k=DRAWN)]
+
+
+def expected_classes(shares: Sequence[Sequence[float]], rows: int) -> float:
+    """The expected number of classes, if attributes had nothing to do with one another. (If they do, there are fewer.)
+
+    A cell of share p has a row with probability 1 − (1 − p)^rows. The sum over all cells is the mean, over rows drawn
+    at random, of that by p.
+
+    Parameters
+    ----------
+    shares:
+        For each attribute below its top, `draw_shares` at its level.
+    rows:
+        Of the table.
+
+    >>> round(expected_classes([[0.5] * DRAWN, [0.25] * DRAWN], 1000))
+    8
+    """
+    if not shares:
+        return 1.0
+    products = [math.prod(row) for row in zip(*shares, strict=True)]
+    return sum(-math.expm1(rows * math.log1p(-p)) / p if p < 1 else 1.0 for p in products) / DRAWN
+
 
 COARSE = 100_000
 """Where so few classes are possible, a set of so many rows costs hardly more than the scan does anyway."""
@@ -85,13 +172,13 @@ class FrequencySets:
         The lowest levels that a search asks about.
     """
 
-    def __init__(self, steps: Steps, work: Namer, ground: Ground, space: ClassSpace, floor: Levels) -> None:
+    def __init__(self, steps: StatementRunner, work: Namer, ground: Ground, space: ClassSpace, floor: Levels) -> None:
         self.steps, self.work, self.ground, self.floor = steps, work, ground, floor
         self.space = space
         self._made: list[FrequencySet] = []
         # A set at the lowest levels of a large table would be too large. (What was scanned is there anyway.)
         is_large = ground.rows > SMALL and not ground.counts
-        self._guess = Guess(steps, ground.attributes, ground.rows) if is_large else None
+        self._guess = CardinalityEstimate(steps, ground.attributes, ground.rows) if is_large else None
 
     def at(self, levels: Levels) -> ClassSpace:
         """What the classes of a generalization are made from: the smallest set that serves; one is made if need be."""

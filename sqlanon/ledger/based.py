@@ -32,17 +32,17 @@ from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Column
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata_check import promised_k
-from sqlanon.search.preparation import Prepared, prepare
+from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources import Source
 from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 MOST = 60
 """So many bits a mark has."""
 
 
-def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> Prepared:
+def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> SearchInput:
     """Prepare the source of a policy; with ``[release] after`` so that all that is found is safe with those releases.
 
     Makes in the work schema what `prepare` makes, and with earlier releases ``marked``.
@@ -80,7 +80,7 @@ def beside_earlier(
     earlier: Sequence[Publication],
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
-) -> Prepared:
+) -> SearchInput:
     """Prepare a source with marks of the rows that some releases have.
 
     Parameters
@@ -168,7 +168,7 @@ def _prefixed(work: Namer, prefix: str) -> Namer:
     return lambda name: work(f"{prefix}{name}")
 
 
-def _needed(prepared: Prepared) -> list[str]:
+def _needed(prepared: SearchInput) -> list[str]:
     """The columns that are looked at or released."""
     columns, attributes = prepared.columns, prepared.policy.attributes
     wanted = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
@@ -177,7 +177,7 @@ def _needed(prepared: Prepared) -> list[str]:
 
 
 def marking_statements(
-    steps: Steps,
+    steps: StatementRunner,
     source: Source,
     released: Sequence[Column],
     attributes: Sequence[Coded],
@@ -192,7 +192,7 @@ def marking_statements(
     steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
 
 
-def _differences(run: Run, first: Prepared, one: Earlier, all_levels: bool) -> list[Problem]:
+def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -> list[Problem]:
     """What cannot be held against an earlier release, or is finer than it by its role alone; and with all levels, what
     is labelled in another way."""
     place, policy, problems = "release.after", first.policy, []
@@ -220,7 +220,7 @@ def _differences(run: Run, first: Prepared, one: Earlier, all_levels: bool) -> l
     return problems
 
 
-def _floors(first: Prepared, one: Earlier) -> dict[str, int]:
+def _floors(first: SearchInput, one: Earlier) -> dict[str, int]:
     """By quasi-identifier, the level that it must at least have."""
     floors = {}
     for name, height in zip(first.policy.generalized, first.marginals.heights, strict=True):
@@ -243,7 +243,7 @@ def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
 
 
 def _mark(
-    run: Run, first: Prepared, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int
+    run: Run, first: SearchInput, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int
 ) -> tuple[exp.Table, bool]:
     """Mark the rows that an earlier release has, and tell whether all are there as it shows them; what was marked
     before is dropped."""
@@ -269,7 +269,7 @@ def _mark(
     return target, there == one.manifest.released_rows
 
 
-def _shown(first: Prepared, one: Earlier, columns: Sequence[str]) -> tuple[list[Shown], list[tuple[str, str]]]:
+def _shown(first: SearchInput, one: Earlier, columns: Sequence[str]) -> tuple[list[Shown], list[tuple[str, str]]]:
     """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
     theirs = {key: one.column(key) or key for key in one.columns}
     shown = [
@@ -288,7 +288,7 @@ def _shown(first: Prepared, one: Earlier, columns: Sequence[str]) -> tuple[list[
     return shown, shared
 
 
-def _hashes(run: Run, first: Prepared, one: Earlier, target: exp.Table) -> tuple[str, exp.Table] | None:
+def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tuple[str, exp.Table] | None:
     """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
 
     Makes ``target``.

@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
-from sqlanon.expressions import cast, col, named, number, select, subquery, text
+from sqlanon.expressions import cast, col, named, number, select, subquery, template, text
 from sqlanon.ledger.source_samples import HEX_FROM
-from sqlanon.template import template
 
 _KEY = 1
 

@@ -36,7 +36,7 @@ from sqlanon.policy.spark import in_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata_check import promised_k
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
 _BY_FORCE = "publish by force (--force), which the ledger records"
@@ -92,7 +92,7 @@ class Together:
     """
 
     run: Run
-    prepared: Prepared
+    prepared: SearchInput
     earlier: Sequence[Publication]
     target: Path
     force: bool = False
@@ -438,7 +438,7 @@ def released_row(
 
 def held_against(
     run: Run,
-    prepared: Prepared,
+    prepared: SearchInput,
     target: Path,
     force: bool,
     run_id: str,

@@ -32,7 +32,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
 from sqlanon.requirements import Domain, requirements_of
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 
 SCHEMA = "sqlanon"
 DEFINITIONS = "live_definitions"
@@ -86,7 +86,7 @@ class Draft:
 
 
 def live_recipe(
-    prepared: Prepared, levels: Levels, base: exp.Table, now: Mapping[str, LiveColumn], n: int
+    prepared: SearchInput, levels: Levels, base: exp.Table, now: Mapping[str, LiveColumn], n: int
 ) -> tuple[LiveRecipe, list[str], list[exp.Select]]:
     """What a live view is made of; and the tables that it reads, by their names in schema ``sqlanon``, with what they
     are made from.
@@ -140,7 +140,7 @@ def live_recipe(
 
 
 def definition(
-    prepared: Prepared, levels: Levels, known: Known, base: exp.Table, now: datetime
+    prepared: SearchInput, levels: Levels, known: Known, base: exp.Table, now: datetime
 ) -> tuple[exp.Expr, ...]:
     """The row of a live view in ``sqlanon.live_definitions``. The limit is rounded down where it is longer."""
     limit = Decimal(prepared.policy.search.suppression_limit).quantize(Decimal(1).scaleb(-18), rounding=ROUND_FLOOR)

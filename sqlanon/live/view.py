@@ -24,7 +24,7 @@ from sqlanon.recode.full_domain import find
 from sqlanon.release.targets.file import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.lattice import Progress
-from sqlanon.search.preparation import Prepared, prepare, unique_columns, unique_warnings
+from sqlanon.search.preparation import SearchInput, prepare, unique_columns, unique_warnings
 from sqlanon.sources import find_table, fixed_column, readable
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
@@ -77,7 +77,7 @@ class LiveView:
 class _Found:
     """What was searched, and what was found."""
 
-    prepared: Prepared
+    prepared: SearchInput
     levels: Levels
     score: float
     optimal: bool

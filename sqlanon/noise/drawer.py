@@ -11,10 +11,10 @@ from sqlanon.noise.noisy_column import NoisyColumn
 from sqlanon.noise.stage import Noised, add_noise
 from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
-Drawer = Callable[[Prepared, Chosen, Told], Noised]
+Drawer = Callable[[SearchInput, Chosen, Told], Noised]
 
 
 def drawer(run: Run, policy: Policy) -> Drawer:

@@ -8,19 +8,18 @@ from sqlanon.expressions import Namer, column_definitions
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
-from sqlanon.noise.columns import noisy_columns
-from sqlanon.noise.recoding import NoisyRecoding
+from sqlanon.noise.columns import NoisyRecoding, noisy_columns
 from sqlanon.noise.stage import keep, noise_classes
 from sqlanon.policy import Policy
 from sqlanon.recode.recoding import AnyRecoding, ByClass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 def noise_statements(
-    steps: Steps,
+    steps: StatementRunner,
     policy: Policy,
     source: Source,
     columns: Columns,

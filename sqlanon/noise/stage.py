@@ -19,21 +19,21 @@ from sqlanon.expressions import Namer, drop_table, star
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
+from sqlanon.noise.columns import NoisyRecoding
 from sqlanon.noise.drawn import Draw, Told
 from sqlanon.noise.noisy_column import NoisyColumn
-from sqlanon.noise.recoding import NoisyRecoding
 from sqlanon.noise.survivors import judged_survivors, kept_records, survivors
 from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.full_domain import allowed_rows
-from sqlanon.recode.local.kept import class_figures
+from sqlanon.recode.local.placed import class_figures
 from sqlanon.recode.recoding import ByClass, Column
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.presence import DeltaPresence, KMap
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import Columns
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.
@@ -107,7 +107,7 @@ class Noised:
 
 
 def noise_classes(
-    steps: Steps, recoding: ByClass, columns: tuple[NoisyColumn, ...], work: Namer
+    steps: StatementRunner, recoding: ByClass, columns: tuple[NoisyColumn, ...], work: Namer
 ) -> tuple[exp.Table, exp.Table]:
     """The records of a recoding, and their classes with what noise needs to be told of them.
 
@@ -119,7 +119,7 @@ def noise_classes(
 
 def add_noise(
     engine: Engine,
-    prepared: Prepared,
+    prepared: SearchInput,
     chosen: Chosen,
     columns: tuple[NoisyColumn, ...],
     work: Namer,
@@ -136,7 +136,7 @@ def add_noise(
     InfeasibleError
         With what is suppressed after noise was drawn, more rows are left out than may be.
     """
-    steps, policy = Steps(engine), prepared.policy
+    steps, policy = StatementRunner(engine), prepared.policy
     person = prepared.columns.person
     plain = chosen.recoding if person is None else chosen.recoding.with_column(Column(person))
     records, classes = noise_classes(steps, plain, columns, work)
@@ -165,7 +165,7 @@ def add_noise(
 
 
 def keep(
-    steps: Steps,
+    steps: StatementRunner,
     policy: Policy,
     columns: Columns,
     recoding: ByClass,
@@ -204,7 +204,7 @@ def keep(
     return judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
 
 
-def _suppressed_last(steps: Steps, prepared: Prepared, chosen: Chosen, judged: exp.Table) -> Chosen:
+def _suppressed_last(steps: StatementRunner, prepared: SearchInput, chosen: Chosen, judged: exp.Table) -> Chosen:
     """What was chosen, without the rows that were suppressed after noise was drawn.
 
     Raises
@@ -225,7 +225,7 @@ def _suppressed_last(steps: Steps, prepared: Prepared, chosen: Chosen, judged: e
     return replace(chosen, figures=kept, smallest_class=found["smallest"])
 
 
-def _refused(prepared: Prepared, chosen: Chosen, suppressed: int, allowed: int) -> InfeasibleError:
+def _refused(prepared: SearchInput, chosen: Chosen, suppressed: int, allowed: int) -> InfeasibleError:
     beta, rows = prepared.policy.privacy.confidence, prepared.marginals.rows
     before = chosen.figures.suppressed_rows
     message = f"{suppressed:,} of {rows:,} rows would have to be suppressed ({before:,} before noise was drawn); the "
@@ -254,7 +254,11 @@ def _still(policy: Policy, expected: Mapping[str, Any]) -> list[str]:
 
 
 def _errors(
-    steps: Steps, policy: Policy, columns: tuple[NoisyColumn, ...], rows: exp.Table, expected: Mapping[str, Any]
+    steps: StatementRunner,
+    policy: Policy,
+    columns: tuple[NoisyColumn, ...],
+    rows: exp.Table,
+    expected: Mapping[str, Any],
 ) -> dict[str, dict[str, Any]]:
     """By attribute, what was expected of noise, and what was observed: over all records that got it."""
     observed = steps.figures(noise.observed_errors(rows, columns))
@@ -280,7 +284,7 @@ def expected_with(epsilon: float, column: NoisyColumn, j: int, expected: Mapping
 
 
 def _linking(
-    steps: Steps,
+    steps: StatementRunner,
     columns: tuple[NoisyColumn, ...],
     rows: exp.Table,
     classes: exp.Table,

@@ -15,19 +15,18 @@ from sqlanon.requirements.combinations import guarantee_of
 from sqlanon.search import STRATEGIES, Budget, Outcome, Search
 from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
-from sqlanon.search.data import Data
 from sqlanon.search.infeasible import infeasible, nothing_allowed
 from sqlanon.search.lattice import Progress
-from sqlanon.search.preparation import Prepared
-from sqlanon.search.verdict import Rules
+from sqlanon.search.preparation import SearchInput
+from sqlanon.search.task import Data, Rules
 
 
-def allowed_rows(prepared: Prepared) -> int:
+def allowed_rows(prepared: SearchInput) -> int:
     """At most floor(limit × rows) rows may be suppressed, in exact arithmetic: 0.29 of 100 is 29."""
     return int(Fraction(prepared.policy.search.suppression_limit) * prepared.marginals.rows)
 
 
-def measure_of(prepared: Prepared) -> Measure:
+def measure_of(prepared: SearchInput) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     whole = guarantee_of(policy.search.strategy) != "combinations"
@@ -35,12 +34,12 @@ def measure_of(prepared: Prepared) -> Measure:
     return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
 
 
-def rules_of(prepared: Prepared) -> Rules:
+def rules_of(prepared: SearchInput) -> Rules:
     """What may be concluded from a check."""
     return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
 
 
-def checker(engine: Engine, prepared: Prepared, measure: Measure, allowed: int) -> Callable[[Levels], Figures]:
+def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: int) -> Callable[[Levels], Figures]:
     """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
     `entropy` need of a generalization that suppresses no more rows than are allowed."""
     sets, heights = prepared.sets, prepared.marginals.heights
@@ -88,7 +87,7 @@ PAIRS = 10_000_000
 """So many pairs of combinations are compared by one statement, which takes some tenths of a second."""
 
 
-def data_of(prepared: Prepared) -> Data:
+def data_of(prepared: SearchInput) -> Data:
     """What a strategy may ask of the prepared source, beside checks."""
     asked, additive = prepared.requirements, prepared.sets.space.additive
     merges = additive or all(one.hereditary for one in asked.classes)
@@ -101,7 +100,7 @@ def data_of(prepared: Prepared) -> Data:
     return Data(lambda: _vectors(prepared), merges and by_itself, distinct_values)
 
 
-def _vectors(prepared: Prepared) -> Iterator[set[Levels]]:
+def _vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
     """The distance vectors within the lattice: first those of combinations that differ in one attribute alone, then all
     others, as many outliers at a time as make `PAIRS`.
 
@@ -128,7 +127,7 @@ def _vectors(prepared: Prepared) -> Iterator[set[Levels]]:
         engine.execute(drop_table(target))
 
 
-def find(engine: Engine, prepared: Prepared, strategy: str, progress: Progress) -> tuple[Search, Outcome]:
+def find(engine: Engine, prepared: SearchInput, strategy: str, progress: Progress) -> tuple[Search, Outcome]:
     """Search the lattice with a full-domain strategy: the search, and its outcome.
 
     Parameters

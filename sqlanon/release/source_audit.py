@@ -34,8 +34,8 @@ from sqlanon.release.macros import digest_of
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import Audited, Private, requirement_checks
 from sqlanon.requirements.combinations import combinations_of
-from sqlanon.search.population_statements import generalized_population
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.population_match import generalized_population
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Population
 
 
@@ -56,7 +56,7 @@ class SourceAudit:
     engine: Engine
     work: Namer
     macros: str
-    prepared: Prepared
+    prepared: SearchInput
     recoding: AnyRecoding
     plain: AnyRecoding
     population: Population | None

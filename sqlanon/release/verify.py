@@ -36,7 +36,6 @@ from sqlanon.release.contents import (
     unexpected_definitions,
 )
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
-from sqlanon.release.leaves import leaves_of, with_sign
 from sqlanon.release.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata import Suppressed
@@ -50,7 +49,7 @@ from sqlanon.release.metadata_check import (
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
-from sqlanon.release.score import released_score
+from sqlanon.release.score import leaves_of, released_score, with_sign
 from sqlanon.requirements.combinations import combinations_of, guarantee_of
 from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__

@@ -30,8 +30,8 @@ from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import needs_source, requirement_checks
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
-from sqlanon.release_draft import Made
-from sqlanon.report import chart_data as charts
+from sqlanon.release_draft import ReleaseDraft
+from sqlanon.report import distributions as charts
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
 from sqlanon.report.words import of_persons
@@ -106,7 +106,7 @@ class Unpublished:
         What the data holder should know before sharing; and the columns that narrow quasi-identifiers.
     """
 
-    made: Made
+    made: ReleaseDraft
     claims: Claims
     generalization: Mapping[str, int | None]
     lattice: exp.Table

@@ -9,9 +9,9 @@ from sqlanon.risk.leakage import Leakage
 from sqlanon.risk.marketer import MarketerRisk
 from sqlanon.risk.matrix import UniquesMatrix, uniques_matrix
 from sqlanon.risk.noise import assess_noise, refuse_epsilons
+from sqlanon.risk.of_rows import row_risks
 from sqlanon.risk.population import PopulationRisk
 from sqlanon.risk.prosecutor import ProsecutorRisk
-from sqlanon.risk.relations import row_risks
 from sqlanon.risk.requirements import RequirementRisk
 
 __all__ = [

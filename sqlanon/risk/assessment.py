@@ -43,7 +43,7 @@ from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
@@ -61,13 +61,13 @@ def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
     HierarchyError
         A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
     """
-    return _Assessment(run, policy, Steps(run.engine), leakage).risk()
+    return _Assessment(run, policy, StatementRunner(run.engine), leakage).risk()
 
 
 def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
     """The statements behind `assess`, in their order; no row is read."""
     shown: list[str] = []
-    _Assessment(run, policy, Steps(run.engine, shown), leakage).risk()
+    _Assessment(run, policy, StatementRunner(run.engine, shown), leakage).risk()
     if policy.noisy:
         show_noise(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
@@ -76,7 +76,7 @@ def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
 class _Assessment:
     """One assessment. Makes tables in the work schema of the run; none where one scan of the source says it all."""
 
-    def __init__(self, run: Run, policy: Policy, steps: Steps, leakage: int = 3) -> None:
+    def __init__(self, run: Run, policy: Policy, steps: StatementRunner, leakage: int = 3) -> None:
         self.run, self.policy, self.steps = run, policy, steps
         self.work = run.work
         self.columns: Columns = match_columns(policy, run.source)
@@ -182,7 +182,7 @@ class _Assessment:
         types = [self.run.source.columns[column] for column in self.columns.generalized]
         query = fq.raw_frequency(population.source.relation, names, (), person)
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
-        reader = Steps(population.engine, self.steps.shown)
+        reader = StatementRunner(population.engine, self.steps.shown)
         refuse_lost_values(reader, raw, names, population.source.columns, types)
         return subquery(rq.population_counts(raw, types, person is not None), "population")
 

@@ -108,7 +108,7 @@ class Risk:
 
     @property
     def tables(self) -> dict[str, Table]:
-        """All figures as tables: ``figures`` (name, value), ``class_sizes``, ``leakage``, ``requirements``."""
+        """All figures as tables: ``result`` (name, value), ``class_sizes``, ``leakage``, ``requirements``."""
         figures = [(name, float(value)) for name, value in _flat(self.to_dict()) if isinstance(value, (int, float))]
         leaks = [(list(one.attributes), one.gain, one.normalized, one.classes, one.uniques) for one in self.leakage]
         asked = [

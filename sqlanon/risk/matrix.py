@@ -24,7 +24,7 @@ from sqlanon.risk.sets import SMALL
 from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
         The source does not fit the policy, or a hierarchy of the two is no tree over its values.
     """
     first, second = _chosen(policy, first, second)
-    steps, work, columns = Steps(run.engine, shown), run.work, match_columns(policy, run.source)
+    steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
     others = [name for name in (*policy.generalized, *policy.noisy) if name not in (first, second)]
     quasi = [columns.by_attribute[name] for name in (*others, first, second)]
     raw = steps.make(work("raw"), fq.raw_frequency(run.source.relation, quasi))
@@ -107,7 +107,9 @@ def _chosen(policy: Policy, first: str, second: str) -> tuple[str, str]:
     return there[first.lower()], there[second.lower()]
 
 
-def _coded(steps: Steps, run: Run, policy: Policy, name: str, place: int, problems: list[Problem]) -> Coded | None:
+def _coded(
+    steps: StatementRunner, run: Run, policy: Policy, name: str, place: int, problems: list[Problem]
+) -> Coded | None:
     """Make an attribute's hierarchy and its coded values."""
     spec, work, column = policy.attributes[name], run.work, f"q{place}"
     values = steps.make(work(f"values_{place}"), cd.value_counts(work("raw"), column, counted=True))
@@ -127,7 +129,7 @@ def _coded(steps: Steps, run: Run, policy: Policy, name: str, place: int, proble
 
 
 def _count(
-    steps: Steps, rows: exp.Table, heights: Sequence[int], cells: Sequence[tuple[int, int]]
+    steps: StatementRunner, rows: exp.Table, heights: Sequence[int], cells: Sequence[tuple[int, int]]
 ) -> dict[tuple[int, int], int]:
     """The unique rows of each cell; of a large table cell by cell: together they would take the memory of all."""
     step = 1 if steps.count(rows) > SMALL else len(cells)

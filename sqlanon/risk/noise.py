@@ -14,7 +14,7 @@ from sqlanon.pipeline import anonymize
 from sqlanon.policy import Policy
 from sqlanon.search.preparation import prepare
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -55,7 +55,7 @@ def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> NoiseRi
         found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
     except InfeasibleError:
         return None
-    steps = Steps(run.engine)
+    steps = StatementRunner(run.engine)
     _, classes = noise_classes(steps, found.chosen.recoding, columns, run.work)
     expected = steps.figures(expected_errors(classes, columns))
     return {
@@ -67,4 +67,4 @@ def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> NoiseRi
 def show_noise(run: Run, policy: Policy, shown: list[str]) -> None:
     """Show the statement behind the errors, over the classes with noise that `plan` makes."""
     columns = noisy_columns(policy, run.source)
-    Steps(run.engine, shown).figures(expected_errors(run.work("noise_classes"), columns))
+    StatementRunner(run.engine, shown).figures(expected_errors(run.work("noise_classes"), columns))

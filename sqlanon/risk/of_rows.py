@@ -1,4 +1,7 @@
-"""The individual risk by weights, and that of households: where rows of one class differ."""
+"""The individual risk by weights, and that of households: where rows of one class differ.
+
+The risk of each row, as one query over the source.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,41 @@ from sqlglot import exp
 
 from sqlanon.errors import SourceError
 from sqlanon.expressions import subquery
-from sqlanon.policy import RiskSection
-from sqlanon.risk import individual_statements as iv
+from sqlanon.frequency.population import people, sampling_fraction
+from sqlanon.policy import Policy, RiskSection
+from sqlanon.risk import individual as iv
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.prosecutor import threshold_text
-from sqlanon.sources.columns import Columns
+from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
+
+
+def row_risks(run: Run, policy: Policy) -> exp.Select:
+    """The rows of the source with their risks; none is read here. (But they are counted, where the policy tells the
+    size of the population, and the share of it is what counts.)
+
+    Raises
+    ------
+    SourceError
+        The source does not fit the policy, or has more than the population.
+    """
+    columns, source = match_columns(policy, run.source), run.source.relation
+    share = None
+    if columns.weights is None:
+        share = sampling_fraction(policy, lambda: people(StatementRunner(run.engine), source, columns.person))
+    return iv.row_risks(
+        source,
+        (*columns.generalized, *columns.noisy),
+        columns.weights,
+        columns.household,
+        columns.person,
+        share,
+    )
 
 
 def risk_of_rows(
-    run: Run, steps: Steps, columns: Columns, asked: RiskSection, share: float | None
+    run: Run, steps: StatementRunner, columns: Columns, asked: RiskSection, share: float | None
 ) -> Mapping[str, Any]:
     """The figures of `found.Risk` that follow from the policy's columns of weights and households, by name.
 
@@ -59,7 +86,7 @@ def risk_of_rows(
     return {**found, "household": household}
 
 
-def _individual(steps: Steps, classes: exp.Expr, asked: RiskSection) -> Mapping[str, Any]:
+def _individual(steps: StatementRunner, classes: exp.Expr, asked: RiskSection) -> Mapping[str, Any]:
     figures = steps.figures(iv.individual_figures(classes, asked.threshold))
     individual = IndividualRisk(
         highest=figures["highest"],

@@ -117,7 +117,7 @@ def figures(space: ClassSpace) -> exp.Select:
 
 
 def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) -> exp.Select:
-    """`figures` from the sizes of classes, where requirements look at nothing else.
+    """`result` from the sizes of classes, where requirements look at nothing else.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from sqlanon.coding import ROWS
 from sqlanon.engines.limits import Limits
 from sqlanon.expressions import Namer, col, select, total
 from sqlanon.risk import leakage_statements as lk
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 SMALL = 200_000
 """So many rows are counted as they are, all sets in one statement: there is nothing to be saved."""
@@ -106,7 +106,7 @@ class AttributeSets:
         How many quasi-identifiers there are.
     """
 
-    def __init__(self, steps: Steps, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
+    def __init__(self, steps: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
         self.steps, self.work, self._all = steps, work, tuple(range(quasi))
         self._dictionaries = [steps.make(work(f"dictionary_{i}"), lk.dictionary(rows, i, counted)) for i in self._all]
         found = steps.figures(lk.dictionary_sizes(self._dictionaries))

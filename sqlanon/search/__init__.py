@@ -10,8 +10,7 @@ from sqlanon.search.k_minimal import k_minimal
 from sqlanon.search.lattice import Lattice
 from sqlanon.search.ola import ola
 from sqlanon.search.optimal import optimal
-from sqlanon.search.samarati import samarati
-from sqlanon.search.samarati_binary import samarati_binary
+from sqlanon.search.samarati import samarati, samarati_binary
 from sqlanon.search.task import Outcome, Search
 
 Strategy = Callable[[Search], Outcome]

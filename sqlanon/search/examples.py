@@ -12,13 +12,13 @@ from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.search.levels import lattice_of
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 EXAMPLE_LENGTH = 5
 """A mask's levels depend on the data: what is shown is a column whose longest text has so many characters."""
 
 
-def example_height(steps: Steps, rules: Hierarchy | tuple[()]) -> int:
+def example_height(steps: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
     """The height of a hierarchy, as far as rules and files tell."""
     return known_height(rules, steps.engine, EXAMPLE_LENGTH) or 0
 
@@ -43,7 +43,7 @@ def example_levels(policy: Policy, heights: Levels) -> Levels:
 
 
 def show_hierarchy(
-    steps: Steps, name: str, rules: Hierarchy | tuple[()], values: exp.Table, type_: str, target: exp.Table
+    steps: StatementRunner, name: str, rules: Hierarchy | tuple[()], values: exp.Table, type_: str, target: exp.Table
 ) -> None:
     """Show how the hierarchy of an attribute is made.
 

@@ -9,10 +9,10 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
 from sqlanon.search import Outcome, Search
 from sqlanon.search.candidate import candidate
-from sqlanon.search.preparation import Prepared
+from sqlanon.search.preparation import SearchInput
 
 
-def infeasible(engine: Engine, prepared: Prepared, search: Search, outcome: Outcome) -> InfeasibleError:
+def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
     """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
 
     A search that stopped before it was done, or that by its nature does not look at everything, has not proven that
@@ -48,7 +48,7 @@ def infeasible(engine: Engine, prepared: Prepared, search: Search, outcome: Outc
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
 
 
-def nothing_allowed(prepared: Prepared) -> InfeasibleError:
+def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
     """The error to raise where an attribute has no level without a forbidden label."""
     lattice = prepared.lattice
     names = ", ".join(name for i, name in enumerate(lattice.attributes) if not lattice.levels(i))
@@ -57,7 +57,7 @@ def nothing_allowed(prepared: Prepared) -> InfeasibleError:
     return InfeasibleError(message, None, 0, 0)
 
 
-def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:
+def _binding(engine: Engine, prepared: SearchInput, levels: Levels) -> str:
     """The requirement without which the fewest rows would be suppressed, where there are several."""
     space, requirements = prepared.sets.at(levels), prepared.requirements
     names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
@@ -73,7 +73,7 @@ def _binding(engine: Engine, prepared: Prepared, levels: Levels) -> str:
     return f". The binding requirement is {name}: without it {lefts[name]} rows would be suppressed"
 
 
-def _of_the_table(prepared: Prepared, search: Search, levels: Levels) -> str:
+def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> str:
     """What the kept classes of the nearest generalization do not meet together."""
     requirements, figures = prepared.requirements, search.figures[levels]
     broken = [one.name for one in requirements.table if not one.holds(figures.classes, figures.count, figures.singles)]

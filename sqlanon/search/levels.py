@@ -11,12 +11,12 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.values import shown
 from sqlanon.search import Lattice
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 NONE: frozenset[int] = frozenset()
 
 
-def level_problems(steps: Steps, name: str, spec: Attribute, hierarchy: Hierarchy) -> Iterator[Problem]:
+def level_problems(steps: StatementRunner, name: str, spec: Attribute, hierarchy: Hierarchy) -> Iterator[Problem]:
     """What the policy asks of an attribute's levels and labels that its hierarchy does not have."""
     limits = {"min_level": spec.min_level, "max_level": spec.max_level}
     for key, limit in limits.items():
@@ -33,7 +33,7 @@ def level_problems(steps: Steps, name: str, spec: Attribute, hierarchy: Hierarch
             yield Problem(f"attributes.{name}.forbidden", message)
 
 
-def forbidden_levels(steps: Steps, policy: Policy, attributes: Sequence[Coded]) -> tuple[frozenset[int], ...]:
+def forbidden_levels(steps: StatementRunner, policy: Policy, attributes: Sequence[Coded]) -> tuple[frozenset[int], ...]:
     """By quasi-identifier, the levels at which some value of the source has a label that the policy forbids.
 
     Values that are missing from the hierarchy do not count: they are never released.

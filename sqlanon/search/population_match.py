@@ -1,13 +1,128 @@
-"""Null-map and wrong-map: what the rows of a release match in the population."""
+"""Null-map and wrong-map: what the rows of a release match in the population.
+
+What released rows match in a population table that is generalized the same way.
+
+Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4: null-map and wrong-map protection.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlanon.coding import Levels
+from sqlglot import exp
+
+from sqlanon.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.engines.base import Engine
-from sqlanon.search.population_statements import null_map, wrong_map
-from sqlanon.search.preparation import Prepared
+from sqlanon.expressions import aliased, all_of, cast, col, named, number, same, select, subquery, text, total
+from sqlanon.frequency.statements import PERSON, coded_rows
+from sqlanon.requirements.base import CLASS_POPULATION, CLASS_SIZE
+from sqlanon.search.classes import KEPT, ClassSpace, judged
+from sqlanon.search.preparation import SearchInput
+
+STRANGE = "sqlanon: in no hierarchy: "
+
+
+def null_map(space: ClassSpace, levels: Levels) -> exp.Select:
+    """One number: the rows of kept classes that match nobody of the population."""
+    nobody = exp.EQ(this=col(CLASS_POPULATION), expression=number(0))
+    rows = total(col(CLASS_SIZE), all_of([col(KEPT), nobody]))
+    return select([exp.Coalesce(this=rows, expressions=[number(0)])], subquery(judged(space, levels), "j"))
+
+
+def wrong_map(
+    space: ClassSpace,
+    levels: Levels,
+    members: exp.Table,
+    population: exp.Table,
+    attributes: Sequence[Coded],
+    types: Sequence[str],
+) -> exp.Select:
+    """One number: the rows of kept classes that match somebody, but not the person that they are of.
+
+    Parameters
+    ----------
+    space, levels:
+        The generalization.
+    members, population:
+        Who is in which combinations, of the source and of the population: `frequency.statements.memberships`.
+    attributes, types:
+        The quasi-identifiers, and their types in the source.
+    """
+    keys = space.keys(levels)
+    own = _people(members, attributes, levels, keys)
+    theirs = _people(population, attributes, levels, keys, types)
+    codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
+    there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+    matched = select([exp.Star()], subquery(judged(space, levels, codes), "j")).where(col(KEPT), there, copy=False)
+    in_class = all_of(exp.EQ(this=col(key, "own"), expression=col(f"key {key}", "kept")) for key in keys)
+    same = [exp.EQ(this=col(name, "own"), expression=col(name, "theirs")) for name in (*keys, PERSON)]
+    rows = exp.Coalesce(this=total(col(ROWS, "own")), expressions=[number(0)])
+    return (
+        select([rows], subquery(own, "own"))
+        .join(subquery(matched, "kept"), on=in_class, join_type="semi", copy=False)
+        .join(subquery(theirs, "theirs"), on=all_of(same), join_type="anti", copy=False)
+    )
+
+
+def generalized_population(
+    population: exp.Table,
+    columns: Sequence[str],
+    attributes: Sequence[Coded],
+    tops: Sequence[str | None],
+    levels: Levels,
+    types: Sequence[str],
+    person: str | None,
+    labelled: bool = False,
+) -> exp.Select:
+    """The population, recoded as the release is: its quasi-identifiers, and its persons.
+
+    A value that is missing from the hierarchy is told apart from every label below the top.
+
+    Parameters
+    ----------
+    population, columns, person:
+        The table, its columns of the quasi-identifiers, and the one of its persons or None.
+    attributes, tops, levels, types:
+        The quasi-identifiers, the labels of their top levels, the generalization, and their types in the source.
+    labelled:
+        Whether level 0 is text too, as in a release with masked rows.
+    """
+    query = exp.Select().from_(aliased(population, "s"))
+    output: list[exp.Expr] = []
+    for i, (attribute, name, level) in enumerate(zip(attributes, columns, levels, strict=True)):
+        value: exp.Expr = cast(col(name, "s"), types[i])
+        if level == attribute.height and level > 0:
+            value = text(tops[i] or "")
+        elif level > 0:
+            on = same(value, col("value", f"h{i}"))
+            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+            strange = exp.Concat(expressions=[text(STRANGE), cast(value.copy(), "VARCHAR")], safe=True)
+            value = exp.If(this=col(KNOWN, f"h{i}"), true=col(f"label_{level}", f"h{i}"), false=strange)
+        elif labelled:
+            value = cast(value, "VARCHAR")
+        output.append(named(value, name))
+    if person is not None:
+        output.append(col(person, "s"))
+    return query.select(*output, copy=False)
+
+
+def _people(
+    members: exp.Table,
+    attributes: Sequence[Coded],
+    levels: Levels,
+    keys: Sequence[str],
+    types: Sequence[str] | None = None,
+) -> exp.Select:
+    """The persons of a table with the codes of their classes. Ids are compared as text, and NULL is nobody's.
+
+    With ``types`` it is the population: what it alone has is in no way unknown.
+    """
+    query, codes = coded_rows(members, attributes, levels, types=types)
+    if types is not None:
+        codes[KNOWN] = exp.true()
+    wanted = [named(codes[key], key) for key in keys]
+    return query.select(*wanted, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)
 
 
 @dataclass(frozen=True)
@@ -26,7 +141,7 @@ class PopulationMatch:
     wrong_map: int | None
 
 
-def mapping_of(engine: Engine, prepared: Prepared, levels: Levels) -> PopulationMatch | None:
+def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> PopulationMatch | None:
     """Count what kept rows match; None without a population."""
     if prepared.population is None:
         return None

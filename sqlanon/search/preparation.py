@@ -38,11 +38,11 @@ from sqlanon.search.levels import forbidden_levels, lattice_of, level_problems
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.sources.columns import Columns, listed, match_columns, population_columns, released_columns
 from sqlanon.sources.run import Population
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 
 
 @dataclass(frozen=True)
-class Prepared:
+class SearchInput:
     """All that is known before the search.
 
     Attributes
@@ -121,7 +121,7 @@ class Prepared:
 
 def prepare(
     engine: Engine, policy: Policy, source: Source, work: Namer, population: Population | None = None
-) -> Prepared:
+) -> SearchInput:
     """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted.
 
     Makes in the work schema: ``hierarchy_i`` and ``coded_i``, likewise ``sensitive_hierarchy_s`` and
@@ -146,10 +146,10 @@ def prepare(
         The source has no rows.
     """
     columns = match_columns(policy, source)
-    steps = Steps(engine)
+    steps = StatementRunner(engine)
     types = [source.columns[column] for column in columns.generalized]
     own = scan_source(steps, source, columns, work, population is not None)
-    reader = steps if population is None else Steps(population.engine)
+    reader = steps if population is None else StatementRunner(population.engine)
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
     values = attribute_values(steps, own, theirs, types, work)
     sensitive = {name: sensitive_pairs(steps, own, s, work) for s, name in enumerate(columns.sensitive_names)}
@@ -187,7 +187,7 @@ def prepare(
     if own.counted:
         _drop_scan(steps, reader, sets, floor, own, theirs)
     names, person = ((), None) if population is None else population_columns(policy, population.source)
-    return Prepared(
+    return SearchInput(
         policy=policy,
         asked=policy,
         source=source,
@@ -207,13 +207,13 @@ def prepare(
     )
 
 
-def unique_columns(engine: Engine, prepared: Prepared) -> list[str]:
+def unique_columns(engine: Engine, prepared: SearchInput) -> list[str]:
     """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
     names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
     return nearly_unique(names, _distinct_counts(engine, prepared.source, names)) if names else []
 
 
-def unique_warnings(prepared: Prepared, unique: Sequence[str]) -> tuple[str, ...]:
+def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, ...]:
     """Tell of columns that are released as they are, and re-identify by themselves."""
     out_of_reach = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def unique_warnings(prepared: Prepared, unique: Sequence[str]) -> tuple[str, ...
     )
 
 
-def _as_they_are(prepared: Prepared) -> list[str]:
+def _as_they_are(prepared: SearchInput) -> list[str]:
     noisy = prepared.columns.noisy
     return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
 
@@ -244,7 +244,12 @@ def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Se
 
 
 def _drop_scan(
-    steps: Steps, reader: Steps, sets: FrequencySets, floor: Levels, own: Scan, population: Scan | None
+    steps: StatementRunner,
+    reader: StatementRunner,
+    sets: FrequencySets,
+    floor: Levels,
+    own: Scan,
+    population: Scan | None,
 ) -> None:
     """Drop what was made on the way to a frequency set: memory is for what is still needed."""
     space = sets.at(floor)
@@ -255,7 +260,7 @@ def _drop_scan(
         reader.drop_all_but([table for table in (population.members,) if table is not None])
 
 
-def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
+def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
     """What is to be counted of the source.
 
     A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
@@ -269,7 +274,9 @@ def scan_source(steps: Steps, source: Source, columns: Columns, work: Namer, pop
     return scan(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
 
 
-def scan_population(steps: Steps, policy: Policy, population: Population, types: Sequence[str], work: Namer) -> Scan:
+def scan_population(
+    steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
+) -> Scan:
     """Scan the population table, by the engine that reads it, into the work schema.
 
     Raises
@@ -284,7 +291,7 @@ def scan_population(steps: Steps, policy: Policy, population: Population, types:
 
 
 def attribute_values(
-    steps: Steps, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
+    steps: StatementRunner, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
 ) -> list[exp.Table]:
     """The values of each quasi-identifier with their rows; those that only the population has, too.
 
@@ -301,7 +308,7 @@ def attribute_values(
 
 
 def counted_from(
-    steps: Steps,
+    steps: StatementRunner,
     own: Scan,
     population: Scan | None,
     types: Sequence[str],
@@ -354,7 +361,7 @@ def _hierarchies(
         hierarchy, found = build_hierarchy(engine, name, rules, of.table, type_, target, spec.on_unknown, of.nullable)
         problems.extend(found)
         if hierarchy is not None:
-            problems.extend(level_problems(Steps(engine), name, spec, hierarchy))
+            problems.extend(level_problems(StatementRunner(engine), name, spec, hierarchy))
             built[name] = hierarchy
 
     for i, name in enumerate(policy.generalized):

@@ -38,8 +38,8 @@ from sqlanon.policy import (
     table_parts,
     why_not_written,
 )
+from sqlanon.policy.checks import spark_check
 from sqlanon.policy.spark import SESSION, shown_spark
-from sqlanon.policy.spark_checks import spark_check
 from sqlanon.release.reader import VERIFIED
 from sqlanon.release.staging import STAGED
 from sqlanon.requirements import looked_at_sensitive

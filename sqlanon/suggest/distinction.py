@@ -1,21 +1,113 @@
-"""The distinction and separation of every set of attributes up to a size, level by level."""
+"""The distinction and separation of every set of attributes up to a size, level by level.
+
+How well sets of attributes tell rows apart.
+
+Source: R. Motwani, Y. Xu, "Efficient algorithms for masking and finding quasi-identifiers" (2007): a set of attributes
+is an α-distinct quasi-identifier if its combinations are at least α of the rows, and it separates α of the pairs of
+rows if that many of them differ in it.
+
+Names of columns, all ours. In the sets: ``subset`` (a number), ``attributes`` (a list of names), ``size``. In the
+figures: ``subset``, ``distinct`` (combinations), ``together`` (ordered pairs of different rows that are equal).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
+from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer
-from sqlanon.frequency.packing import pack, refuse_too_many, subsets_of_size
+from sqlanon.expressions import Namer, aliased, cast, col, ident, named, number, select, subquery, text, total
+from sqlanon.frequency.packing import (
+    SIZE,
+    SUBSET,
+    Packing,
+    group_rows,
+    pack,
+    refuse_too_many,
+    subset_groups,
+    subsets_of_size,
+)
 from sqlanon.policy import Policy
-from sqlanon.risk.suda_statements import uniques_and_pairs
+from sqlanon.risk.suda import uniques_and_pairs
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
-from sqlanon.suggest import distinction_queries as dq
+from sqlanon.statement_runner import StatementRunner
+
+DISTINCT = "distinct"
+TOGETHER = "together"
+ATTRIBUTES = "attributes"
+
+
+def listed_sets(names: Sequence[str], subsets: Mapping[int, Sequence[int]]) -> exp.Select:
+    """The sets by their names."""
+    rows = []
+    for name, one in subsets.items():
+        own = cast(exp.Array(expressions=[text(names[i]) for i in one]), "VARCHAR[]")
+        rows.append(exp.Tuple(expressions=[cast(number(name), "BIGINT"), own, number(len(one))]))
+    columns = [ident(name) for name in (SUBSET, ATTRIBUTES, SIZE)]
+    values = exp.Values(expressions=rows, alias=exp.TableAlias(this=ident("s"), columns=columns))
+    return select([col(name.name) for name in columns], values)
+
+
+def set_figures(keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]]) -> exp.Select:
+    """The figures of some sets.
+
+    Parameters
+    ----------
+    keys, packing:
+        Of `frequency.packing`.
+    subsets:
+        The sets, each with a number.
+    """
+    groups = subset_groups(keys, packing, subsets, [named(group_rows(), ROWS)])
+    others = exp.Paren(this=exp.Sub(this=col(ROWS), expression=number(1)))
+    output: list[exp.Expr] = [
+        col(SUBSET),
+        named(exp.Count(this=exp.Star()), DISTINCT),
+        named(total(exp.Mul(this=col(ROWS), expression=others)), TOGETHER),
+    ]
+    return select(output, subquery(groups, "g"), [col(SUBSET)])
+
+
+def key_figures(subsets: Iterable[int], rows: int) -> exp.Select:
+    """The figures of sets that are known to tell all rows apart."""
+    listed = [exp.Tuple(expressions=[cast(number(one), "BIGINT")]) for one in subsets]
+    values = exp.Values(expressions=listed, alias=exp.TableAlias(this=ident("s"), columns=[ident(SUBSET)]))
+    output: list[exp.Expr] = [col(SUBSET), named(number(rows), DISTINCT), named(number(0), TOGETHER)]
+    return select(output, values)
+
+
+def keys_among(figures: exp.Table, rows: int) -> exp.Select:
+    """The sets that tell all rows apart."""
+    condition = exp.EQ(this=col(DISTINCT), expression=number(rows))
+    return select([col(SUBSET)], figures.copy()).where(condition, copy=False)
+
+
+def distinction(sets: exp.Table, figures: exp.Table, rows: int) -> exp.Select:
+    """Each set with its distinction and separation, the smaller sets first."""
+
+    def by(part: exp.Expr, whole: int) -> exp.Expr:
+        if not whole:
+            return cast(exp.null(), "DOUBLE")
+        return exp.Div(this=cast(part, "DOUBLE"), expression=cast(number(whole), "DOUBLE"))
+
+    found = exp.Coalesce(this=col(DISTINCT, "f"), expressions=[number(0)])  # an empty table has no groups
+    separation = exp.Sub(this=number(1), expression=by(col(TOGETHER, "f"), rows * (rows - 1)))
+    output: list[exp.Expr] = [
+        col(ATTRIBUTES, "s"),
+        col(SIZE, "s"),
+        named(found, DISTINCT),
+        named(cast(number(rows), "BIGINT"), "rows"),
+        named(by(found.copy(), rows), "distinction"),
+        named(separation, "separation"),
+    ]
+    on = exp.EQ(this=col(SUBSET, "f"), expression=col(SUBSET, "s"))
+    query = select(output, aliased(sets, "s")).join(aliased(figures, "f"), on=on, join_type="left", copy=False)
+    return query.order_by(col(SUBSET, "s"), copy=False)
+
 
 _LISTED = 1000
 """So many sets are listed in one statement."""
@@ -50,7 +142,7 @@ def find_distinction(run: Run, policy: Policy | None, size: int) -> exp.Select:
     SourceError
         The source does not fit the policy.
     """
-    return _figures(run, policy, size, Steps(run.engine))
+    return _figures(run, policy, size, StatementRunner(run.engine))
 
 
 def distinction_statements(run: Run, policy: Policy | None, size: int) -> str:
@@ -59,12 +151,12 @@ def distinction_statements(run: Run, policy: Policy | None, size: int) -> str:
     What one of them needs of the answers before it is shown with an example: attributes of three values, no keys.
     """
     shown: list[str] = []
-    steps = Steps(run.engine, shown)
+    steps = StatementRunner(run.engine, shown)
     steps.show(_figures(run, policy, size, steps))
     return "\n\n".join(f"{statement};" for statement in shown)
 
 
-def _figures(run: Run, policy: Policy | None, size: int, steps: Steps) -> exp.Select:
+def _figures(run: Run, policy: Policy | None, size: int, steps: StatementRunner) -> exp.Select:
     if policy is None:
         names = columns = [name for name, type_ in run.source.columns.items() if not is_nested(type_)]
     else:
@@ -75,7 +167,7 @@ def _figures(run: Run, policy: Policy | None, size: int, steps: Steps) -> exp.Se
 
 
 def figures_of(
-    steps: Steps, work: Namer, relation: exp.Table, names: Sequence[str], columns: Sequence[str], size: int
+    steps: StatementRunner, work: Namer, relation: exp.Table, names: Sequence[str], columns: Sequence[str], size: int
 ) -> exp.Select:
     """The query of the figures of some columns.
 
@@ -106,26 +198,26 @@ def figures_of(
     for level in range(1, min(size, len(columns)) + 1):
         numbered = dict(enumerate(subsets_of_size(len(columns), level), first))
         first += len(numbered)
-        by_subset = {one: number for number, one in numbered.items()}
-        known = {number for number, one in numbered.items() if any(set(key) <= set(one) for key in keys)}
+        by_subset = {one: i for i, one in numbered.items()}
+        known = {i for i, one in numbered.items() if any(set(key) <= set(one) for key in keys)}
         listed = list(numbered)
         for i in range(0, len(listed), _LISTED):
-            query = dq.listed_sets(names, {number: numbered[number] for number in listed[i : i + _LISTED]})
+            query = listed_sets(names, {number: numbered[number] for number in listed[i : i + _LISTED]})
             sets = _into(steps, work("distinction_sets"), query, sets)
-        for batch in packed.batches([one for number, one in numbered.items() if number not in known]):
-            query = dq.set_figures(packed.keys, packed.packing, {by_subset[one]: one for one in batch})
+        for batch in packed.batches([one for i, one in numbered.items() if i not in known]):
+            query = set_figures(packed.keys, packed.packing, {by_subset[one]: one for one in batch})
             figures = _into(steps, work("distinction_figures"), query, figures)
         some = sorted(known)
         for i in range(0, len(some), _LISTED):
-            figures = _into(steps, work("distinction_figures"), dq.key_figures(some[i : i + _LISTED], rows), figures)
+            figures = _into(steps, work("distinction_figures"), key_figures(some[i : i + _LISTED], rows), figures)
         if level < size and figures is not None and rows:
-            keys = {numbered[one] for (one,) in steps.ask(dq.keys_among(figures, rows), []) if one in numbered}
+            keys = {numbered[one] for (one,) in steps.ask(keys_among(figures, rows), []) if one in numbered}
     assert sets is not None
     assert figures is not None
-    return dq.distinction(sets, figures, rows)
+    return distinction(sets, figures, rows)
 
 
-def _into(steps: Steps, target: exp.Table, query: exp.Select, made: exp.Table | None) -> exp.Table:
+def _into(steps: StatementRunner, target: exp.Table, query: exp.Select, made: exp.Table | None) -> exp.Table:
     """Make a table of a query, or add its rows to it."""
     if made is None:
         return steps.make(target, query)

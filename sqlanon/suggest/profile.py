@@ -13,7 +13,7 @@ from sqlanon.frequency import looks
 from sqlanon.frequency.unique import NEARLY, distinct_counts
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 from sqlanon.suggest.kinds import KINDS
 
 ENOUGH = 50_000
@@ -112,7 +112,7 @@ def look_at(run: Run) -> Looked:
     SourceError
         There is no column that could be looked at.
     """
-    steps, columns = Steps(run.engine), run.source.columns
+    steps, columns = StatementRunner(run.engine), run.source.columns
     rows = steps.count(run.source.relation)
     step = max(1, rows // ENOUGH)
     plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
@@ -155,7 +155,7 @@ def look_at(run: Run) -> Looked:
     return Looked(rows, step, sample, profiles)
 
 
-def _likes(steps: Steps, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
+def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
     """By column of texts: the share of its values that look like each kind."""
     patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None} | {CODES: _CODE}
     found = steps.figures(looks.content_figures(rows, texts, patterns))

@@ -13,7 +13,7 @@ from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.risk.narrowing import Narrowing, narrowing_columns_of_source
 from sqlanon.search.preparation import prepare
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Steps
+from sqlanon.statement_runner import StatementRunner
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.kinds import OTHER_CODE
 from sqlanon.suggest.profile import Looked, look_at
@@ -77,7 +77,7 @@ def _apart(
     names = [one.column.name for one in proposals if one.role == "quasi"]
     if not names:
         return {}
-    steps = Steps(run.engine)
+    steps = StatementRunner(run.engine)
     query = figures_of(steps, run.work, looked.sample, names, names, SIZE)
     return {
         frozenset(attributes): (distinction, separation)
@@ -93,7 +93,7 @@ def _dependencies(run: Run, looked: Looked, proposals: Sequence[Proposal]) -> Se
     quasi = [one.column.name for one in proposals if one.role == "quasi"]
     rows = looked.rows // looked.step
     return narrowing_columns_of_source(
-        Steps(run.engine), run.work, looked.sample, rows, columns, quasi, SourceSection()
+        StatementRunner(run.engine), run.work, looked.sample, rows, columns, quasi, SourceSection()
     )
 
 

@@ -12,12 +12,12 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.recoding import Recoding
-from sqlanon.release_draft import Made
+from sqlanon.release_draft import ReleaseDraft
 from sqlanon.sources import warehouse as wh
 from sqlanon.sources.frequency_set import NOT_THERE
-from sqlanon.stages import one_line
+from sqlanon.statement_runner import one_line
 from sqlanon.version import __version__
-from sqlanon.warehouse import audit as wa
+from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
     Target,
@@ -40,7 +40,7 @@ _NEEDED = re.compile(r"value|known|(code|label)_\d+")
 """What a statement may read of our tables. (A released column may have the name of another of theirs.)"""
 
 
-def export(made: Made, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
+def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
     """Write what a warehouse needs to make a release.
 
     Parameters
@@ -102,7 +102,7 @@ def _tables(engine: Engine, recoding: Recoding, place: Target) -> Iterator[tuple
             yield name, wh.uploaded(relation, needed)
 
 
-def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str:
+def _release(made: ReleaseDraft, recoding: Recoding, place: Target, dialect: str) -> str:
     columns = [attribute.column for attribute in recoding.attributes]
     what = dict(zip(value_tables(columns), columns, strict=True))
     files = [
@@ -122,7 +122,7 @@ def _release(made: Made, recoding: Recoding, place: Target, dialect: str) -> str
     return _file(dialect, lines, [([], statement) for statement in statements])
 
 
-def _audit(made: Made, recoding: Recoding, place: Target, expected: Mapping[str, int], dialect: str) -> str:
+def _audit(made: ReleaseDraft, recoding: Recoding, place: Target, expected: Mapping[str, int], dialect: str) -> str:
     policy = made.prepared.policy
     names = made.prepared.columns.by_attribute
     audit = audit_of(policy, place, names)

@@ -7,13 +7,12 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import PolicyError
 from sqlanon.expressions import table
 from sqlanon.policy import FileRule, Policy
-from sqlanon.policy.warehouse_checks import for_warehouse
+from sqlanon.policy.checks import for_warehouse
 from sqlanon.recode.recoding import Column, Recoding
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.sources import warehouse as wh
-from sqlanon.stages import Plan, Stage, one_line
-from sqlanon.statement_runner import Steps
-from sqlanon.warehouse import audit as wa
+from sqlanon.statement_runner import Plan, Stage, StatementRunner, one_line
+from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
     Target,
@@ -96,7 +95,7 @@ def _height(policy: Policy, name: str, engine: Engine) -> int:
     HierarchyError
         A file cannot be read.
     """
-    steps, rules = Steps(engine, []), policy.attributes[name].hierarchy or ()
+    steps, rules = StatementRunner(engine, []), policy.attributes[name].hierarchy or ()
     files = tuple(rule for rule in rules if isinstance(rule, FileRule))
     if files:
         show_hierarchy(steps, name, files, table("values"), "VARCHAR", table("hierarchy"))

@@ -1,4 +1,13 @@
-"""Groups of combinations that hold, found on a path through the lattice; what two local strategies share."""
+"""Groups of combinations that hold, found on a path through the lattice; what two local strategies share.
+
+Combinations that go to another group: what that costs, and what is worth it.
+
+Groups of combinations: what a group is released as, what that costs, and where else a combination may go.
+
+A group has a number, ``cell``: the least combination that was in it when it was made. It is released as the lowest
+nodes that its members have in common and that may be released. Prices are whole numbers, so that sums of them are the
+same in any order: the loss of a row, in units of 10⁻⁹.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +16,344 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
-from sqlanon.expressions import drop_table, subquery
+from sqlanon.coding import ROWS, Levels
+from sqlanon.expressions import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    drop_table,
+    is_null,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    union_all,
+)
 from sqlanon.measures import MEASURES
-from sqlanon.recode.local import groups_statements as gr
-from sqlanon.recode.local import moves as mv
-from sqlanon.recode.local.nodes import node_name
+from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.task import LocalTask
+from sqlanon.requirements.base import CLASS_SIZE
+from sqlanon.search.classes import KEPT
 from sqlanon.search.lattice import Lattice
+
+CELL = "cell"
+PRICE = "price"
+UNIT = 1_000_000_000
+"""The price of a row of which nothing is shown."""
+
+
+def price_name(attribute: int, level: int) -> str:
+    """The column with the price of a row whose attribute is released at a level."""
+    return f"q{attribute}_p{level}"
+
+
+def _levels(trees: Sequence[Tree]) -> list[tuple[int, int]]:
+    return [(i, level) for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+
+
+def priced(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
+    """The combinations with the price of each of their nodes, in no group yet.
+
+    Makes the columns of ``combinations``, of nodes that must not be released the number less one below zero; for each
+    node its price; and ``cell``, NULL.
+    """
+    weights = sum(tree.weight for tree in trees) or 1.0
+    query = exp.Select().from_(aliased(combinations, "c"), copy=False)
+    output: list[exp.Expr] = [col(COMBINATION, "c"), col(ROWS, "c"), named(cast(exp.null(), "INTEGER"), CELL)]
+    for i, tree in enumerate(trees):
+        attribute = _priced_nodes(tree, i, tree.weight / weights * UNIT / max(tree.leaves - 1, 1))
+        ground = node_name(i, tree.floor)
+        on = exp.EQ(this=col(ground, "c"), expression=col(ground, f"a{i}"))
+        query = query.join(subquery(attribute, f"a{i}"), on=on, copy=False)
+        for level in range(tree.floor, tree.height + 1):
+            names = [price_name(i, level)] if level == tree.floor else [node_name(i, level), price_name(i, level)]
+            output += [col(name, f"a{i}") for name in names]
+        output.append(named(_signed(col(ground, "c"), f"a{i}"), ground))
+    return query.select(*output, copy=False)
+
+
+def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
+    """The nodes of an attribute at its floor, with those above them, and the price of each."""
+    query = exp.Select().from_(aliased(tree.nodes, f"n{tree.floor}"), copy=False)
+    output: list[exp.Expr] = [col("released", f"n{tree.floor}")]
+    for level in range(tree.floor, tree.height + 1):
+        of = f"n{level}"
+        if level > tree.floor:
+            on = exp.EQ(this=col("parent", f"n{level - 1}"), expression=col(NODE, of))
+            query = query.join(aliased(tree.nodes, of), on=on, copy=False)
+        node = _signed(col(NODE, of), of) if level > tree.floor else col(NODE, of)
+        price = cast(exp.Round(this=exp.Mul(this=col("leaves", of), expression=number(share))), "BIGINT")
+        output += [named(node, node_name(attribute, level)), named(price, price_name(attribute, level))]
+    ground = exp.EQ(this=col("level", f"n{tree.floor}"), expression=number(tree.floor))
+    return query.select(*output, copy=False).where(ground, copy=False)
+
+
+def _signed(node: exp.Expr, of: str) -> exp.Expr:
+    marked = exp.Sub(this=exp.Neg(this=node.copy()), expression=number(1))
+    return exp.If(this=col("released", of), true=node, false=marked)
+
+
+def rest_of(grouped: exp.Table) -> exp.Select:
+    """The combinations of a step that no group has."""
+    return exp.select("*").from_(grouped.copy()).where(is_null(col(CELL)), copy=False)
+
+
+def offered(rest: exp.Table, levels: Levels) -> exp.Select:
+    """What is left, with the nodes at which a generalization would release it, where it may."""
+    keys = [node_name(i, level) for i, level in enumerate(levels)]
+    query = select([col(COMBINATION), col(ROWS), *(col(key) for key in keys)], rest.copy())
+    allowed = [exp.GTE(this=col(key), expression=number(0)) for key in keys]
+    return query.where(is_null(col(CELL)), *allowed, copy=False)
+
+
+def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
+    """How many rows are in groups that hold, and in all groups: ``candidate`` (0, 1, ...), ``held`` and ``left``, for
+    each of some judgements."""
+    sums = [total(col(CLASS_SIZE), col(KEPT)), total(col(CLASS_SIZE))]
+    held, left = (exp.Coalesce(this=one, expressions=[number(0)]) for one in sums)
+    parts = [
+        select(
+            [named(number(i), "candidate"), named(held.copy(), "held"), named(left.copy(), "left")], subquery(one, "j")
+        )
+        for i, one in enumerate(judged)
+    ]
+    return union_all(*parts)
+
+
+def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence[Tree]) -> exp.Select:
+    """What is left, with the groups in which a generalization holds."""
+    keys = [node_name(i, level) for i, level in enumerate(levels)]
+    on = all_of(exp.EQ(this=col(key, "r"), expression=col(key, "j")) for key in keys)
+    least = exp.Window(this=exp.Min(this=col(COMBINATION, "r")), partition_by=[col(key, "r") for key in keys])
+    cell = exp.If(this=exp.Coalesce(this=col(KEPT, "j"), expressions=[exp.false()]), true=least, false=exp.null())
+    columns = [COMBINATION, ROWS, *(node_name(i, level) for i, level in _levels(trees))]
+    query = select([*(col(name, "r") for name in columns), named(cell, CELL)], subquery(rest_of(rest), "r"))
+    return query.join(subquery(judged, "j"), on=on, join_type="left", copy=False)
+
+
+def group_members(grouped: Sequence[exp.Table]) -> exp.Query:
+    """The combinations that have a group: ``combination`` and ``cell``."""
+    there = is_there(col(CELL))
+    parts = [select([col(COMBINATION), col(CELL)], one.copy()).where(there.copy(), copy=False) for one in grouped]
+    return union_all(*parts)
+
+
+def tightened(of: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
+    """The groups, each as what it is released as, from some levels up: ``cell``, ``n`` (rows), ``node_i``, and the
+    ``price`` of a row."""
+    inner: list[exp.Expr] = [col(CELL, "m"), named(total(col(ROWS, "p")), ROWS)]
+    levels = [range(low, tree.height + 1) for low, tree in zip(lowest, trees, strict=True)]
+    for i, level in [(i, level) for i, each in enumerate(levels) for level in each]:
+        node, price = node_name(i, level), price_name(i, level)
+        same = exp.EQ(this=exp.Min(this=col(node, "p")), expression=exp.Max(this=col(node, "p")))
+        shown = exp.GTE(this=exp.Min(this=col(node, "p")), expression=number(0))
+        common = exp.If(this=all_of([same, shown]), true=exp.Min(this=col(node, "p")), false=exp.null())
+        inner += [named(common, node), named(exp.Min(this=col(price, "p")), price)]
+    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "p"))
+    groups = select(inner, aliased(of, "m"), [col(CELL, "m")])
+    groups = groups.join(aliased(prices, "p"), on=on, copy=False)
+    outer: list[exp.Expr] = [col(CELL), col(ROWS)]
+    sums: list[exp.Expr] = []
+    for i, each in enumerate(levels):
+        nodes, cost = [], exp.Case()
+        for level in each:
+            nodes.append(col(node_name(i, level)))
+            there = is_there(col(node_name(i, level)))
+            cost = cost.when(there, col(price_name(i, level)), copy=False)
+        first = exp.Coalesce(this=nodes[0], expressions=nodes[1:]) if nodes[1:] else nodes[0]
+        outer.append(named(first, released_name(i)))
+        sums.append(cost)
+    return select([*outer, named(summed(sums), PRICE)], subquery(groups, "g"))
+
+
+def summed(terms: Sequence[exp.Expr]) -> exp.Expr:
+    """A sum of some terms, at least one."""
+    added = terms[0]
+    for term in terms[1:]:
+        added = exp.Add(this=added, expression=term)
+    return exp.Paren(this=added)
+
+
+def costs(classes: exp.Table) -> exp.Select:
+    """One row: the price of all groups, their rows, and how many they are."""
+    price = exp.Mul(this=col(PRICE), expression=col(ROWS))
+    none = number(0)
+    return select(
+        [
+            exp.Coalesce(this=total(price), expressions=[none]),
+            exp.Coalesce(this=total(col(ROWS)), expressions=[none.copy()]),
+            exp.Count(this=exp.Star()),
+        ],
+        classes.copy(),
+    )
+
+
+def in_no_group(prices: exp.Table, of: exp.Table) -> exp.Select:
+    """The combinations that are in no group."""
+    on = exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, "m"))
+    query = exp.select("*").from_(aliased(prices, "p"), copy=False)
+    return query.join(aliased(of, "m"), on=on, join_type="anti", copy=False)
+
+
+def kept_cells(found: exp.Table, judged: exp.Select) -> exp.Select:
+    """The members that a relation has of groups that hold."""
+    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "j"))
+    query = select([col(COMBINATION, "m"), col(CELL, "m")], aliased(found, "m"))
+    return query.join(subquery(judged, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
+
+
+def sized(of: exp.Table, prices: exp.Table) -> exp.Select:
+    """The combinations that have a group, with their rows: what can be judged by ``cell``."""
+    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "p"))
+    query = select([col(COMBINATION, "m"), col(CELL, "m"), col(ROWS, "p")], aliased(of, "m"))
+    return query.join(aliased(prices, "p"), on=on, copy=False)
+
+
+def placed(of: exp.Table, classes: exp.Table, count: int) -> exp.Select:
+    """Each combination with the nodes that its group is released as."""
+    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
+    output: list[exp.Expr] = [col(COMBINATION, "m"), *(col(released_name(i), "g") for i in range(count))]
+    return select(output, aliased(of, "m")).join(aliased(classes, "g"), on=on, copy=False)
+
+
+def common_price(attribute: int, tree: Tree, of: str, released: Sequence[str]) -> exp.Case:
+    """The price of the lowest node above both a combination ``x`` and a combination ``of``, that is no lower than what
+    some groups are released as.
+
+    Numbers of nodes grow on the way up; the groups must have one of the two combinations each.
+    """
+    price = exp.Case()
+    for level in range(tree.floor, tree.height + 1):
+        name = node_name(attribute, level)
+        conditions: list[exp.Expr] = [exp.EQ(this=col(name, "x"), expression=col(name, of))]
+        for group in released:
+            conditions.append(exp.GTE(this=col(name, of), expression=col(released_name(attribute), group)))
+        price = price.when(all_of(conditions), col(price_name(attribute, level), of), copy=False)
+    return price
+
+
+def taken_in(loose: exp.Table, classes: exp.Table, prices: exp.Table, trees: Sequence[Tree]) -> exp.Select:
+    """Loose combinations, each in the group that costs least more with it: ``combination``, ``cell``, and how much
+    ``more``.
+
+    Each is looked at by itself, as if no other one came in.
+    """
+    price = summed([common_price(i, tree, "r", ["g"]) for i, tree in enumerate(trees)])
+    query = select(
+        [
+            col(COMBINATION, "x"),
+            col(CELL, "g"),
+            named(col(ROWS, "x"), "coming"),
+            named(col(ROWS, "g"), "there"),
+            named(col(PRICE, "g"), "before"),
+            named(price, "after"),
+        ],
+        aliased(loose, "x"),
+    )
+    at = exp.EQ(this=col(CELL, "g"), expression=col(COMBINATION, "r"))
+    query = query.join(aliased(classes, "g"), join_type="cross", copy=False)
+    query = query.join(aliased(prices, "r"), on=at, copy=False)
+    both = exp.Paren(this=exp.Add(this=col("there"), expression=col("coming")))
+    before = exp.Mul(this=col("there"), expression=col("before"))
+    more = exp.Sub(this=exp.Mul(this=both, expression=col("after")), expression=before)
+    best = exp.ArgMin(this=col(CELL), expression=exp.Tuple(expressions=[more, col(CELL)]))
+    output: list[exp.Expr] = [col(COMBINATION), named(best, CELL), named(exp.Min(this=more.copy()), "more")]
+    chosen = select(output, subquery(query, "x"), [col(COMBINATION)])
+    return chosen.where(is_there(col("after")), copy=False)
+
+
+def threshold(classes: exp.Table, rows: int) -> exp.Select:
+    """One number: the least price that is no more than that of so many rows in groups."""
+    window = exp.Window(this=exp.Sum(this=col(ROWS)), order=exp.Order(expressions=[exp.Ordered(this=col(PRICE))]))
+    sums = select([col(PRICE), named(cast(window, "BIGINT"), "below")], classes.copy())
+    enough = exp.GTE(this=col("below"), expression=number(rows))
+    return select([exp.Min(this=col(PRICE))], subquery(sums, "s")).where(enough, copy=False)
+
+
+def within(of: exp.Table, classes: exp.Table, price: int) -> exp.Select:
+    """The members of the groups whose rows cost no more than a price."""
+    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
+    query = select([col(COMBINATION, "m"), col(CELL, "m")], aliased(of, "m"))
+    query = query.join(aliased(classes, "g"), on=on, copy=False)
+    return query.where(exp.LTE(this=col(PRICE, "g"), expression=number(price)), copy=False)
+
+
+def cheap(classes: exp.Table, price: int) -> exp.Select:
+    """The groups whose rows cost no more than a price."""
+    query = exp.select("*").from_(classes.copy())
+    return query.where(exp.LTE(this=col(PRICE), expression=number(price)), copy=False)
+
+
+def moves(offers: exp.Table, of: exp.Table, classes: exp.Table, prices: exp.Table, least: int) -> exp.Select:
+    """What makes a release cheaper: ``combination`` and ``cell``, to which it goes.
+
+    A group goes as a whole, if all of its members cost less elsewhere than they do together. Of another, the member
+    goes that saves most, if the rest has enough rows.
+
+    Parameters
+    ----------
+    offers:
+        Made by `taken_in`.
+    of, classes, prices:
+        The groups, and the combinations with their prices.
+    least:
+        So many rows must stay.
+    """
+    whole = exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g"))
+    every = exp.EQ(this=_at_home(exp.Count(this=col("more", "o"))), expression=_at_home(exp.Count(this=exp.Star())))
+    less = exp.LT(this=_at_home(exp.Sum(this=col("more", "o"))), expression=whole)
+    saved = exp.Sub(this=exp.Mul(this=col(ROWS, "p"), expression=col(PRICE, "g")), expression=col("more", "o"))
+    stay = exp.Sub(this=col(ROWS, "g"), expression=col(ROWS, "p"))
+    may = all_of([exp.GT(this=saved, expression=number(0)), exp.GTE(this=stay, expression=number(least))])
+    gain = exp.If(this=may, true=saved.copy(), false=number(0))
+    order = [exp.Ordered(this=gain, desc=True), exp.Ordered(this=col(COMBINATION, "m"))]
+    first = _at_home(exp.RowNumber(), order)
+    output: list[exp.Expr] = [
+        col(COMBINATION, "m"),
+        col(CELL, "o"),
+        named(exp.Coalesce(this=all_of([every, less]), expressions=[exp.false()]), "leaves"),
+        named(exp.Coalesce(this=may.copy(), expressions=[exp.false()]), "may"),
+        named(first, "place"),
+    ]
+    query = select(output, aliased(of, "m"))
+    for relation, alias, key, side in (
+        (classes, "g", CELL, ""),
+        (prices, "p", COMBINATION, ""),
+        (offers, "o", COMBINATION, "left"),
+    ):
+        on = exp.EQ(this=col(key, "m"), expression=col(key, alias))
+        query = query.join(aliased(relation, alias), on=on, join_type=side, copy=False)
+    alone = all_of([col("may"), exp.EQ(this=col("place"), expression=number(1))])
+    goes = exp.Or(this=col("leaves"), expression=exp.Paren(this=alone))
+    return select([col(COMBINATION), col(CELL)], subquery(query, "q")).where(exp.Paren(this=goes), copy=False)
+
+
+def _at_home(function: exp.Expr, order: list[exp.Ordered] | None = None) -> exp.Window:
+    """A window over the members of the same group."""
+    return exp.Window(
+        this=function,
+        partition_by=[col(CELL, "m")],
+        order=exp.Order(expressions=order) if order else None,
+    )
+
+
+def moved(of: exp.Table, going: exp.Table) -> exp.Select:
+    """The groups after some moves, numbered anew: ``combination`` and ``cell``."""
+    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "o"))
+    cell = exp.Coalesce(this=col(CELL, "o"), expressions=[col(CELL, "m")])
+    query = select([col(COMBINATION, "m"), named(cell, CELL)], aliased(of, "m"))
+    query = query.join(aliased(going, "o"), on=on, join_type="left", copy=False)
+    least = exp.Window(this=exp.Min(this=col(COMBINATION)), partition_by=[col(CELL)])
+    return select([col(COMBINATION), named(least, CELL)], subquery(query, "q"))
+
+
+def failing(judged: exp.Select) -> exp.Select:
+    """One number: the groups that do not hold."""
+    return select([exp.Count(this=exp.Star())], subquery(judged, "j")).where(exp.Not(this=col(KEPT)), copy=False)
+
 
 MOST_PAIRS = 20_000_000
 """So many pairs of a loose combination and a group are compared by one statement, at most: in about two seconds."""
@@ -30,7 +369,7 @@ class Grouping:
     Attributes
     ----------
     members, classes:
-        See `recode.local.groups_statements.members` and `recode.local.groups_statements.tightened`.
+        See `recode.local.moves.members` and `recode.local.moves.tightened`.
     price:
         Of all rows, in units of 10⁻⁹; a row that is in no group has the price of one of which nothing is shown.
     rows:
@@ -49,7 +388,7 @@ class Groups:
     Attributes
     ----------
     prices:
-        The combinations, made by `recode.local.groups_statements.priced`.
+        The combinations, made by `recode.local.moves.priced`.
     rounds:
         The steps taken and statements that compared all groups.
     """
@@ -62,7 +401,7 @@ class Groups:
         self._made: list[exp.Table] = []
         weights = [tree.weight for tree in task.trees]
         self._cost = MEASURES["loss"](task.prepared.marginals, weights).bound
-        self.prices = self.make(gr.priced(task.combinations, task.trees))
+        self.prices = self.make(priced(task.combinations, task.trees))
         self._made.clear()
 
     def make(self, query: exp.Query) -> exp.Table:
@@ -81,7 +420,7 @@ class Groups:
             if target not in kept:
                 self.task.engine.execute(drop_table(target.copy()))
         self._made = list(kept)
-        self.task.progress(0, self.rounds, best.price / (self.task.rows * gr.UNIT))
+        self.task.progress(0, self.rounds, best.price / (self.task.rows * UNIT))
         return best
 
     def refuse_late(self) -> None:
@@ -101,7 +440,7 @@ class Groups:
         # Groups as large as shields ask may be released as less than the generalization; smaller ones must not.
         lowest = levels if prepared.requirements.shields else self.task.floor
         exact = replace(self.task, members=replace(members, requirements=prepared.requirements))
-        return self.tight(self.make(gr.members([self._step(exact, self.prices, levels)])), lowest)
+        return self.tight(self.make(group_members([self._step(exact, self.prices, levels)])), lowest)
 
     def climb(self, loose: exp.Table) -> list[exp.Table]:
         """Group loose combinations on a path from the lowest levels to the highest: what holds stays, the rest goes on.
@@ -141,34 +480,34 @@ class Groups:
 
     def _step(self, task: LocalTask, rest: exp.Table, levels: Levels) -> exp.Table:
         judged = self._judged(task, rest, levels)
-        return self.make(gr.stepped(rest, judged, levels, self.task.trees))
+        return self.make(stepped(rest, judged, levels, self.task.trees))
 
     def _judged(self, task: LocalTask, rest: exp.Table, levels: Levels) -> exp.Select:
         keys = [node_name(i, level) for i, level in enumerate(levels)]
-        return task.judged(subquery(gr.offered(rest, levels), "o"), keys)
+        return task.judged(subquery(offered(rest, levels), "o"), keys)
 
     def _held(self, rest: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
         """How many rows of what is left are in groups that hold, by generalization; and how many are left."""
-        rows = self.task.engine.rows(gr.held_rows([self._judged(self.task, rest, one) for one in candidates]))
+        rows = self.task.engine.rows(held_rows([self._judged(self.task, rest, one) for one in candidates]))
         return {candidates[i]: held for i, held, _ in rows}, max(left for _, _, left in rows)
 
     def grouping(self, steps: Sequence[exp.Table]) -> Grouping:
         """The groups that tables with ``combination`` and ``cell`` have together; what is in none of them is taken in
         by the group that it costs least, where that still holds then."""
-        found = self.tight(self.make(gr.members(steps)))
-        loose = self.make(gr.loose(self.prices, found.members))
+        found = self.tight(self.make(group_members(steps)))
+        loose = self.make(in_no_group(self.prices, found.members))
         pairs = self.task.steps.count(loose) * self.task.steps.count(found.classes)
         if not 0 < pairs <= MOST_PAIRS:
             return found
         self.refuse_late()
-        coming = self.make(mv.taken_in(loose, found.classes, self.prices, self.task.trees))
-        both = self.make(gr.members([found.members, coming]))
-        judged = self.task.judged(subquery(gr.sized(both, self.prices), "s"), [gr.CELL])
-        taken = self.make(gr.kept_cells(coming, judged))
-        return self.tight(self.make(gr.members([found.members, taken])))
+        coming = self.make(taken_in(loose, found.classes, self.prices, self.task.trees))
+        both = self.make(group_members([found.members, coming]))
+        judged = self.task.judged(subquery(sized(both, self.prices), "s"), [CELL])
+        taken = self.make(kept_cells(coming, judged))
+        return self.tight(self.make(group_members([found.members, taken])))
 
     def tight(self, found: exp.Table, lowest: Levels | None = None) -> Grouping:
         """The groups, as what they are released as (from some levels up), and their price."""
-        classes = self.make(gr.tightened(found, self.prices, self.task.trees, lowest or self.task.floor))
-        price, rows, _ = self.task.engine.rows(gr.costs(classes))[0]
-        return Grouping(found, classes, price + (self.task.rows - rows) * gr.UNIT, rows)
+        classes = self.make(tightened(found, self.prices, self.task.trees, lowest or self.task.floor))
+        price, rows, _ = self.task.engine.rows(costs(classes))[0]
+        return Grouping(found, classes, price + (self.task.rows - rows) * UNIT, rows)

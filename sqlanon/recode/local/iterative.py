@@ -19,8 +19,8 @@ place of a search for each of them, and what follows it, are ours.
 from __future__ import annotations
 
 from sqlanon.expressions import subquery
-from sqlanon.recode.local import groups_statements as gr
-from sqlanon.recode.local import moves as mv
+from sqlanon.recode.local import groups as gr
+from sqlanon.recode.local import groups as mv
 from sqlanon.recode.local.groups import Grouping, Groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.budget import LimitReachedError
@@ -67,7 +67,7 @@ def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     price = task.engine.rows(mv.threshold(best.classes, round((1 - share) * best.rows)))[0][0]
     kept = groups.make(mv.within(best.members, best.classes, price))
     cheap = groups.make(mv.cheap(best.classes, price))
-    loose = groups.make(gr.loose(groups.prices, kept))
+    loose = groups.make(gr.in_no_group(groups.prices, kept))
     offers = groups.make(mv.taken_in(loose, cheap, groups.prices, task.trees))
     least = task.members.requirements.least_class
     going = groups.make(mv.moves(offers, best.members, best.classes, groups.prices, least))

@@ -23,7 +23,7 @@ in a release. So ranges may overlap at their ends, and a value that repeats a lo
 
 A class is released as ranges of numbers and times (``summary = "range"``), as the values of their middle rows
 (``"median"``), or as ranges, and sets of other values (``"set"``). With the first two, other attributes are released as
-lowest common ancestors. See `recode.local.summaries`.
+lowest common ancestors. See `recode.local.summarised`.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006).
 """

@@ -19,24 +19,221 @@ approximated within O(k log k) by their algorithm and within O(k) by that of Agg
 tables", 2005), which look at all pairs of tuples. Here pairs are looked at in blocks only, and no factor is
 guaranteed: just that every group holds, and that as lowest common ancestors the groups lose no more than the optimal
 full-domain generalization.
+
+Grouping similar combinations: all groups that a few can make, and pairs of groups that cost least together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, named, select, subquery
-from sqlanon.recode.local import groups_statements as gr
-from sqlanon.recode.local import similar_statements as sm
+from sqlanon.coding import ROWS
+from sqlanon.expressions import (
+    aliased,
+    all_columns,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    ident,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    total,
+    union_all,
+)
+from sqlanon.recode.local import groups as gr
 from sqlanon.recode.local.cuts import PART
-from sqlanon.recode.local.groups import Grouping, Groups
-from sqlanon.recode.local.nodes import COMBINATION
+from sqlanon.recode.local.groups import CELL, PRICE, Grouping, Groups, common_price, summed
+from sqlanon.recode.local.nodes import COMBINATION, Tree
 from sqlanon.recode.local.summarised import allowed_nodes, summarised
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search import Search
 from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.classes import KEPT
+
+BLOCK = "block"
+
+
+def all_groups(combinations: exp.Table, count: int) -> exp.Select:
+    """Every group that so many combinations can make: ``combination`` and ``cell``, in which its bit is set."""
+    series = exp.Table(
+        this=anonymous("range", number(1), number(2**count)),
+        alias=exp.TableAlias(this=ident("s"), columns=[ident(CELL)]),
+    )
+    bit = exp.BitwiseRightShift(this=cast(col(CELL, "s"), "INTEGER"), expression=col(COMBINATION, "c"))
+    odd = exp.EQ(
+        this=exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=bit), expression=number(1))), expression=number(1)
+    )
+    query = select([col(COMBINATION, "c"), named(cast(col(CELL, "s"), "INTEGER"), CELL)], series)
+    query = query.join(aliased(combinations, "c"), join_type="cross", copy=False)
+    return query.where(odd, copy=False)
+
+
+def group_prices(classes: exp.Table, judged: exp.Select) -> exp.Select:
+    """The groups that hold and may be released: ``cell``, ``n``, and the price of all their rows."""
+    on = exp.EQ(this=col(CELL, "g"), expression=col(CELL, "j"))
+    whole = exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g"))
+    query = select([col(CELL, "g"), col(ROWS, "g"), whole], aliased(classes, "g"))
+    query = query.join(subquery(judged, "j"), on=on, copy=False)
+    there = is_there(col(PRICE, "g"))
+    return query.where(col(KEPT, "j"), there, copy=False)
+
+
+def in_cells(of: exp.Table, cells: Sequence[int]) -> exp.Select:
+    """The members of some groups."""
+    query = select([col(COMBINATION), col(CELL)], of.copy())
+    return query.where(exp.In(this=col(CELL), expressions=[number(cell) for cell in cells]), copy=False)
+
+
+def open_blocks(of: exp.Table, classes: exp.Table, rows: int, most: int) -> exp.Select:
+    """The members of groups that may be worth dividing: ``combination``, ``block`` (their group), and ``cell``, a group
+    of their own.
+
+    Parameters
+    ----------
+    of, classes:
+        The groups.
+    rows:
+        Fewer cannot be divided.
+    most:
+        Groups of more combinations are left as they are.
+    """
+    together = exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col(CELL, "m")])
+    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
+    output: list[exp.Expr] = [
+        col(COMBINATION, "m"),
+        named(col(CELL, "m"), BLOCK),
+        named(col(COMBINATION, "m"), CELL),
+        named(together, "together"),
+    ]
+    query = select(output, aliased(of, "m")).join(aliased(classes, "g"), on=on, copy=False)
+    query = query.where(
+        exp.GTE(this=col(ROWS, "g"), expression=number(rows)),
+        exp.GT(this=col(PRICE, "g"), expression=number(0)),
+        copy=False,
+    )
+    few = exp.LTE(this=col("together"), expression=number(most))
+    return select([col(COMBINATION), col(BLOCK), col(CELL)], subquery(query, "b")).where(few, copy=False)
+
+
+def proposals(
+    classes: exp.Table, judged: exp.Table, of: exp.Table, prices: exp.Table, trees: Sequence[Tree], size: int
+) -> exp.Select:
+    """For each group that does not hold, ``one``, the ``other`` of its block that it is to join; whether both together
+    are ``large``, of at least ``size`` rows; and how much ``more`` they cost.
+
+    Those that are not large come first, then those that cost least.
+    """
+
+    def side(alias: str) -> exp.Select:
+        output: list[exp.Expr] = [all_columns(alias), col(BLOCK, "b"), col(KEPT, "j")]
+        query = select(output, aliased(classes, alias))
+        of_block = exp.EQ(this=col(CELL, alias), expression=col(COMBINATION, "b"))
+        query = query.join(aliased(of, "b"), on=of_block, copy=False)
+        same = exp.EQ(this=col(CELL, alias), expression=col(CELL, "j"))
+        return query.join(aliased(judged, "j"), on=same, copy=False)
+
+    price = summed([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
+    output: list[exp.Expr] = [
+        named(col(CELL, "f"), "one"),
+        named(col(CELL, "g"), "other"),
+        named(col(ROWS, "f"), "n_f"),
+        named(col(ROWS, "g"), "n_g"),
+        named(col(PRICE, "f"), "p_f"),
+        named(col(PRICE, "g"), "p_g"),
+        named(price, PRICE),
+    ]
+    query = select(output, subquery(side("f"), "f"))
+    pair = all_of(
+        [
+            exp.EQ(this=col(BLOCK, "f"), expression=col(BLOCK, "g")),
+            exp.NEQ(this=col(CELL, "f"), expression=col(CELL, "g")),
+        ]
+    )
+    query = query.join(subquery(side("g"), "g"), on=pair, copy=False)
+    for alias, of_side in (("x", "f"), ("y", "g")):
+        on = exp.EQ(this=col(CELL, of_side), expression=col(COMBINATION, alias))
+        query = query.join(aliased(prices, alias), on=on, copy=False)
+    query = query.where(exp.Not(this=col(KEPT, "f")), copy=False)
+    rows = exp.Paren(this=exp.Add(this=col("n_f"), expression=col("n_g")))
+    before = [exp.Mul(this=col(f"n_{side}"), expression=col(f"p_{side}")) for side in ("f", "g")]
+    more = exp.Sub(
+        this=exp.Sub(this=exp.Mul(this=rows, expression=col(PRICE)), expression=before[0]), expression=before[1]
+    )
+    large = exp.GTE(this=rows.copy(), expression=number(size))
+    order: list[exp.Expr] = [
+        large,
+        more,
+        *(anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST")),
+    ]
+    there = is_there(col(PRICE))
+    best = [
+        named(exp.ArgMin(this=value.copy(), expression=exp.Tuple(expressions=[term.copy() for term in order])), name)
+        for value, name in ((col("other"), "other"), (large, "large"), (more, "more"))
+    ]
+    return select([col("one"), *best], subquery(query, "p"), [col("one")]).where(there, copy=False)
+
+
+def unions(proposed: exp.Table) -> exp.Query:
+    """The groups that are joined in a round: ``cell``, and ``into``, the lesser of both.
+
+    Two that propose each other are; and a group that holds takes in the one that fits it best. No group is in two
+    unions.
+    """
+    low, high = (anonymous(name, col("one", "p"), col("other", "p")) for name in ("LEAST", "GREATEST"))
+    mutual = all_of(
+        [
+            exp.EQ(this=col("other", "p"), expression=col("one", "q")),
+            exp.EQ(this=col("one", "p"), expression=col("other", "q")),
+            exp.LT(this=col("one", "p"), expression=col("one", "q")),
+        ]
+    )
+    both = select([named(high, CELL), named(low, "into")], aliased(proposed, "p"))
+    both = both.join(aliased(proposed, "q"), on=mutual, copy=False)
+    order = exp.Tuple(expressions=[col("large", "p"), col("more", "p"), col("one", "p")])
+    fits = exp.ArgMin(this=col("one", "p"), expression=order)
+    on = exp.EQ(this=col("other", "p"), expression=col("one", "q"))
+    taken = select([named(fits, "one"), col("other", "p")], aliased(proposed, "p"), [col("other", "p")])
+    taken = taken.join(aliased(proposed, "q"), on=on, join_type="anti", copy=False)
+    low, high = (anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST"))
+    one = select([named(high, CELL), named(low, "into")], subquery(taken, "t"))
+    return union_all(both, one)
+
+
+def united(of: exp.Table, joined: exp.Table) -> exp.Select:
+    """The combinations with their block and the group that they are in now."""
+    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "u"))
+    cell = exp.Coalesce(this=col("into", "u"), expressions=[col(CELL, "m")])
+    query = select([col(COMBINATION, "m"), col(BLOCK, "m"), named(cell, CELL)], aliased(of, "m"))
+    return query.join(aliased(joined, "u"), on=on, join_type="left", copy=False)
+
+
+def cheaper(of: exp.Table, classes: exp.Table, before: exp.Table) -> exp.Select:
+    """The members of the blocks that cost no more as they are divided: ``combination``, ``block``, ``cell``."""
+    on = exp.EQ(this=col(CELL, "g"), expression=col(COMBINATION, "m"))
+    whole = total(exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g")))
+    sums = select([col(BLOCK, "m"), named(whole, "whole")], aliased(of, "m"), [col(BLOCK, "m")])
+    sums = sums.join(aliased(classes, "g"), on=on, copy=False)
+    old = exp.Mul(this=col(ROWS, "b"), expression=col(PRICE, "b"))
+    query = select([all_columns("o")], aliased(of, "o"))
+    query = query.join(subquery(sums, "s"), on=exp.EQ(this=col(BLOCK, "o"), expression=col(BLOCK, "s")), copy=False)
+    query = query.join(aliased(before, "b"), on=exp.EQ(this=col(BLOCK, "o"), expression=col(CELL, "b")), copy=False)
+    return query.where(exp.LTE(this=col("whole", "s"), expression=old), copy=False)
+
+
+def divided(of: exp.Table, better: exp.Table) -> exp.Select:
+    """The members of all groups, where some are divided: ``combination`` and ``cell``."""
+    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "d"))
+    cell = exp.Coalesce(this=col(CELL, "d"), expressions=[col(CELL, "m")])
+    query = select([col(COMBINATION, "m"), named(cell, CELL)], aliased(of, "m"))
+    return query.join(aliased(better, "d"), on=on, join_type="left", copy=False)
+
 
 FEW = 10
 """Of so many combinations every grouping is tried: 1,023 groups, and 3¹⁰ steps."""
@@ -95,26 +292,26 @@ class _Similar:
         """Of all groupings of few combinations, numbered from 0, the one that costs least."""
         groups, task = self.groups, self.task
         groups.refuse_late()
-        every = groups.make(sm.all_groups(task.combinations, count))
+        every = groups.make(all_groups(task.combinations, count))
         classes = groups.tight(every).classes
         judged = task.judged(subquery(gr.sized(every, groups.prices), "s"), [gr.CELL])
-        rows = {cell: (n, price) for cell, n, price in task.engine.rows(sm.group_prices(classes, judged))}
+        rows = {cell: (n, price) for cell, n, price in task.engine.rows(group_prices(classes, judged))}
         chosen = best_grouping(count, rows, task.rows - task.allowed_rows)
-        return groups.tight(groups.make(sm.in_cells(every, chosen)))
+        return groups.tight(groups.make(in_cells(every, chosen)))
 
     def _divided(self, whole: Grouping) -> Grouping:
         groups, task, least = self.groups, self.task, self.task.members.requirements.least_class
-        now = groups.make(sm.open_blocks(whole.members, whole.classes, 2 * least, MOST_TOGETHER))
+        now = groups.make(open_blocks(whole.members, whole.classes, 2 * least, MOST_TOGETHER))
         while True:
             groups.refuse_late()
             classes = groups.tight(now).classes
             judged = groups.make(task.judged(subquery(gr.sized(now, groups.prices), "s"), [gr.CELL]))
-            proposed = groups.make(sm.proposals(classes, judged, now, groups.prices, task.trees, 2 * least))
+            proposed = groups.make(proposals(classes, judged, now, groups.prices, task.trees, 2 * least))
             if not task.steps.count(proposed):
                 break
-            now = groups.make(sm.united(now, groups.make(sm.unions(proposed))))
-        better = groups.make(sm.cheaper(now, classes, whole.classes))
-        return groups.tight(groups.make(sm.divided(whole.members, better)))
+            now = groups.make(united(now, groups.make(unions(proposed))))
+        better = groups.make(cheaper(now, classes, whole.classes))
+        return groups.tight(groups.make(divided(whole.members, better)))
 
 
 def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -> list[int]:
@@ -127,7 +324,7 @@ def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -
     groups:
         By the things in it, as bits, the rows of a group and what it costs. What is not there is no group.
     needed:
-        So many rows must be in groups. A row that is in none costs `recode.local.groups_statements.UNIT`.
+        So many rows must be in groups. A row that is in none costs `recode.local.groups.UNIT`.
 
     >>> best_grouping(3, {0b011: (5, 7), 0b100: (4, 0), 0b111: (9, 20)}, 9)
     [3, 4]

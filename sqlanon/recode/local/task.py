@@ -24,8 +24,8 @@ from sqlanon.search import Budget, Search
 from sqlanon.search.budget import Clock
 from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.search.lattice import Progress
-from sqlanon.search.preparation import Prepared
-from sqlanon.statement_runner import Steps
+from sqlanon.search.preparation import SearchInput
+from sqlanon.statement_runner import StatementRunner
 
 _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
 """Types whose values are numbers or times, as the engine spells them."""
@@ -56,9 +56,9 @@ class LocalTask:
     """
 
     engine: Engine
-    steps: Steps
+    steps: StatementRunner
     work: Namer
-    prepared: Prepared
+    prepared: SearchInput
     combinations: exp.Table
     trees: tuple[Tree, ...]
     members: Members
@@ -123,7 +123,7 @@ class LocalOutcome:
 LocalStrategy = Callable[[LocalTask], LocalOutcome]
 
 
-def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progress) -> LocalTask:
+def local_task(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> LocalTask:
     """Make the tables that local strategies work on.
 
     Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
@@ -134,7 +134,7 @@ def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progre
     SourceError
         The combinations are more than may be fetched of Spark.
     """
-    steps = Steps(engine)
+    steps = StatementRunner(engine)
     trees = tuple(_tree(steps, prepared, i, work) for i in range(len(prepared.attributes)))
     floor = tuple(tree.floor for tree in trees)
     space = prepared.sets.at(floor)
@@ -159,7 +159,7 @@ def local_task(engine: Engine, prepared: Prepared, work: Namer, progress: Progre
     return LocalTask(engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
 
 
-def _refuse_elsewhere(prepared: Prepared, space: ClassSpace) -> None:
+def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:
     """Combinations are placed here, one by one."""
     spark, search = prepared.source.spark, prepared.policy.search
     needed = [space.frequency, *(one.table for one in space.sensitive.values())]
@@ -182,7 +182,7 @@ def _of_classes(requirements: Requirements) -> Requirements:
     return replace(requirements, classes=(KAnonymity(most), *requirements.classes), shields=())
 
 
-def _tree(steps: Steps, prepared: Prepared, i: int, work: Namer) -> Tree:
+def _tree(steps: StatementRunner, prepared: SearchInput, i: int, work: Namer) -> Tree:
     attribute, hierarchy = prepared.attributes[i], prepared.hierarchies[i]
     spec, height = prepared.policy.attributes[hierarchy.attribute], hierarchy.height
     # A forbidden label forbids its node, and not the whole level as it does in the lattice.

@@ -16,7 +16,6 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp
 
-from sqlanon.disk import disk_problem
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import AuditError, DiskError, OvertakenError, ReleaseError
@@ -33,7 +32,7 @@ from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release,
 from sqlanon.release.staging import STAGED, Content, refuse_types, to_parquet, write_rows
 from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.resources import macros, sql_text
-from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_directory
+from sqlanon.workdir import BusyError, alone_at, disk_problem, mode_of_new_files, private_directory
 
 BEFORE = "release_before"
 
