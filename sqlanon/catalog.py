@@ -76,13 +76,7 @@ PATIENCE = 10.0
 
 
 def init_database(path: Path) -> None:
-    """Install the catalog and the macro library in a DuckDB file, new or not.
-
-    Raises
-    ------
-    SourceError
-        The file cannot be opened for writing.
-    """
+    """Install the catalog and the macro library in a DuckDB file, new or not."""
     _refuse_others(path)
     try:
         with private_files():
@@ -117,11 +111,6 @@ def is_database(path: Path) -> bool:
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     """Attach the catalog for a moment, and write to it in one transaction; made if it is not there, for its owner's
     eyes only. Where another process holds it, this one waits for it, but not for long.
-
-    Raises
-    ------
-    SourceError
-        It cannot be opened for writing.
     """
     _refuse_others(path)
     with private_files():
@@ -299,13 +288,7 @@ def _decoys_of(engine: DuckDBEngine, digest: str) -> exp.Table | None:
 
 
 def store_decoys(engine: DuckDBEngine, run_id: str, decoys: exp.Query, now: Any) -> None:
-    """Write a run's decoys to the open catalog, as they are released: there alone they can be told from real rows.
-
-    Parameters
-    ----------
-    decoys:
-        The query for them.
-    """
+    """Write a run's decoys to the open catalog, as they are released: there alone they can be told from real rows."""
     name = f"decoys_{run_id[:12]}"
     engine.execute(create_table(table(name, SCHEMA, ATTACHED), decoys))
     count = engine.rows(select([exp.Count(this=exp.Star())], table(name, SCHEMA, ATTACHED)))[0][0]

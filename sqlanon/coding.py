@@ -86,17 +86,7 @@ def facts(values: Sequence[exp.Table]) -> exp.Query:
 
 
 def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
-    """An attribute's values with their rows: columns ``value`` and ``rows``.
-
-    Parameters
-    ----------
-    rows:
-        The source; or what was scanned of it, where rows are counted already.
-    column:
-        The attribute's column there.
-    counted:
-        Whether ``n`` counts them.
-    """
+    """An attribute's values with their rows: columns ``value`` and ``rows``."""
     count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
     return select([named(col(column), "value"), named(count, "rows")], rows.copy(), [col(column)])
 

@@ -80,19 +80,6 @@ def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, P
     """The same policy for each strategy, or why that cannot do what it asks.
 
     What other strategies alone know (how Mondrian cuts, cells for strategies that blank none) is left out.
-
-    Parameters
-    ----------
-    policy:
-        Its own strategy counts for nothing.
-    strategies:
-        Their names; None: all that can do what the policy asks. (Those that may go on for days only where
-        it limits a search.)
-
-    Raises
-    ------
-    PolicyError
-        A name is none, or there is no name; lists the names.
     """
     if strategies is None:
         limited = policy.search.time_limit is not None or policy.search.max_checks is not None
@@ -125,20 +112,6 @@ def compare(
     """What each strategy finds.
 
     Each reads the source anew, as it would by itself: none is quick because of what another has left.
-
-    Parameters
-    ----------
-    begin:
-        Begins a run of a policy; all that it makes is dropped.
-    policies:
-        Made by `policies_of`.
-    progress:
-        Told what is going on.
-
-    Raises
-    ------
-    SourceError, HierarchyError
-        The source or its hierarchies are wrong, for whatever strategy.
     """
     for name, policy in policies.items():
         progress(name, 0, 0, None)

@@ -11,11 +11,6 @@ from typing import Any
 def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
     """The classes by ranges of sizes, each as wide as all before it: ``1``, ``2``, ``3-4``, ``5-8``, ...
 
-    Parameters
-    ----------
-    classes:
-        How many classes there are of each size.
-
     >>> by_doubling({1: 3, 2: 1, 7: 2})
     {'1': 3, '2': 1, '3-4': 0, '5-8': 2}
     """
@@ -97,13 +92,6 @@ class ClassSizes:
 
     def bins(self, few: int, apart: bool = False) -> list[tuple[int, int, int, int]]:
         """The classes by ranges of sizes, each twice as wide as the one before: low, high, classes, rows.
-
-        Parameters
-        ----------
-        few:
-            All sizes below it are one range.
-        apart:
-            Whether classes of one are a range of their own, nevertheless.
 
         >>> ClassSizes.of({1: 3, 2: 1, 7: 2, 30: 1}).bins(5)
         [(1, 4, 4, 5), (5, 9, 2, 14), (10, 19, 0, 0), (20, 39, 1, 30)]

@@ -65,13 +65,6 @@ def html_table(
 ) -> str:
     """A table: a caption, headings of columns, and rows whose first cell is a heading.
 
-    Parameters
-    ----------
-    caption, headings, rows:
-        Texts, and what becomes a text; all are escaped. Numbers get commas. `Marked` ones get their class.
-    numbers:
-        The columns that are aligned to the right.
-
     >>> '<td class="fails">no</td>' in html_table("one", ["what", "verdict"], [["k", Marked("no", "fails")]])
     True
     >>> html_table("two", ["name", "rows"], [["<b>", 1200]], numbers=[1]).count("&lt;b&gt;")

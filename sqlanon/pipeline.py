@@ -104,13 +104,7 @@ class Found:
 
 
 def anonymize(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> Found:
-    """Find the best version of a prepared source with the policy's strategy.
-
-    Raises
-    ------
-    InfeasibleError
-        Nothing satisfies the policy, or nothing that does was found within the limits of the search.
-    """
+    """Find the best version of a prepared source with the policy's strategy."""
     asked = prepared.policy.search
     if asked.strategy in LOCAL:
         task = local_task(engine, prepared, work, progress)
@@ -127,13 +121,7 @@ def anonymize(engine: Engine, prepared: SearchInput, work: Namer, progress: Prog
 
 
 def _finished(task: LocalTask, outcome: LocalOutcome) -> Found:
-    """What is released of what a local strategy placed.
-
-    Raises
-    ------
-    InfeasibleError
-        It is nothing, or more rows are left out than may be.
-    """
+    """What is released of what a local strategy placed."""
     prepared, strategy = task.prepared, task.prepared.policy.search.strategy
     kept = finish(task, outcome)
     figures = kept.figures
@@ -204,17 +192,7 @@ def _is_masking(prepared: SearchInput) -> bool:
 def _masked(
     engine: Engine, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, list[str]]:
-    """How many suppressed rows may stay, masked: all or none; and why none.
-
-    Parameters
-    ----------
-    suppressed:
-        The suppressed classes of a generalization, made by `recode.recoding.suppressed_classes`.
-    levels:
-        The generalization.
-    figures:
-        Of what is kept.
-    """
+    """How many suppressed rows may stay, masked: all or none; and why none."""
     requirements = prepared.requirements
     size, good = _all_masked(engine, prepared.sets.at(levels), suppressed, levels, figures)
     trees, specs = prepared.hierarchies, prepared.policy.attributes

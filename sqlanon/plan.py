@@ -36,13 +36,7 @@ from sqlanon.statement_runner import Plan, Stage, StatementRunner
 
 
 def plan(run: Run, policy: Policy) -> Plan:
-    """Lay out the main job.
-
-    Raises
-    ------
-    SourceError, HierarchyError
-        The schema does not fit the policy, or a hierarchy's file or table cannot be read.
-    """
+    """Lay out the main job."""
     engine = run.engine
     columns = match_columns(policy, run.source)
     nodes, unknown = size_of_lattice(policy, engine)

@@ -33,11 +33,6 @@ from sqlanon.sources import NOT_THERE, InSpark, Source, carrying, refuse_schema_
 def refuse_types_of(policy: Policy, source: Source) -> None:
     """Refuse columns that are released as they are, and that the policy's file cannot hold: before anything is
     searched. What quasi-identifiers are released as is known later.
-
-    Raises
-    ------
-    ReleaseError
-        With the columns.
     """
     section = policy.release
     target = None if section is None else section.database or section.file
@@ -82,13 +77,7 @@ class Publishing:
     def publish(
         self, path: str | Path | None, table: str | None, force: bool
     ) -> tuple[Release | PostgresRelease | SparkRelease, Together | None]:
-        """Publish to a place, else to that of the policy; and tell what it was held against.
-
-        Raises
-        ------
-        ReleaseError, AuditError
-            As of `Result.publish`.
-        """
+        """Publish to a place, else to that of the policy; and tell what it was held against."""
         section, limits = self.policy.release, self.made.run.engine.limits
         if path is None and section is not None and section.postgres is not None:
             spot = PostgresSpot.of(section.postgres, table or section.table)

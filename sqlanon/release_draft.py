@@ -99,16 +99,7 @@ class ReleaseDraft:
             yield query
 
     def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
-        """Fill a table in PostgreSQL with its rows, in the transaction that is open there.
-
-        Parameters
-        ----------
-        server, address:
-            A connection, and to where: where the source is at the same address, its rows do not leave it. That is one
-            of the same text: two ways to write one place are two places, and the recoded rows are fetched and sent.
-        target:
-            The table.
-        """
+        """Fill a table in PostgreSQL with its rows, in the transaction that is open there."""
         source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
         if source.postgres is not None and source.postgres.address == address:
             with shipped(self.run.engine, source, self.recoding.select()) as query:
@@ -163,11 +154,6 @@ class ReleaseDraft:
         of two could be held against one another, where the one follows from the other. Where no one level was chosen
         for all rows, where rows are not persons, or are nobody's, and beside releases that readers have (versions that
         are kept, those that it is based on), nothing is told: their rows could be taken from the sums.
-
-        Parameters
-        ----------
-        released:
-            The released rows.
         """
         policy, suppressed = self.prepared.policy, self.chosen.figures.suppressed_rows
         told = policy.source.person is None and policy.population is None and not policy.noisy

@@ -30,10 +30,5 @@ def sql_text(name: str) -> str:
 def macros(files: Sequence[str] = LIBRARY) -> str:
     """The macro library, or a part of it, in one transaction: each macro for itself would be written to a file for
     itself.
-
-    Parameters
-    ----------
-    files:
-        `PLAIN`, `CHECKS` or `LIBRARY`.
     """
     return "\n".join(["BEGIN;", *map(sql_text, files), "COMMIT;"])

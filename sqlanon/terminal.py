@@ -71,13 +71,6 @@ def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table: with lines and as wide as the terminal has room, or in plain aligned columns.
 
     Columns whose cells are numbers, or empty, are aligned to the right.
-
-    Parameters
-    ----------
-    headers:
-        The columns' names.
-    rows:
-        Their cells, as many as there are headers.
     """
     heads = [printable(head) for head in headers]
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -91,15 +84,7 @@ def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def show_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
-    """Print counts with bars: as long as the count is, beside the greatest.
-
-    Parameters
-    ----------
-    headers:
-        What the counts are by, and of.
-    bars:
-        The counts.
-    """
+    """Print counts with bars: as long as the count is, beside the greatest."""
     greatest = max(bars.values(), default=0)
     mark = "█" if sys.stdout and sys.stdout.isatty() and is_unicode() else "#"
     lengths = {name: -(-_BAR * count // greatest) if greatest else 0 for name, count in bars.items()}

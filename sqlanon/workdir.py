@@ -39,13 +39,6 @@ _OF_SPILLING = "max_temp_directory_size"
 def disk_problem(error: BaseException, spill: Path | None = None) -> str | None:
     """What an error says of a disk; None where it is of something else.
 
-    Parameters
-    ----------
-    error:
-        Of the system, or of an engine that quotes it.
-    spill:
-        Where the engine spills to.
-
     >>> disk_problem(ValueError("No such thing")) is None
     True
     """
@@ -177,11 +170,6 @@ def alone_at(path: Path, patience: float = PATIENCE) -> Iterator[None]:
     file beside the place, which is removed at the end: a run that waited for it looks whether it is still there.
 
     Where the system has no such locks, nobody waits.
-
-    Raises
-    ------
-    BusyError
-        Another run keeps it longer than that.
     """
     if fcntl is None:
         yield

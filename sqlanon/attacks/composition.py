@@ -20,15 +20,6 @@ def composition(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: S
     """Pairs of classes that somebody can be in both of, and that have one sensitive value in common: ``v0`` .., the
     finest values of the two, ``value``, and ``n``, the rows that have it: no more than the lesser of the two classes.
 
-    Parameters
-    ----------
-    first, second:
-        The released rows.
-    sensitive:
-        The sensitive attribute: a column of both.
-    attributes:
-        The quasi-identifiers of both.
-
     Examples
     --------
     >>> from sqlanon.expressions import table

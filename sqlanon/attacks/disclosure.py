@@ -36,13 +36,6 @@ RATIO, LIKELY = 2.0, 0.5
 def homogeneity(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
     """Classes with one sensitive value, which is known of all their rows: ``v0`` .., ``value``, ``n``.
 
-    Parameters
-    ----------
-    release:
-        The released rows.
-    quasi, sensitive:
-        The quasi-identifiers, and the sensitive attribute: columns of it.
-
     Examples
     --------
     >>> from sqlanon.expressions import table
@@ -59,13 +52,6 @@ def background_knowledge(release: exp.Expr, quasi: Sequence[str], sensitive: str
     """Classes in which one value is left for who can rule out some: ``v0`` .., ``values``, ``n``.
 
     They have at most ``known`` + 1 distinct values; those with one are there, too.
-
-    Parameters
-    ----------
-    release, quasi, sensitive:
-        As of `homogeneity`.
-    known:
-        How many values the adversary can rule out.
     """
     values = exp.Count(this=exp.Star())
     few = exp.LTE(this=values.copy(), expression=number(known + 1))
@@ -77,13 +63,6 @@ def skewness(
 ) -> exp.Select:
     """Values that a class makes much more likely than they are in the whole release: ``v0`` .., ``value``, ``p``,
     ``ratio`` (p/q), and ``n``, the rows of the class with that value.
-
-    Parameters
-    ----------
-    release, quasi, sensitive:
-        As of `homogeneity`.
-    ratio, likely:
-        The least p/q, and the least p: the adversary's belief has grown by so many times, to so much.
     """
     query = _shares(release, quasi, sensitive)
     grown = all_of(
@@ -106,13 +85,6 @@ def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarch
 
     They agree at a level of the attribute's hierarchy below its top: ``level`` is the lowest (0: they are one value,
     see `homogeneity`), and ``label`` what they are there. A value that the hierarchy does not have is of its own kind.
-
-    Parameters
-    ----------
-    release, quasi, sensitive:
-        As of `homogeneity`.
-    hierarchy, height:
-        ``level_0`` to the top of the sensitive attribute; the number of its top level.
     """
     levels = range(max(height, 1))
     own = cast(col("value", "c"), "VARCHAR")

@@ -20,15 +20,6 @@ def linking(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
     """Outside people whom some released rows fit, but fewer than k: ``v0`` .., their own values; ``matched``, the
     released rows that fit; and ``n``, how many of the outside table have these values.
 
-    Parameters
-    ----------
-    release, outside:
-        The released rows; the outside table, with values as they are.
-    attributes:
-        The quasi-identifiers that both have: ``first`` is that of the release, ``second`` that of the outside table.
-    k:
-        Fewer matching rows than this are what the attack finds.
-
     Examples
     --------
     >>> from sqlanon.expressions import table

@@ -39,13 +39,6 @@ def unsorted_matching(
     Only places count at which the rows can be the same. It means something where the order is the same, more or less:
     see `places`.
 
-    Parameters
-    ----------
-    first, second:
-        The rows, in their order: two releases; or a release and its source.
-    shared, attributes, k:
-        As of `complementary_release`.
-
     Examples
     --------
     >>> from sqlanon.expressions import table
@@ -117,11 +110,6 @@ def is_one_order(places: int, agreeing: int, chance: float | None) -> bool:
     By Chernoff's bound: n places of which each agrees with probability c have a share a > c of agreeing ones with
     probability at most exp(-n KL(a, c)), where KL(a, c) = a ln(a/c) + (1 - a) ln((1 - a)/(1 - c)). (W. Hoeffding,
     Probability inequalities for sums of bounded random variables, JASA 58, 1963, theorem 1.)
-
-    Parameters
-    ----------
-    places, agreeing, chance:
-        As `places` tells them.
 
     Examples
     --------

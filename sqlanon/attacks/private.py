@@ -74,15 +74,7 @@ class Private:
 
 
 def read_private(policy: Policy, run: Run, outside: str | None, shown: Shown) -> Private:
-    """Bind the outside table, and build the hierarchies over the values of the source and of the outside table.
-
-    Raises
-    ------
-    SourceError
-        The source or the outside table cannot be read, or does not fit the policy.
-    HierarchyError
-        The hierarchies are no trees over the values; with all problems.
-    """
+    """Bind the outside table, and build the hierarchies over the values of the source and of the outside table."""
     columns = match_columns(policy, run.source)
     steps = StatementRunner(run.engine)
     _show_source(policy.source, run.source, SOURCE, shown, policy)
@@ -151,13 +143,7 @@ def _outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known
 
 
 def _bind_outside(policy: Policy, run: Run, outside: str, shown: Shown) -> Source:
-    """A file, or a table of the database that the source is in.
-
-    Raises
-    ------
-    SourceError
-        It cannot be read, or has no column of a quasi-identifier.
-    """
+    """A file, or a table of the database that the source is in."""
     if file_kind(outside):
         section = SourceSection(files=(str(Path(outside).absolute()),))
     else:

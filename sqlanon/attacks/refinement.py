@@ -82,17 +82,6 @@ def downcoding(
 ) -> exp.Select:
     """Classes that could be released with one attribute a level lower, all their rows: ``v0`` .., ``by`` (which
     attributes), and ``n``.
-
-    Parameters
-    ----------
-    release, source:
-        The released rows, and those that they are of.
-    quasi:
-        The quasi-identifiers.
-    sensitive:
-        The sensitive attributes that requirements look at, in the policy's order, and their columns in the source.
-    requirements:
-        What every class has to meet: see `looks_at_rows_alone`.
     """
     fine = exp.LogicalAnd(this=col(KEPT))
     return _split(release, source, quasi, sensitive, requirements, fine, exp.Sum(this=col(CLASS_SIZE)))
@@ -111,13 +100,6 @@ def minimality(
     Split by one attribute a level lower, all parts have k rows, but some break another requirement: that the class is
     whole tells of these. ``by`` has the attributes by which it can be so split; ``n`` are the rows of such parts, by
     the attribute with the most.
-
-    Parameters
-    ----------
-    k:
-        What k-anonymity asks of the parts.
-    release, source, quasi, sensitive, requirements:
-        As of `downcoding`.
     """
     big = exp.LogicalAnd(this=exp.GTE(this=col(CLASS_COUNT), expression=number(k)))
     broken = exp.Not(this=exp.LogicalAnd(this=col(KEPT)))

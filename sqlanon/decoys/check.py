@@ -22,13 +22,7 @@ from sqlanon.statement_runner import StatementRunner
 
 
 def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
-    """The rows that others do not have, or not so often: a row that is there twice is two rows.
-
-    Parameters
-    ----------
-    types:
-        DuckDB's types of their columns.
-    """
+    """The rows that others do not have, or not so often: a row that is there twice is two rows."""
     values = [(name, [col(name), *told_apart(col(name), type_)]) for name, type_ in types.items()]
     numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
     own, theirs = (select([one.copy() for one in numbered], table.copy()) for table in (rows, others))
@@ -49,15 +43,7 @@ def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
 
 
 def part(rows: exp.Table, places: exp.Table, quasi: Mapping[str, str], within: bool) -> exp.Select:
-    """The rows that are in some classes, or those that are not.
-
-    Parameters
-    ----------
-    places:
-        The classes, made by `short_classes`.
-    quasi:
-        The quasi-identifiers, with DuckDB's types of them.
-    """
+    """The rows that are in some classes, or those that are not."""
     on = all_of(
         same_to_readers(col(name, "r"), col(f"q{i}", "p"), type_) for i, (name, type_) in enumerate(quasi.items())
     )
@@ -66,13 +52,7 @@ def part(rows: exp.Table, places: exp.Table, quasi: Mapping[str, str], within: b
 
 
 def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
-    """One number: the classes that have not exactly k rows in the release.
-
-    Parameters
-    ----------
-    among:
-        The rows of the release that are in them.
-    """
+    """One number: the classes that have not exactly k rows in the release."""
     right = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(k))
     filled = select([named(col(name), f"q{i}") for i, name in enumerate(quasi)], among.copy())
     filled = filled.group_by(*(col(name) for name in quasi), copy=False).having(right, copy=False)

@@ -183,13 +183,7 @@ def donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -
 
 
 def decoy_targets(steps: exp.Table) -> exp.Select:
-    """The donors of each vulnerable class: those of the fewest steps. ``class``, ``step``, ``first``, ``donors``.
-
-    Parameters
-    ----------
-    steps:
-        Made by `donor_classes`.
-    """
+    """The donors of each vulnerable class: those of the fewest steps. ``class``, ``step``, ``first``, ``donors``."""
     nearest: list[exp.Expr] = [
         named(exp.Min(this=col(STEP)), STEP),
         *(named(anonymous("ARG_MIN", col(name), col(STEP)), name) for name in (FIRST, DONORS)),
@@ -199,15 +193,7 @@ def decoy_targets(steps: exp.Table) -> exp.Select:
 
 
 def sources(steps: exp.Table, wanted: exp.Table, classes: exp.Table, keys: Sequence[str]) -> exp.Select:
-    """The kept classes that donors are of: their codes, with the ``step`` and ``first`` of the class above.
-
-    Parameters
-    ----------
-    steps, wanted:
-        Made by `donor_classes` and `targets`.
-    keys:
-        The columns of codes.
-    """
+    """The kept classes that donors are of: their codes, with the ``step`` and ``first`` of the class above."""
     output: list[exp.Expr] = [col(STEP, "s"), col(FIRST, "s"), *(col(key, "c") for key in keys)]
     query = select(output, aliased(steps, "s"))
     query = query.join(aliased(classes, "c"), on=_equal("s", "c", [CLASS]), copy=False)
@@ -241,13 +227,6 @@ def donated(
     """The values of the donors that were picked: ``step``, ``first``, ``rank``, and ``value_j``.
 
     The source is read once. Which rank a donor has is left to the engine: each is as likely to be picked.
-
-    Parameters
-    ----------
-    rows:
-        The kept rows, by `Recoding.rows`.
-    kept, picked:
-        Made by `sources` and `picks`.
     """
     place: list[exp.Expr] = [col(STEP, "s"), col(FIRST, "s")]
     rank = exp.Window(this=exp.RowNumber(), partition_by=[one.copy() for one in place])
@@ -260,13 +239,7 @@ def donated(
 
 
 def decoys(picked: exp.Table, given: exp.Table | None, keys: Sequence[str], values: Sequence[int]) -> exp.Select:
-    """The decoys: codes for labels, and ``value_j`` for each column that is released as it is.
-
-    Parameters
-    ----------
-    picked, given:
-        Made by `picks` and `donated`; None where no column is released as it is.
-    """
+    """The decoys: codes for labels, and ``value_j`` for each column that is released as it is."""
     query = exp.Select().from_(aliased(picked, "p"), copy=False)
     output: list[exp.Expr] = [col(key, "p") for key in keys]
     for j in values:

@@ -64,17 +64,7 @@ class Attack:
 
 
 def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
-    """Link the table ``patients`` of a file with the voters of the hospital's file.
-
-    Parameters
-    ----------
-    hospital:
-        The file with ``patients`` and ``voters``.
-    target:
-        The file whose ``patients`` are attacked: a release, or the hospital's own.
-    levels:
-        The generalization of that table.
-    """
+    """Link the table ``patients`` of a file with the voters of the hospital's file."""
     own = target == hospital
     patients, voters = (table(name, "main", "hospital") for name in ("patients", "voters"))
     people = table("patients", "main", "hospital" if own else "target")

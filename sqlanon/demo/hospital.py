@@ -19,20 +19,6 @@ def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None
     and of as many people who are no patients. Everybody is invented. The engine draws the rows from
     hashes of the seed and the row number: the same `rows` and `seed` give the same tables.
 
-    Parameters
-    ----------
-    database:
-        The file to write. One that is there is replaced, once the new one is complete.
-    rows:
-        How many patients.
-    seed:
-        Another seed gives other people.
-
-    Raises
-    ------
-    SourceError
-        If `rows` is not positive, or the file cannot be written.
-
     Examples
     --------
     >>> import tempfile

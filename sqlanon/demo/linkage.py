@@ -68,15 +68,6 @@ class Linkage:
 def link(people: exp.Table, voters: exp.Table, levels: Mapping[str, int]) -> exp.Select:
     """Build the query that links a table to the voter list: one row, the fields of `Linkage` in order.
 
-    Parameters
-    ----------
-    people:
-        The patients, or a release of them.
-    voters:
-        The list with names: ground values in the columns `SHARED`.
-    levels:
-        The generalization of `people`: a level for each of `SHARED`; other attributes are ignored.
-
     Examples
     --------
     >>> link(exp.to_table("patients"), exp.to_table("voters"), GROUND).named_selects

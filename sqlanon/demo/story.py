@@ -64,20 +64,6 @@ class Demo:
 def run_demo(directory: Path, rows: int) -> Demo:
     """Make a hospital in `directory`, anonymize it, and show what a voter list tells before and after.
 
-    Parameters
-    ----------
-    directory:
-        Where the files go; made if it is not there. Files of an earlier demo are replaced.
-    rows:
-        How many patients.
-
-    Raises
-    ------
-    SourceError
-        If `directory` cannot be written to, or holds files of these names that no demo made.
-    InfeasibleError
-        If there are fewer patients than k.
-
     Examples
     --------
     >>> run_demo(Path("sqlanon-demo"), 100_000)  # doctest: +SKIP

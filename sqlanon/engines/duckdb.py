@@ -108,14 +108,6 @@ class DuckDBEngine:
     Functions in a statement are found by name: an engine's search path has the system's schemas first, so that no
     macro of an attached database takes the place of one. Temporary macros come before all else. So the engine of a
     user's connection is a second connection to the same databases (`beside`), which has none.
-
-    Parameters
-    ----------
-    connection:
-        The connection.
-    holder:
-        The connection on which the data holder's own names and queries mean what they mean to the holder. It runs
-        nothing of ours that a macro could change. By default the same.
     """
 
     dialect = "duckdb"
@@ -128,15 +120,7 @@ class DuckDBEngine:
 
     @classmethod
     def private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
-        """An engine with a fresh in-memory database of its own, which spills to a directory and nowhere else.
-
-        Parameters
-        ----------
-        spill:
-            A private directory of the run.
-        limits:
-            What it may take.
-        """
+        """An engine with a fresh in-memory database of its own, which spills to a directory and nowhere else."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": str(spill),
             "python_enable_replacements": False,
@@ -145,24 +129,14 @@ class DuckDBEngine:
         return cls(duckdb.connect(":memory:", config=config)).in_utc()
 
     def beside(self, holder: DuckDBEngine | None = None) -> DuckDBEngine:
-        """A second connection to the same databases, which has nothing of what is temporary in this one.
-
-        Parameters
-        ----------
-        holder:
-            The `holder` of the other.
-        """
+        """A second connection to the same databases, which has nothing of what is temporary in this one."""
         engine = DuckDBEngine(self.connection.cursor(), holder)
         engine._set("search_path", ",".join(_SYSTEM))
         return engine
 
     def with_settings_of_a_new_engine(self) -> DuckDBEngine:
-        """The same engine, in which statements mean what they mean in a new one, whatever is set for all connections.
-
-        Raises
-        ------
-        duckdb.Error
-            A setting cannot be changed.
+        """The same engine, in which statements mean what they mean in a new one, whatever is set for all
+        connections.
         """
         own = self.settings(_SETTINGS)
         for name, value in _settings_of_a_new_engine().items():
@@ -181,11 +155,6 @@ class DuckDBEngine:
 
         These must be in the path: a table that is named with its schema is looked up in the databases of the path's
         own schemas of that name.
-
-        Parameters
-        ----------
-        before:
-            Schemas that come before the holder's, by their text.
         """
         database = self.holder.database
         here = exp.EQ(this=exp.column("database_name"), expression=text(database))
@@ -263,13 +232,7 @@ class DuckDBEngine:
             self._generator = usual
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
-        """Run a statement.
-
-        Raises
-        ------
-        DiskError
-            A disk is full, or cannot be written.
-        """
+        """Run a statement."""
         sql = self.sql(statement)
         try:
             with STATEMENTS.running():

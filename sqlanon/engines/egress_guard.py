@@ -14,13 +14,6 @@ _UNGROUPING = (exp.GroupConcat, exp.Explode, exp.Unnest)
 def is_counted(query: exp.Query, rows: Container[str]) -> bool:
     """Whether a query tells of some tables only what is grouped or counted: none of their rows as such.
 
-    Parameters
-    ----------
-    query:
-        What is asked.
-    rows:
-        The names of the tables.
-
     >>> from sqlglot import parse_one
     >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "MAX(a) FROM t", "a, RANK() OVER (ORDER BY a) FROM t")
     >>> [is_counted(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
@@ -53,19 +46,6 @@ def is_of_one_column(query: exp.Query) -> bool:
 def apart(query: exp.Query, rows: Container[str]) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
     """What a query counts of some tables, apart from what it joins to that: other tables than these.
 
-    Parameters
-    ----------
-    query:
-        What is asked.
-    rows:
-        The names of the tables.
-
-    Returns
-    -------
-    tuple
-        What is counted, and what makes the whole of a query that has its rows. Where a query does anything else with
-        them than to join others to them, they are the whole of it.
-
     >>> from sqlglot import parse_one
     >>> asked = parse_one("SELECT g.*, u.b FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) AS g JOIN u ON g.a = u.a")
     >>> counted, whole = apart(asked, {'"t"'})
@@ -91,17 +71,6 @@ def answered(
     query: exp.Query, rows: Container[str], prefix: str, travels: Callable[[exp.Query], bool] = lambda inner: True
 ) -> tuple[exp.Query, dict[str, exp.Query]]:
     """A query with a table in the place of each query in its FROM that reads other tables only, and what they are.
-
-    Parameters
-    ----------
-    query:
-        What is asked.
-    rows:
-        The names of the tables that are where it is asked.
-    prefix:
-        Of the names of these tables: the query has none that begins so.
-    travels:
-        Whether the rows of a query mean the same there.
 
     >>> from sqlglot import parse_one
     >>> asked = "SELECT t.a, l.b FROM t JOIN (SELECT DISTINCT a, b FROM c.s.labels) AS l ON t.a = l.a"

@@ -84,30 +84,14 @@ class There:
 
 
 class FederatedEngine(DuckDBEngine):
-    """DuckDB, and beside it tables that Spark has.
-
-    Parameters
-    ----------
-    own:
-        The engine of which it is another face: on the same connection.
-    there:
-        What Spark has.
-    """
+    """DuckDB, and beside it tables that Spark has."""
 
     def __init__(self, own: DuckDBEngine, there: There) -> None:
         super().__init__(own.connection)
         self.there = there
 
     def adopt(self, shadow: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
-        """Have a relation of Spark's be known here.
-
-        Parameters
-        ----------
-        shadow, types:
-            The view that is made of it, and DuckDB's types of its columns.
-        relation:
-            What it is there.
-        """
+        """Have a relation of Spark's be known here."""
         create = create_temporary_view if shadow.catalog == "temp" else create_view
         super().execute(create(shadow.copy(), sp.shadow(types)))
         self.there.tables[name_of(shadow)] = relation
@@ -123,13 +107,7 @@ class FederatedEngine(DuckDBEngine):
             super().execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python.
-
-        Raises
-        ------
-        SourceError
-            They would be rows of the source.
-        """
+        """Run a query and bring its rows to Python."""
         if not self._reads(query):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
@@ -146,11 +124,6 @@ class FederatedEngine(DuckDBEngine):
         """A query that reads a table of Spark's, run there: as a relation of ours, which can be read once.
 
         It fetches whatever it is asked for: rows, too.
-
-        Parameters
-        ----------
-        query, types:
-            What, and DuckDB's types of its columns.
         """
         most, counted = self.there.most or 0, ct.is_counted(query, self.there.tables)
         large = most > ROWS_AT_ONCE and not counted
@@ -158,17 +131,7 @@ class FederatedEngine(DuckDBEngine):
             yield relation
 
     def map_there(self, target: exp.Table, query: exp.Query, function: Mapper, types: Mapping[str, str]) -> None:
-        """Have Spark's workers make a table of a query's rows, by Python; it stays there.
-
-        Parameters
-        ----------
-        target, query:
-            The table, and whose rows.
-        function:
-            Makes of batches of rows (Arrow) others.
-        types:
-            DuckDB's types of its columns.
-        """
+        """Have Spark's workers make a table of a query's rows, by Python; it stays there."""
         name, server = self.there.next_name(), self.there.server
         own = {column: sp.type_there(type_) or "" for column, type_ in types.items()}
         with self.put_there(query) as query_there, server.told():

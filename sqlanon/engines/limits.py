@@ -24,11 +24,6 @@ class Limits:
     threads:
         At least 1.
 
-    Raises
-    ------
-    SourceError
-        One of them is no such thing.
-
     >>> Limits(memory_limit="2GB", threads=4)
     Limits(memory_limit='2GB', threads=4)
     """

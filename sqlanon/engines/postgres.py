@@ -102,13 +102,6 @@ class PostgresEngine:
     """Runs sqlglot expressions on a connection to PostgreSQL.
 
     A transaction begins by itself, and ends with `commit` or `rollback`.
-
-    Parameters
-    ----------
-    connection:
-        Of ADBC.
-    place:
-        What the policy calls it, for messages: ``source.postgres``.
     """
 
     dialect = "postgres"
@@ -120,15 +113,7 @@ class PostgresEngine:
 
     @classmethod
     def open(cls, address: str, place: str) -> PostgresEngine:
-        """Connect to a server.
-
-        Raises
-        ------
-        MissingLibraryError
-            The extra is not installed.
-        SourceError
-            The server cannot be reached; its address is not told.
-        """
+        """Connect to a server."""
         try:
             import adbc_driver_manager  # noqa: PLC0415  (it is an extra)
             import adbc_driver_postgresql  # noqa: PLC0415
@@ -232,15 +217,7 @@ class PostgresEngine:
 
     @contextmanager
     def stream(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatchReader]:
-        """The rows of a query as Arrow, as they come.
-
-        Raises
-        ------
-        SourceError
-            The statement failed while its rows were read; then whoever reads them has an error of its own.
-        KeyboardInterrupt
-            Somebody cancelled it, such as the driver when it hears Ctrl-C.
-        """
+        """The rows of a query as Arrow, as they come."""
         self._settle()
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query), parameters or None)

@@ -38,23 +38,7 @@ _Answer = TypeVar("_Answer")
 
 
 class SparkEngine:
-    """Runs sqlglot expressions in a session of Spark.
-
-    Parameters
-    ----------
-    session:
-        Of pyspark, classic or of Spark Connect. A user's own one is used as it is: its temporary views are visible;
-        the settings that are changed are put back by `close`.
-    place:
-        What the policy calls it, for messages: ``source.spark``.
-    is_ours:
-        Whether nobody else uses the session.
-
-    Raises
-    ------
-    SourceError
-        The session does not answer, or names have other meanings in it.
-    """
+    """Runs sqlglot expressions in a session of Spark."""
 
     dialect = "spark"
 
@@ -75,22 +59,7 @@ class SparkEngine:
 
     @classmethod
     def open(cls, address: str, place: str) -> SparkEngine:
-        """Connect to a server of Spark Connect, or start a session on a cluster or on this machine.
-
-        Parameters
-        ----------
-        address:
-            ``sc://host:port``, or a master: ``local[2]``, ``local-cluster[2,1,1024]``, ``spark://host:port``.
-        place:
-            What the policy calls it.
-
-        Raises
-        ------
-        MissingLibraryError
-            The extra is not installed.
-        SourceError
-            The server cannot be reached, or no session can be started; the address is not told.
-        """
+        """Connect to a server of Spark Connect, or start a session on a cluster or on this machine."""
         from sqlanon.engines.spark_session import open_session  # noqa: PLC0415  (nor for this)
 
         session, end = open_session(address, place)
@@ -168,38 +137,12 @@ class SparkEngine:
         """Compute a query once and keep its rows in the cluster, under the name of a temporary view.
 
         What is lost with an executor is not computed again: whoever reads it has an error then, never other rows.
-
-        Returns
-        -------
-        int
-            The number of its rows.
         """
 
         return self._asked(lambda: self._kept(name, self._frame(query)))
 
     def keep_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
-        """Have the workers make other rows of those of a query, by Python, and keep them as `keep` does.
-
-        Parameters
-        ----------
-        name, query:
-            Of the view, and whose rows.
-        function:
-            Makes of batches of rows others, in another process and on another machine. The module that it is of is sent
-            there with it; what that imports has to be there.
-        types:
-            Spark's types of its columns, by name.
-
-        Returns
-        -------
-        int
-            The number of its rows.
-
-        Raises
-        ------
-        SourceError
-            Tasks may run twice there (``spark.speculation``): what is drawn at random might come out in two ways.
-        """
+        """Have the workers make other rows of those of a query, by Python, and keep them as `keep` does."""
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
         def mapped() -> int:
@@ -219,18 +162,7 @@ class SparkEngine:
             del self._views[name]  # not before: what could not be dropped is tried again by `close`
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
-        """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see.
-
-        Returns
-        -------
-        int
-            How many rows.
-
-        Raises
-        ------
-        SourceError
-            The rows are not all there: an executor on another machine would write into a folder of its own.
-        """
+        """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see."""
         written = self._asked(lambda: self._written(query, Path(directory).as_uri()))
         if written != rows_in(Path(directory)):
             told = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"

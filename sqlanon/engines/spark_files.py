@@ -18,20 +18,7 @@ _SCRATCH = "sqlanon-fetch-"
 
 @contextmanager
 def through_files(server: SparkEngine, query: exp.Expr, scratch: Path | None) -> Iterator[list[str]]:
-    """The Parquet files to which Spark writes the rows of a query, as long as they are needed.
-
-    Parameters
-    ----------
-    server, query:
-        Who, and what.
-    scratch:
-        A folder that all of Spark and this machine share; None: they are known to be one machine.
-
-    Raises
-    ------
-    SourceError
-        They are not, or the folder is not shared.
-    """
+    """The Parquet files to which Spark writes the rows of a query, as long as they are needed."""
     if scratch is None and not server.is_here:
         # Each executor would write to a folder of its own machine, and nobody would remove that.
         raise SourceError(

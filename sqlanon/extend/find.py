@@ -31,15 +31,6 @@ def extend(run: Run, policy: Policy) -> Extension:
     """What can be added to the policy's release of the rows that its source has got since.
 
     Makes in the work schema what `ledger.beside_earlier` makes, ``candidates``, ``waiting`` and ``added``.
-
-    Raises
-    ------
-    PolicyError
-        The policy does not say what tells rows apart, or asks for what an extended release cannot keep.
-    ReleaseError
-        There is no release to be extended, or it was made by another policy.
-    SourceError
-        Several rows have one key; or the source's values would be labelled in another way than in the release.
     """
     started = time.perf_counter()
     refuse_policy(policy)

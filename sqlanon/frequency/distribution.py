@@ -65,18 +65,8 @@ def value_pairs(
     persons: bool = False,
     moving: exp.Table | None = None,
 ) -> exp.Select:
-    """The rows, or the distinct pairs of person and value, by combination and value: ``q0`` .., ``o0`` .., ``value``.
-
-    Parameters
-    ----------
-    raw:
-        What was scanned.
-    quasi:
-        How many quasi-identifiers there are.
-    sensitive, inner:
-        The number of the sensitive attribute, and of the others that count as quasi-identifiers.
-    persons, moving:
-        Whether persons are counted, and the movers if there are any.
+    """The rows, or the distinct pairs of person and value, by combination and value: ``q0`` .., ``o0`` ..,
+    ``value``.
     """
     keys = _renamed(quasi, sensitive, inner)
     if not persons:
@@ -187,15 +177,7 @@ class Pairs:
 
 
 def distribution(pairs: Pairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
-    """The counts by combination of codes and value, with the codes above them.
-
-    Parameters
-    ----------
-    pairs:
-        Of what.
-    attributes, levels:
-        The quasi-identifiers, and the lowest levels that are asked about.
-    """
+    """The counts by combination of codes and value, with the codes above them."""
     query, keys = coded_rows(pairs.rows, attributes, levels)
     query = query.join(aliased(pairs.values, "s"), on=same(col("value", "r"), col("value", "s")), copy=False)
     keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}

@@ -39,13 +39,6 @@ def column_figures(
 
     Columns: of each column i ``values_i`` (that are not NULL) and ``distinct_i``; of texts ``longest_i`` and ``mean_i``
     (of their lengths); of numbers ``spread_i``, the greatest less the least (NULL where there is none).
-
-    Parameters
-    ----------
-    rows:
-        The table.
-    texts, numbers, others:
-        Columns that are texts, that are numbers, and all others.
     """
     output: list[exp.Expr] = []
     for i, name in sorted([*texts.items(), *numbers.items(), *others.items()]):
@@ -64,15 +57,7 @@ def column_figures(
 
 
 def content_figures(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
-    """One row: of each column i of texts ``seen_i``, and by pattern j ``like_i_j``, those that match.
-
-    Parameters
-    ----------
-    rows:
-        The rows.
-    texts, patterns:
-        The columns, and patterns over whole values; each has a number.
-    """
+    """One row: of each column i of texts ``seen_i``, and by pattern j ``like_i_j``, those that match."""
     output: list[exp.Expr] = []
     for i, name in texts.items():
         output.append(named(exp.Count(this=col(name)), f"seen_{i}"))

@@ -63,13 +63,7 @@ class Packing:
 
 
 def packed(highest: Sequence[int]) -> Packing:
-    """Put attributes into words, each into the first that has room.
-
-    Parameters
-    ----------
-    highest:
-        The highest number of a value, by attribute.
-    """
+    """Put attributes into words, each into the first that has room."""
     used: list[int] = []
     places = []
     for most in highest:
@@ -99,17 +93,7 @@ def numbered_combinations(source: exp.Table, columns: Sequence[str]) -> exp.Sele
 
 
 def value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
-    """A number for each value of an attribute, from 1 on.
-
-    Parameters
-    ----------
-    combinations:
-        `numbered_combinations`.
-    attribute:
-        Its number.
-    singles_apart:
-        Whether the values that one row alone has are all 0: their rows are known, and many values need few bits.
-    """
+    """A number for each value of an attribute, from 1 on."""
     value = col(f"q{attribute}")
     single = exp.EQ(this=exp.Sum(this=col(ROWS)), expression=number(1))
     if singles_apart:
@@ -153,19 +137,7 @@ def _sum(terms: Sequence[exp.Expr]) -> exp.Expr:
 def subset_groups(
     keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]], output: Sequence[exp.Expr]
 ) -> exp.Select:
-    """The groups of rows that agree in a set of attributes, for several sets at once.
-
-    Parameters
-    ----------
-    keys:
-        `packed_keys`.
-    packing:
-        Of them.
-    subsets:
-        The sets of attributes, each with a number.
-    output:
-        Aggregates over the keys ``k`` of a group; beside them stands the number of its set, ``subset``.
-    """
+    """The groups of rows that agree in a set of attributes, for several sets at once."""
     rows = []
     for name, one in subsets.items():
         values = [cast(number(name), "BIGINT")]
@@ -223,13 +195,7 @@ class Packed:
 
 
 def refuse_too_many(attributes: int, size: int, place: str) -> None:
-    """Refuse to look at more sets of attributes than can be looked at.
-
-    Raises
-    ------
-    PolicyError
-        With their number.
-    """
+    """Refuse to look at more sets of attributes than can be looked at."""
     number = sum(comb(attributes, k) for k in range(1, min(size, attributes) + 1))
     if number > _MOST:
         message = f"there are {number:,} sets of up to {size} of {attributes} attributes, and {_MOST:,} is the most"
@@ -242,17 +208,7 @@ def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:
 
 
 def pack(steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool) -> Packed:
-    """Make the tables: one scan of the source.
-
-    Parameters
-    ----------
-    steps, work:
-        How tables are made, and how they are named: ``packed_...``.
-    source, columns:
-        The relation, and its columns.
-    singles_apart:
-        Whether values of one row alone are all 0.
-    """
+    """Make the tables: one scan of the source."""
     found = steps.make(work("packed_combinations"), numbered_combinations(source, columns))
     numbers = tuple(
         steps.make(work(f"packed_values_{i}"), value_numbers(found, i, singles_apart)) for i in range(len(columns))

@@ -18,16 +18,6 @@ def population_size(policy: Policy, counted: int) -> float | None:
 
     By its ``[risk]``, else by its limit on population uniqueness.
 
-    Parameters
-    ----------
-    counted:
-        The rows of the source, or its persons, where these are counted.
-
-    Raises
-    ------
-    SourceError
-        The population is smaller than the source.
-
     >>> attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
     >>> population_size(Policy(attributes=attributes, privacy={"k": 2}, risk={"sampling_fraction": 0.5}), 10)
     20.0
@@ -41,18 +31,7 @@ def population_size(policy: Policy, counted: int) -> float | None:
 
 
 def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
-    """The source's share of the population; None where the policy does not tell.
-
-    Parameters
-    ----------
-    count:
-        Counts the rows of the source, or its persons, where these are counted. Asked only if need be.
-
-    Raises
-    ------
-    SourceError
-        As of `population_size`.
-    """
+    """The source's share of the population; None where the policy does not tell."""
     _, size, fraction = _told(policy)
     if size is None:
         return fraction

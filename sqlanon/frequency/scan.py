@@ -148,17 +148,6 @@ def distribution_pairs(
     """What the distributions that requirements look at are counted from.
 
     Makes ``nodes_s``, ``joint_pairs_s`` and ``domain_s``, as they are needed.
-
-    Parameters
-    ----------
-    steps, own, work:
-        How, of what, and how tables are named.
-    asked:
-        The distributions that are looked at.
-    sensitive:
-        The sensitive attributes that were scanned, in order, made by `sensitive_pairs`.
-    coded:
-        The coded values of those with a hierarchy.
     """
     found = {}
     names = list(sensitive)
@@ -186,20 +175,7 @@ def distribution_pairs(
 def refuse_lost_values(
     steps: StatementRunner, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
 ) -> None:
-    """Refuse a population with values that the source's columns cannot have.
-
-    Parameters
-    ----------
-    steps, raw:
-        How, and what was scanned of the population.
-    names, theirs, types:
-        Its columns of the quasi-identifiers, the types of all its columns, and the types in the source.
-
-    Raises
-    ------
-    SourceError
-        Names the column; its values cannot be cast and back.
-    """
+    """Refuse a population with values that the source's columns cannot have."""
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
         if theirs[name] == type_:
             continue

@@ -35,15 +35,7 @@ MANY = 100_000
 
 
 class CardinalityEstimate:
-    """What is known of the sizes of the groups of values of each attribute, level by level.
-
-    Parameters
-    ----------
-    steps:
-        How it is asked for.
-    attributes, rows:
-        The quasi-identifiers, and the rows of the table.
-    """
+    """What is known of the sizes of the groups of values of each attribute, level by level."""
 
     def __init__(self, steps: StatementRunner, attributes: Sequence[Coded], rows: int) -> None:
         self._rows = rows
@@ -94,13 +86,6 @@ def expected_classes(shares: Sequence[Sequence[float]], rows: int) -> float:
 
     A cell of share p has a row with probability 1 − (1 − p)^rows. The sum over all cells is the mean, over rows drawn
     at random, of that by p.
-
-    Parameters
-    ----------
-    shares:
-        For each attribute below its top, `draw_shares` at its level.
-    rows:
-        Of the table.
 
     >>> round(expected_classes([[0.5] * DRAWN, [0.25] * DRAWN], 1000))
     8
@@ -158,19 +143,7 @@ class FrequencySet:
 
 
 class FrequencySets:
-    """All that were made.
-
-    Parameters
-    ----------
-    steps, work:
-        How, and how tables are named.
-    ground:
-        What they are counted from.
-    space:
-        What is to be known of classes, beside the tables.
-    floor:
-        The lowest levels that a search asks about.
-    """
+    """All that were made."""
 
     def __init__(self, steps: StatementRunner, work: Namer, ground: Ground, space: ClassSpace, floor: Levels) -> None:
         self.steps, self.work, self.ground, self.floor = steps, work, ground, floor

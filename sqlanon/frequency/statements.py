@@ -50,13 +50,6 @@ def raw_frequency(
 ) -> exp.Select:
     """One scan of the source: its distinct combinations of values, with counts.
 
-    Parameters
-    ----------
-    source, quasi, sensitive, person:
-        What is scanned, and its columns.
-    counted:
-        The column that says how many rows of the source each row stands for; by default one.
-
     >>> from sqlanon.expressions import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
     'SELECT "zip" AS "q0", "age" AS "q1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
@@ -106,17 +99,7 @@ def settled() -> exp.Expr:
 
 
 def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
-    """The distinct combinations, and with movers one more row for each of them in each of its combinations.
-
-    Parameters
-    ----------
-    members:
-        `memberships`.
-    moving:
-        `movers`, if there are any.
-    quasi:
-        How many quasi-identifiers there are.
-    """
+    """The distinct combinations, and with movers one more row for each of them in each of its combinations."""
     keys: list[exp.Expr] = [col(f"q{i}", "r") for i in range(quasi)]
     rows = named(total(col(ROWS, "r")), ROWS)
     count: exp.Expr = exp.Count(this=exp.Star())
@@ -131,19 +114,7 @@ def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> ex
 def beside_population(
     own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
 ) -> exp.Query:
-    """The combinations of the source and those of the population in one: each has no rows of the other.
-
-    Parameters
-    ----------
-    own, population:
-        Combinations of both; the population's have its persons, or its rows, in ``persons``.
-    quasi:
-        The types of the quasi-identifiers in the source.
-    columns:
-        The counts of the source's: ``n``, ``persons``, ``mover``.
-    moving:
-        Whether the population has movers.
-    """
+    """The combinations of the source and those of the population in one: each has no rows of the other."""
     keys = quasi_columns(len(quasi))
     none = [named(number(0), POPULATION), *([named(exp.null(), POPULATION_MOVER)] if moving else [])]
     ours = select([*keys, *(col(name) for name in columns), *none], own.copy())
@@ -160,19 +131,7 @@ def coded_rows(
     population: bool = False,
     types: Sequence[str] | None = None,
 ) -> tuple[exp.Select, dict[str, exp.Expr]]:
-    """The rows of a relation ``r`` with ``q0, q1, ...``; and by name the codes of their values, and ``known``.
-
-    Parameters
-    ----------
-    rows:
-        The relation.
-    attributes, levels:
-        The quasi-identifiers, and the level of each at which its values are coded.
-    population:
-        Whether a population is among the rows. What it alone has counts as known: it is nobody's.
-    types:
-        The types of the source's columns, where the values have others.
-    """
+    """The rows of a relation ``r`` with ``q0, q1, ...``; and by name the codes of their values, and ``known``."""
     codes: dict[str, exp.Expr] = {}
     query = exp.Select().from_(aliased(rows, "r"), copy=False)
     for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
@@ -197,17 +156,7 @@ def frequency(
     levels: Levels,
     counts: Sequence[str],
 ) -> exp.Select:
-    """The frequency set at some levels: the combinations of codes there, with the codes above them.
-
-    Parameters
-    ----------
-    combinations:
-        The combinations of values; or the source itself, with columns ``q0, q1, ...``.
-    attributes, levels:
-        The quasi-identifiers, and the lowest levels that are asked about.
-    counts:
-        The counts that the combinations have: ``n``, ``persons``, ... Where there are none, each row counts as one.
-    """
+    """The frequency set at some levels: the combinations of codes there, with the codes above them."""
     query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
     movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _MOVERS}
     keys = codes | movers

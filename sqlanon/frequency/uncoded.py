@@ -18,19 +18,7 @@ from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION
 def frequency(
     rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
 ) -> exp.Subquery:
-    """The frequency set of the level 0, over some of the quasi-identifiers.
-
-    Parameters
-    ----------
-    rows:
-        ``q0, q1, ...``, ``n``, and with persons ``person``.
-    attributes:
-        The numbers of the quasi-identifiers.
-    persons:
-        Whether persons are counted.
-    population:
-        Made by `risk.queries.population_counts`.
-    """
+    """The frequency set of the level 0, over some of the quasi-identifiers."""
     keys: list[exp.Expr] = [col(f"q{i}") for i in attributes]
     source = rows.copy()
     if persons:
@@ -48,17 +36,7 @@ def frequency(
 
 
 def distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
-    """The counts of a sensitive attribute's values by combination.
-
-    Parameters
-    ----------
-    pairs, values:
-        Made by `frequency.distribution.value_pairs`; by `sensitive_values` or `nodes` there.
-    quasi:
-        How many quasi-identifiers there are; none of them is NULL.
-    inner:
-        How many other sensitive attributes count as quasi-identifiers.
-    """
+    """The counts of a sensitive attribute's values by combination."""
     output: list[exp.Expr] = [named(col(f"q{i}", "r"), code_name(i, 0)) for i in range(quasi)]
     output += [col(f"o{i}", "r") for i in range(inner)]
     output += [col(VALUE, "s"), col(SHARE, "s"), col(ROWS, "r")]

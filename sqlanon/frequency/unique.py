@@ -13,15 +13,7 @@ NEARLY = 0.9
 
 
 def distinct_counts(source: exp.Table, columns: Sequence[str], counted: str | None = None) -> exp.Select:
-    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat.
-
-    Parameters
-    ----------
-    source, columns:
-        What is looked at.
-    counted:
-        The column that says how many rows each row stands for; by default one.
-    """
+    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
     figures: list[exp.Expr] = []
     for name in columns:
         # NULL hashes to something: it is left out of both.

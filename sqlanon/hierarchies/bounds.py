@@ -51,13 +51,6 @@ def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
     ``[20, 25)`` and ``<20`` is the first number beyond. A bound is NULL where a label has none: at an open end, and
     both where it is no range.
 
-    Parameters
-    ----------
-    label:
-        The label: an expression of type VARCHAR.
-    kind:
-        What the labels are made of.
-
     Examples
     --------
     >>> import duckdb

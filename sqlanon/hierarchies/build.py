@@ -80,31 +80,7 @@ def build_hierarchy(
     on_unknown: str = "error",
     nullable: bool = True,
 ) -> tuple[Hierarchy | None, list[Problem]]:
-    """Build and validate a hierarchy as a table.
-
-    Parameters
-    ----------
-    engine:
-        Where the values are and the table will be.
-    attribute:
-        The attribute's name.
-    rules:
-        Its rules, finest first.
-    values:
-        The column's values, NULL among them: columns ``value`` and ``rows``.
-    column_type:
-        The type of the column.
-    target:
-        The table to create.
-    on_unknown:
-        What to do with values that get no label: ``error``, or ``suppress``: leave them out of the hierarchy.
-    nullable:
-        Whether there may be a NULL among the values.
-
-    Returns
-    -------
-    The hierarchy and no problem, or no hierarchy (and no table) and the problems.
-    """
+    """Build and validate a hierarchy as a table."""
     place = f"attributes.{attribute}.hierarchy"
     parts, flaws = resolve(rules, column_type, engine, _longest(engine, rules, values))
     if flaws:
@@ -140,20 +116,6 @@ def hierarchy_query(
     longest: int = 1,
 ) -> exp.Select:
     """Return the query that makes a hierarchy's table; no rows are read, but hierarchy files are.
-
-    Parameters
-    ----------
-    rules, values, column_type:
-        As for `build_hierarchy`.
-    engine:
-        Tells the columns of hierarchy tables; not needed without them.
-    longest:
-        The length of the column's longest text, which gives a mask its levels.
-
-    Raises
-    ------
-    HierarchyError
-        A rule cannot be used on the column, or its file or table cannot be read.
 
     Examples
     --------

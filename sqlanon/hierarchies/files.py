@@ -44,13 +44,7 @@ class HierarchyFile:
 
 
 def inspect_file(path: Path) -> HierarchyFile:
-    """Find out how a hierarchy file is to be read.
-
-    Raises
-    ------
-    Flaw
-        The file is missing, empty, not UTF-8, or not a table.
-    """
+    """Find out how a hierarchy file is to be read."""
     content = _content(path)
     separator = _separator(content)
     try:

@@ -30,13 +30,7 @@ from sqlanon.policy.rules import IntervalsRule
 
 
 def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> Generated:
-    """Make a level for each of the first widths.
-
-    Raises
-    ------
-    Flaw
-        The column has no order that intervals can be made of, or the numbers do not fit it.
-    """
+    """Make a level for each of the first widths."""
     scale = scale_of(rule, levels, column_type)
 
     def extend(query: exp.Select, prefix: str) -> Labelled:

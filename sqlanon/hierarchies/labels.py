@@ -25,17 +25,7 @@ _MOST_MASKED = 1000
 
 
 def mask_part(side: str, levels: int, longest: int) -> Generated:
-    """Mask characters from one side: the label of level j keeps ``longest - j`` of them.
-
-    Parameters
-    ----------
-    side:
-        ``right`` or ``left``: the side that is masked first.
-    levels:
-        How many levels to make, fewer than ``longest``.
-    longest:
-        The length of the longest text.
-    """
+    """Mask characters from one side: the label of level j keeps ``longest - j`` of them."""
     if levels > _MOST_MASKED:
         raise Flaw(f"the longest text has {longest} characters: give a number of levels, as in levels = 5")
 

@@ -60,23 +60,7 @@ class _Offer:
 def resolve(
     rules: Sequence[Rule], column_type: str, engine: Engine | None = None, longest: int = 1
 ) -> tuple[list[Part], list[str]]:
-    """Make the parts of a hierarchy from an attribute's rules; no rows are read, but hierarchy files are.
-
-    Parameters
-    ----------
-    rules:
-        The attribute's rules, finest first.
-    column_type:
-        The type of its column.
-    engine:
-        Tells the columns of hierarchy tables.
-    longest:
-        The length of the column's longest text, for masks.
-
-    Returns
-    -------
-    The parts, and what is wrong. Where something is wrong, parts are missing.
-    """
+    """Make the parts of a hierarchy from an attribute's rules; no rows are read, but hierarchy files are."""
     parts: list[Part] = []
     flaws: list[str] = []
     for index, rule in enumerate(rules):
@@ -90,19 +74,6 @@ def resolve(
 
 def known_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:
     """Tell a hierarchy's height without reading rows of data.
-
-    Parameters
-    ----------
-    rules:
-        The attribute's rules, finest first.
-    engine:
-        If given, it tells the columns of hierarchy tables.
-    longest:
-        If given, the length of the longest text that masks are to assume.
-
-    Returns
-    -------
-    The height, or ``None`` where it depends on data (a mask), or on a file or table that cannot be read.
 
     Examples
     --------
@@ -180,11 +151,6 @@ def named_table(name: str) -> exp.Table:
     """Read a table's name: ``table``, ``schema.table`` or ``database.schema.table``, in double quotes or not.
 
     It is taken apart here and never parsed as SQL.
-
-    Raises
-    ------
-    Flaw
-        The name is none.
 
     Examples
     --------

@@ -105,13 +105,7 @@ def plain(value: Decimal) -> str:
 
 
 def scale_of(rule: IntervalsRule, levels: int, column_type: str) -> Scale:
-    """Return the numbers of a rule's first levels.
-
-    Raises
-    ------
-    Flaw
-        The column has no order that intervals can be made of, or the numbers do not fit it.
-    """
+    """Return the numbers of a rule's first levels."""
     kind = column_kind(column_type)
     if kind in (ColumnKind.TEXT, ColumnKind.OTHER):
         raise Flaw(f"intervals need a column of numbers or dates, not {column_type}: {CAST_IT}")

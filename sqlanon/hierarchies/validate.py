@@ -96,17 +96,7 @@ def _add(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 def usual_checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
-    """Return the checks that a hierarchy needs whatever its summary says.
-
-    Parameters
-    ----------
-    draft:
-        The hierarchy.
-    target:
-        Its table.
-    on_unknown:
-        ``error``, or ``suppress``: then there may be values without labels.
-    """
+    """Return the checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
     if draft.height == 0:
         found.append(Check(partial(_nulls, draft.values), messages.null))

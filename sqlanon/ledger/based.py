@@ -46,22 +46,6 @@ def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None
     """Prepare the source of a policy; with ``[release] after`` so that all that is found is safe with those releases.
 
     Makes in the work schema what `prepare` makes, and with earlier releases ``marked``.
-
-    Parameters
-    ----------
-    run, policy:
-        Of what, and what is asked.
-    runs:
-        The runs of the earlier releases, where they are known; else the policy names them.
-
-    Raises
-    ------
-    PolicyError
-        A name is no release's; or the policy does not allow what an earlier release asks for. With all problems.
-    ReleaseError
-        An earlier release is not where it was.
-    SourceError, HierarchyError, InfeasibleError
-        As of `prepare`.
     """
     if policy.source.key:
         refuse_keys(run, policy)
@@ -81,24 +65,7 @@ def beside_earlier(
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
 ) -> SearchInput:
-    """Prepare a source with marks of the rows that some releases have.
-
-    Parameters
-    ----------
-    run, policy:
-        Of what, and what is asked.
-    earlier:
-        The releases. Bit i of a row's mark is for the i-th.
-    fixed:
-        Has the one generalization that is looked at; else all are that are no finer than the earlier ones are.
-    verified:
-        The runs of those that were verified just now.
-
-    Raises
-    ------
-    PolicyError, ReleaseError, SourceError, HierarchyError, InfeasibleError
-        As of `based_on_earlier`.
-    """
+    """Prepare a source with marks of the rows that some releases have."""
     first = prepare(run.engine, policy, run.source, _prefixed(run.work, "before_"), run.population)
     columns = _needed(first)
     rows = run.work("marked_0")
@@ -126,13 +93,7 @@ def beside_earlier(
 
 
 def refuse_keys(run: Run, policy: Policy) -> None:
-    """Refuse a key that does not tell rows apart.
-
-    Raises
-    ------
-    SourceError
-        Counts the keys that several rows have, and the rows that have none.
-    """
+    """Refuse a key that does not tell rows apart."""
     columns = {name.lower(): name for name in run.source.columns}
     key = [columns[name.lower()] for name in policy.source.key if name.lower() in columns]
     if len(key) < len(policy.source.key):

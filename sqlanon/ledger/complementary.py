@@ -25,17 +25,6 @@ def complementary_release(
     the other stands for no more rows than the lesser of the two has; so ``n`` is the sum of these over the shared
     values, and never more than either release has.
 
-    Parameters
-    ----------
-    first, second:
-        The released rows.
-    shared:
-        The columns that both releases show as they are, and that are a quasi-identifier in neither.
-    attributes:
-        The quasi-identifiers of both; one that only one of them has belongs to the combination with its labels there.
-    k:
-        Combinations of fewer rows are what the attack finds.
-
     Examples
     --------
     >>> from sqlanon.expressions import table

@@ -44,24 +44,7 @@ class Earlier(Subject):
 def opened(
     engine: DuckDBEngine, publication: Publication, verified: bool = False, addresses: Sequence[str] = ()
 ) -> Iterator[Earlier]:
-    """Open an earlier release, once it is known to be as it was published: by the hash of its file, or verified.
-
-    Parameters
-    ----------
-    engine:
-        Reads it.
-    publication:
-        What the ledger has of it.
-    verified:
-        Whether it was verified in this run already: then only its manifest is read again.
-    addresses:
-        The PostgreSQL servers that are known: the ledger keeps none of them whole.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there any more, or is another one; or it is in PostgreSQL, and no address says how to get there.
-    """
+    """Open an earlier release, once it is known to be as it was published: by the hash of its file, or verified."""
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
     if in_spark(path):
         raise ReleaseError(f"{shown_place(path)} is in Spark, and nothing can be held against releases there yet")

@@ -28,15 +28,7 @@ def released(rows: exp.Table) -> exp.Select:
 
 
 def unreleased_space(space: ClassSpace, marks: Coded) -> ClassSpace:
-    """The same classes, of the rows alone that the release does not have.
-
-    Parameters
-    ----------
-    space:
-        What classes are made from; the marks are its last attribute, at level 0.
-    marks:
-        The coded marks.
-    """
+    """The same classes, of the rows alone that the release does not have."""
     code = code_name(len(space.heights) - 1, 0)
     new = select([col("code_0")], marks.table.copy()).where(_is_new(col("value")), copy=False)
 
@@ -76,13 +68,7 @@ def class_figures(rows: exp.Expr, quasi: Sequence[str]) -> exp.Select:
 
 
 def changed_labels(then: exp.Expr, now: exp.Expr, level: int) -> exp.Select:
-    """How many ground values had another label at a level than they have now.
-
-    Parameters
-    ----------
-    then, now:
-        The hierarchy as it was, and as it is: ``level_0`` to the top.
-    """
+    """How many ground values had another label at a level than they have now."""
     on = same(col("level_0", "t"), col("level_0", "n"))
     differs = exp.Not(this=same(col(f"level_{level}", "t"), col(f"level_{level}", "n")))
     query = exp.Select(expressions=[exp.Count(this=exp.Star())]).from_(aliased(then, "t"), copy=False)

@@ -85,13 +85,7 @@ _COLUMNS = ("run_id", "path", "table_name", "manifest_hash", "version", "publish
 
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
-    """The lock of a catalog's publications: an intent without it is of a run that has ended.
-
-    Raises
-    ------
-    SourceError
-        Another run keeps it too long, or it cannot be made.
-    """
+    """The lock of a catalog's publications: an intent without it is of a run that has ended."""
     try:
         with alone_at(path):
             yield
@@ -107,12 +101,8 @@ def intents(engine: DuckDBEngine) -> list[Intent]:
 
 
 def settle(engine: DuckDBEngine, path: Path, places: Places) -> None:
-    """Complete or drop the intents of runs that have ended, as far as their places can be read. For who has the lock.
-
-    Raises
-    ------
-    SourceError
-        The catalog cannot be opened.
+    """Complete or drop the intents of runs that have ended, as far as their places can be read. For who has the
+    lock.
     """
     with catalog.open_catalog(engine, path):
         found = intents(engine)

@@ -127,19 +127,7 @@ def shared_in(attributes: Sequence[Linked]) -> list[tuple[int, Linked]]:
 def groups(
     release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str], count: str | None = None
 ) -> exp.Select:
-    """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``.
-
-    Parameters
-    ----------
-    release:
-        Its rows.
-    columns:
-        Of the attributes; None where it does not have one.
-    shared:
-        The columns that both releases show as they are.
-    count:
-        The column that says of each row for how many it stands, if there is one.
-    """
+    """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``."""
     there = [(i, column) for i, column in enumerate(columns) if column is not None]
     output: list[exp.Expr] = [named(col(column, "r"), f"l{i}") for i, column in there]
     output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)]
@@ -480,13 +468,7 @@ def within(name: str, alias: str) -> exp.Table:
 
 
 def rows_in(pairs: exp.Query) -> exp.Anonymous:
-    """How many rows are in pairs of groups: each group at most in full, on either side; the lesser count.
-
-    Parameters
-    ----------
-    pairs:
-        ``a`` and ``b``, the numbers of the groups; ``n_a`` and ``n_b``, their rows; ``n``, the rows of a pair.
-    """
+    """How many rows are in pairs of groups: each group at most in full, on either side; the lesser count."""
     counts: list[exp.Expr] = []
     for side in ("a", "b"):
         told = least(total(col(ROWS)), exp.Min(this=col(f"n_{side}")))

@@ -113,15 +113,7 @@ def _digits(message: exp.Expr) -> exp.Expr:
 
 
 def sample(relation: exp.Expr, types: Sequence[tuple[str, str]], rows: int) -> exp.Select:
-    """Rows taken at random, each value as the digits of its hash: ``h0`` ..
-
-    Parameters
-    ----------
-    relation, types:
-        The source, and its columns with DuckDB's types.
-    rows:
-        How many, at most.
-    """
+    """Rows taken at random, each value as the digits of its hash: ``h0`` .."""
     names = [name for name, _ in types]
     taken = select(list(map(col, names)), relation.copy())
     taken = taken.order_by(in_catalog("random"), copy=False).limit(rows, copy=False)
@@ -146,12 +138,6 @@ def row_count(relation: exp.Expr) -> exp.Select:
 def found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
     """One row: the rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose
     combination exactly one row of the source has; of the sample's combinations those that no row has, one, and two.
-
-    Parameters
-    ----------
-    relation, types:
-        The source, and the columns of combinations, with DuckDB's types. The second parameter is the sample: a text of
-        hashes of combinations, made by `source_samples.sampled_combinations`, with commas.
     """
     by = [col(f"c{i}") for i in range(len(types))]
     texts = subquery(_texts(relation.copy(), types), "t")

@@ -43,15 +43,7 @@ def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
 
 
 def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
-    """The ranges among labels: ``label``, ``low`` and ``high``. Both ends of one are nodes, and it is none itself.
-
-    Parameters
-    ----------
-    labels:
-        ``label``.
-    nodes:
-        Made by `nodes_in_order`.
-    """
+    """The ranges among labels: ``label``, ``low`` and ``high``. Both ends of one are nodes, and it is none itself."""
     label = col("label", "l")
     forms = [f"({NUMERAL})(?:-({NUMERAL}))?", "(.+) to (.+)"]
     ends = [exp.Coalesce(this=part_of(label, forms[0], i), expressions=[part_of(label, forms[1], i)]) for i in (1, 2)]
@@ -85,13 +77,6 @@ def overlapping(one: exp.Expr, two: exp.Expr, numbers: bool) -> exp.Select:
     or a number for that, ``f``.
 
     Where neither holds the other, what both have in common is finer: it is called by both.
-
-    Parameters
-    ----------
-    one, two:
-        The labels of each release, made by `placed`.
-    numbers:
-        Whether these are enough.
     """
 
     def within(inner: str, outer: str) -> exp.Expr:
@@ -128,19 +113,7 @@ _MORE_THAN_LABELS = 2**32
 
 
 def placed(labels: exp.Query, nodes: exp.Expr, have_ranges: bool, numbered: exp.Expr | None) -> exp.Query:
-    """Labels with the places of their values, and whether they are ranges.
-
-    Parameters
-    ----------
-    labels:
-        ``label``.
-    nodes:
-        Made by `nodes_in_order`.
-    have_ranges:
-        Whether there may be ranges among them: it takes time to look for them.
-    numbered:
-        ``label`` and its number, ``id``, which the labels get, too.
-    """
+    """Labels with the places of their values, and whether they are ranges."""
     found = _placed(labels, nodes, have_ranges)
     if numbered is None:
         return found

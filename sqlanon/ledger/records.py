@@ -120,20 +120,6 @@ def publications(engine: DuckDBEngine, path: Path, places: Places) -> list[Publi
     """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first.
 
     What a run was about to publish that has ended is looked for; where its place cannot be read, it counts as out.
-
-    Parameters
-    ----------
-    engine:
-        Opens the catalog.
-    path:
-        The catalog. Where there is none, there are no publications.
-    places:
-        Where to look.
-
-    Raises
-    ------
-    SourceError
-        It cannot be opened.
     """
     if not path.exists():
         return []
@@ -204,16 +190,6 @@ def publications_elsewhere(
     """Other catalogs that have releases of a source, but in one place: nothing is held against these.
 
     What cannot be read now, or is no catalog, is passed over.
-
-    Parameters
-    ----------
-    engine, path:
-        Opens catalogs; the one that is known.
-    source, target:
-        Of what, and the place that does not count.
-    folders:
-        Where to look, beside its own folder: into the DuckDB files there, whatever their names; those that are called
-        catalogs first, then the newest.
     """
     found = {}
     for folder in {path.parent, *folders}:
@@ -226,22 +202,7 @@ def publications_elsewhere(
 
 
 def named_publications(known: Sequence[Publication], after: Sequence[str], source: str) -> list[Publication]:
-    """Those that a policy's ``after`` names, and those that they are themselves after, as far as they still stand.
-
-    Parameters
-    ----------
-    known:
-        The ledger.
-    after:
-        Names, or ``all``: every release of this source.
-    source:
-        What is to be released.
-
-    Raises
-    ------
-    PolicyError
-        A name is no publication's; lists the names there are.
-    """
+    """Those that a policy's ``after`` names, and those that they are themselves after, as far as they still stand."""
     if "all" in after:
         return [one for one in known if one.source == source]
     found, problems = [], []
@@ -261,11 +222,6 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     """What the ledger has of a published release, where it may be more than the policy tells: None where it is not.
 
     Several releases may have the same content: then it is the one in that place, or of that policy, or the newest.
-
-    Raises
-    ------
-    ReleaseError
-        The policy bases it on earlier ones, and the ledger does not know the release.
     """
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None or not (after or policy.source.key):
@@ -296,34 +252,6 @@ def recording(
 ) -> Iterator[None]:
     """Write to the ledger what is about to be published; and, if all goes well meanwhile, that it is out and that what
     was in its place is gone. No other run with this catalog publishes meanwhile.
-
-    Parameters
-    ----------
-    engine, path:
-        Opens the catalog.
-    row:
-        Of the table ``releases``.
-    places:
-        Where to look for what earlier runs were about to publish.
-    keys:
-        The hashes of the keys that are in the release: ``key_hash``, made with `secret_of`.
-    hierarchies:
-        Those that its labels are made by.
-    known:
-        By run and path, the releases of this source that it was held against, or replaces.
-    keep:
-        How many versions its file has, at most.
-    sample:
-        Of its source, made by `same_rows.sample_of`.
-    run:
-        Of the table ``runs``, where that does not have it yet.
-
-    Raises
-    ------
-    OvertakenError
-        There are others by now.
-    ReleaseError
-        It is out, and the ledger could not be written to: the next run does that.
     """
     version = row["version"] or 0
     kept = range(version - keep + 1, version)
@@ -426,15 +354,6 @@ def recording_replaced(
 ) -> Iterator[None]:
     """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile. Until then
     its intent is there, which a run that is killed leaves.
-
-    Parameters
-    ----------
-    engine, path:
-        Opens the catalog.
-    place, manifest:
-        Where, and what it claims.
-    places:
-        Where to look for what earlier runs were about to publish.
     """
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     row = {

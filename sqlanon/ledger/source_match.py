@@ -259,13 +259,7 @@ class SameRows:
     why: str = ""
 
     def shares(self, runs: Mapping[str, str]) -> dict[str, float]:
-        """By description, the share of rows in common with the sources that have any, of the rows of the smaller.
-
-        Parameters
-        ----------
-        runs:
-            By description of a source, a run that has released it, the oldest first.
-        """
+        """By description, the share of rows in common with the sources that have any, of the rows of the smaller."""
         if not runs:
             return {}
         rows = _rows_of(self.run, self.policy, self.path)
@@ -361,14 +355,6 @@ def more_than_chance(none: int, one: int, two: int) -> bool:
 
 def share_in_common(source_rows: int, taken: int, alone: int, rows: int, once: int, twice: int) -> float:
     """The estimated share of rows in common, of the rows of the smaller source; 0 where chance may explain them.
-
-    Parameters
-    ----------
-    source_rows, taken, alone:
-        The rows of the source that a sample was taken from, those of the sample, and how many of these look like
-        exactly one row of the other source.
-    rows, once, twice:
-        Of the other source: its rows, and the combinations of one row and of two.
 
     >>> share_in_common(1000, 1000, 990, 1000, 990, 5)
     1.0

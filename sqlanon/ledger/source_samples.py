@@ -116,15 +116,6 @@ def frequencies(combined: exp.Expr) -> exp.Select:
 def found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], combined: exp.Expr) -> exp.Select:
     """One row: the rows of a sample, and those whose combination exactly one row has; of the sample's combinations
     those that no row has, one, and two.
-
-    Parameters
-    ----------
-    sampled:
-        Made by `sample`.
-    places, values:
-        Which of its columns, and the values of the paired ones, made by `values_of`.
-    combined:
-        Made by `combinations` of the paired columns.
     """
     hashes: list[exp.Expr] = [named(_at(place), f"h{i}") for i, place in enumerate(places)]
     by: list[exp.Expr] = [one.this.copy() for one in hashes]

@@ -43,19 +43,6 @@ def temporal(
 
     For the rows that are gone, give the releases, and the attributes (`Linked.swapped`), in the other order.
 
-    Parameters
-    ----------
-    then, now:
-        The released rows, earlier and later.
-    shared:
-        The columns that both releases show as they are, and that are a quasi-identifier in neither.
-    attributes:
-        The quasi-identifiers of both: ``first`` is that of `then`. Classes are those of the ones that `now` has.
-    k:
-        Fewer new rows than this are what the attack finds.
-    count:
-        As of `groups`.
-
     Examples
     --------
     >>> from sqlanon.expressions import table

@@ -108,13 +108,7 @@ class Together:
     groups: dict[str, exp.Table] = field(default_factory=dict)
 
     def checks(self, new: Manifest, staged: exp.Table) -> list[Check]:
-        """One check for each earlier release.
-
-        Parameters
-        ----------
-        new, staged:
-            What the new release will claim, and its rows.
-        """
+        """One check for each earlier release."""
         found = [*self._noise_check(new)]
         try:
             found += [self._check(publication, Subject(self.target, new, staged)) for publication in self.earlier]
@@ -403,19 +397,7 @@ def released_row(
     after: Sequence[str],
     together: Together | None,
 ) -> dict[str, Any]:
-    """A publication, as a row of the ledger.
-
-    Parameters
-    ----------
-    run_id, target, manifest, sha256:
-        Of what run, where, and what; the hash of its file, None on a server.
-    source:
-        Of what, as `Run.identity` says.
-    after:
-        The runs that it is based on.
-    together:
-        What it was held against.
-    """
+    """A publication, as a row of the ledger."""
     return {
         "run_id": run_id,
         "published_at": manifest.published_at,
@@ -446,17 +428,6 @@ def held_against(
 ) -> Together | None:
     """What a new release is held against: the releases that stand of the same source, and those that it is based on;
     not those that it replaces. None where there is no ledger.
-
-    Parameters
-    ----------
-    run, prepared:
-        Of what, and what is known of it.
-    target, force:
-        As of `Together`.
-    run_id:
-        Which run this is.
-    opened:
-        By run, the releases that are open already.
     """
     policy = prepared.policy
     if policy.catalog is None:

@@ -32,13 +32,7 @@ def named_so(known: Sequence[Known], schema: str, name: str) -> Known | None:
 
 
 def refuse_others(engine: DuckDBEngine, before: Known | None, schema: str, name: str) -> None:
-    """Refuse to replace what is not ours.
-
-    Raises
-    ------
-    SourceError
-        There is a table of that name, or a view that no `sqlanon live` made; likewise for the status view.
-    """
+    """Refuse to replace what is not ours."""
     found = _found(engine, schema, name)
     if found is not None and (before is None or not _is_ours(found)):
         raise SourceError(f"there is a {found[0]} {name!r} already, which sqlanon live did not make: use another name")

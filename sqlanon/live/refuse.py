@@ -11,15 +11,7 @@ from sqlanon.policy.problems import join
 
 
 def refuse_policy(policy: Policy, given: Mapping[str, Any]) -> None:
-    """Refuse what cannot be made, or kept, whenever the view is read: all at once.
-
-    Parameters
-    ----------
-    policy:
-        What is asked.
-    given:
-        What the `Database` says of the source in place of the policy.
-    """
+    """Refuse what cannot be made, or kept, whenever the view is read: all at once."""
     privacy, search, release = policy.privacy, policy.search, policy.release
     files = given.get("files") or (policy.source.files and "database" not in given)
     whole = "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out"

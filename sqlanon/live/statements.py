@@ -90,15 +90,6 @@ def live_recipe(
 ) -> tuple[LiveRecipe, list[str], list[exp.Select]]:
     """What a live view is made of; and the tables that it reads, by their names in schema ``sqlanon``, with what they
     are made from.
-
-    Parameters
-    ----------
-    prepared, levels:
-        What was searched, and what was found.
-    base, now:
-        The private table, by its own name, and its columns by theirs.
-    n:
-        The number of the view.
     """
     policy, columns = prepared.policy, prepared.columns
     names = list(prepared.source.columns)
@@ -160,19 +151,7 @@ def definition(
 
 
 def making(draft: Draft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
-    """The statements that make a live view, in place of the one before if there is one.
-
-    Parameters
-    ----------
-    draft:
-        What is to be made.
-    before:
-        The live view of the same name that there is.
-    sound:
-        The other live views of the database that are not broken.
-    secure:
-        Whether the database can have secure views.
-    """
+    """The statements that make a live view, in place of the one before if there is one."""
     known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
     schema = exp.Create(this=exp.Table(db=ident(SCHEMA)), kind="SCHEMA", exists=True)
     create = column_definitions(definitions, _DEFINITION.items())

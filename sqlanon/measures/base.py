@@ -123,15 +123,6 @@ class Measure:
     """A cost of a generalization. Subclasses give `score`, and the bounds that they know.
 
     The default bounds say nothing: every cost here is at least 0.
-
-    Parameters
-    ----------
-    marginals:
-        What the attributes' own counts tell.
-    weights, aggregate:
-        How the attributes' figures combine.
-    least_class:
-        No class of fewer rows is ever kept: k, where k-anonymity is required.
     """
 
     needs_leaves = False

@@ -56,13 +56,7 @@ def _in_classes(rows: exp.Expr, classes: exp.Table, quasi: int, output: list[exp
 
 
 def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequence[NoisyColumn]) -> exp.Select:
-    """One row: the released rows that are in no class; and for each column the values that noise makes in no class.
-
-    Parameters
-    ----------
-    released, quasi:
-        Made by `as_noisy`, with so many labels.
-    """
+    """One row: the released rows that are in no class; and for each column the values that noise makes in no class."""
     output: list[exp.Expr] = [where(exp.Count(this=exp.Star()), is_null(col("class", "c")))]
     for j, one in enumerate(columns):
         y, low, step = col(f"y_{j}", "r"), col(f"low_{j}", "c"), col(f"step_{j}", "c")

@@ -85,14 +85,7 @@ EPOCH = date(1970, 1, 1)
 
 
 def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
-    """The columns that get noise, in the policy's order.
-
-    Raises
-    ------
-    SourceError
-        No noise can be added to the type of a column, or the policy's bounds or granularity are not for its type; with
-        all such columns.
-    """
+    """The columns that get noise, in the policy's order."""
     if not policy.noisy:
         return ()
     columns = match_columns(policy, source)
@@ -126,13 +119,7 @@ def _bounds(bounds: tuple[Decimal | date, Decimal | date] | None) -> tuple[float
 
 
 def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
-    """`noisy_columns`, of whose values noise can be added to all, unless the policy has the other rows suppressed.
-
-    Raises
-    ------
-    SourceError
-        As of `noisy_columns`; or names the columns, and how many rows have other values.
-    """
+    """`noisy_columns`, of whose values noise can be added to all, unless the policy has the other rows suppressed."""
     columns = noisy_columns(policy, source)
     if columns:
         counts = engine.rows(unusable_counts(source.relation, columns))[0]

@@ -18,15 +18,7 @@ Drawer = Callable[[SearchInput, Chosen, Told], Noised]
 
 
 def drawer(run: Run, policy: Policy) -> Drawer:
-    """What draws the noise that a policy asks for, once all is chosen.
-
-    Raises
-    ------
-    PolicyError
-        The library that draws it is missing.
-    SourceError
-        No noise can be added to a column; or Spark, where the source is there, cannot draw it.
-    """
+    """What draws the noise that a policy asks for, once all is chosen."""
     if run.source.spark is None:
         refuse_without_opendp(policy.noisy[0])
     columns = columns_for_noise(run.engine, policy, run.source)

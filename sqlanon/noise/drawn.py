@@ -45,13 +45,7 @@ def draws_here(engine: ArrowEngine, columns: Sequence[NoisyColumn], threads: int
 
 
 def draws_there(engine: FederatedEngine, columns: Sequence[NoisyColumn], work: Namer) -> Draw:
-    """How noise is drawn in Spark, once it has drawn some for a record that there is not.
-
-    Raises
-    ------
-    SourceError
-        OpenDP is not installed there; or tasks may run twice there.
-    """
+    """How noise is drawn in Spark, once it has drawn some for a record that there is not."""
     put = partial(_put, engine, columns)
     probe = work("noise_probe")
     put(probe, one_record())

@@ -26,13 +26,7 @@ BATCH = 10_000
 
 
 def refuse_without_opendp(attribute: str) -> None:
-    """Say at once that the library is missing.
-
-    Raises
-    ------
-    PolicyError
-        At the first attribute that asks for noise.
-    """
+    """Say at once that the library is missing."""
     try:
         import_module("opendp.prelude")
     except ImportError:
@@ -82,15 +76,6 @@ class Drawing:
     """Noise for records, as it is drawn. A context manager: what ends the drawing is raised when it is left.
 
     (The engine that reads the batches would make an error of its own of it, of Ctrl-C too.)
-
-    Parameters
-    ----------
-    records, epsilons:
-        For how many, and of which ε.
-    progress:
-        Told how many more are done.
-    threads:
-        On how many to draw at most; None: as many as there are processors.
     """
 
     def __init__(

@@ -40,13 +40,6 @@ def links(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], 
     """Which records are linked to their own values: ``record``, ``linked`` and ``strictly``.
 
     Linked: no original of the class is strictly nearer than its own. Strictly: its own is nearer than all others.
-
-    Parameters
-    ----------
-    noisy, classes, columns:
-        Made by `noise.statements.noisy` and `classes`, and what has noise.
-    every:
-        Of several attributes, one record of so many is looked at.
     """
     return _nearest_of_one(noisy) if len(columns) == 1 else _nearest_of_several(noisy, classes, columns, every)
 
@@ -212,11 +205,6 @@ def near_in_all(
 
     Of n originals, n_j in the range of attribute j, at least Σ n_j − (m − 1) n are in all, and at most the least n_j:
     that decides of most records. Of the others, all pairs of the class are looked at.
-
-    Parameters
-    ----------
-    each:
-        Made by `near`, one an attribute.
     """
     names = [f"m{j}" for j in range(len(each))]
     counts = [col("near", name) for name in names]

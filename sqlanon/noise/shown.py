@@ -28,19 +28,7 @@ def noise_statements(
     requirements: Requirements,
     work: Namer,
 ) -> AnyRecoding:
-    """Show the statements; the recoding that they lead to.
-
-    Parameters
-    ----------
-    steps:
-        Shows them.
-    policy, source, columns, recoding:
-        What is asked, of what, what its columns are to the policy, and how it is recoded without noise.
-    asked, requirements:
-        How the sensitive values that requirements look at are counted, and what is asked of classes.
-    work:
-        How tables are named.
-    """
+    """Show the statements; the recoding that they lead to."""
     noisy = noisy_columns(policy, source)
     records, classes = noise_classes(steps, recoding, noisy, work)
     drawn, keys = work("noise_drawn"), recoding.class_keys()

@@ -130,11 +130,6 @@ def add_noise(
 
     Makes ``noise_classes``, ``noise_rows``, and where they are needed ``noise_near``, ``noise_survivors``,
     ``noise_judged`` and ``noise_kept`` in the work schema.
-
-    Raises
-    ------
-    InfeasibleError
-        With what is suppressed after noise was drawn, more rows are left out than may be.
     """
     steps, policy = StatementRunner(engine), prepared.policy
     person = prepared.columns.person
@@ -205,13 +200,7 @@ def keep(
 
 
 def _suppressed_last(steps: StatementRunner, prepared: SearchInput, chosen: Chosen, judged: exp.Table) -> Chosen:
-    """What was chosen, without the rows that were suppressed after noise was drawn.
-
-    Raises
-    ------
-    InfeasibleError
-        They are too many, or what is left does not meet the policy.
-    """
+    """What was chosen, without the rows that were suppressed after noise was drawn."""
     found, rows = steps.figures(class_figures(star(judged))), prepared.marginals.rows
     suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
     if suppressed > allowed or not found["classes"]:

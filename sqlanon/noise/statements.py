@@ -168,19 +168,7 @@ def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
 def released(
     noisy: exp.Table, kept: exp.Table | None, columns: Sequence[NoisyColumn], rows: Sequence[str]
 ) -> exp.Select:
-    """The rows of a recoding again, with noise.
-
-    Parameters
-    ----------
-    noisy:
-        Made by `noisy`.
-    kept:
-        The ``record`` of those that are released; None: all.
-    columns:
-        What has noise.
-    rows:
-        The columns of the recoding's rows.
-    """
+    """The rows of a recoding again, with noise."""
     by_name = {f"value_{one.place}": (j, one) for j, one in enumerate(columns)}
     output: list[exp.Expr] = []
     for name in rows:

@@ -30,19 +30,7 @@ def survivors(
     near: exp.Table | None,
     k: int,
 ) -> exp.Select:
-    """The records that are not suppressed by themselves.
-
-    Parameters
-    ----------
-    noisy, classes:
-        Made by `noise.statements`.
-    keys, attributes:
-        The quasi-identifiers that tell classes apart, and how many there are.
-    sensitive, person:
-        The columns of ``noisy`` with sensitive values, and with persons.
-    near, k:
-        Made by `noise.linking.near`: a record that is near to some originals, but fewer than k, is suppressed.
-    """
+    """The records that are not suppressed by themselves."""
     output: list[exp.Expr] = [col("record", "n")]
     output += [named(col(f"key_{i}", "c") if i in keys else number(0), f"q{i}") for i in range(attributes)]
     output += [named(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
@@ -66,19 +54,7 @@ def judged_survivors(
     persons: bool,
     requirements: Requirements,
 ) -> exp.Select:
-    """The classes of the survivors: ``q0, q1, ...``, ``class_size``, ``class_count``, ``kept``.
-
-    Parameters
-    ----------
-    survivors, attributes:
-        Made by `survivors`, with so many quasi-identifiers.
-    sensitive:
-        The sensitive attributes that are looked at, in the order of ``s0, s1, ...``.
-    asked:
-        What is looked at, with the values of the whole source.
-    persons, requirements:
-        Whether persons are counted, and what is asked.
-    """
+    """The classes of the survivors: ``q0, q1, ...``, ``class_size``, ``class_count``, ``kept``."""
     quasi = range(attributes)
     tables = {}
     for one, pairs in asked.items():

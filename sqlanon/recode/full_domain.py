@@ -128,23 +128,7 @@ def _vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
 
 
 def find(engine: Engine, prepared: SearchInput, strategy: str, progress: Progress) -> tuple[Search, Outcome]:
-    """Search the lattice with a full-domain strategy: the search, and its outcome.
-
-    Parameters
-    ----------
-    engine, prepared:
-        Where, and of what.
-    strategy:
-        One of `search.STRATEGIES`.
-    progress:
-        Told after every check.
-
-    Raises
-    ------
-    InfeasibleError
-        Nothing satisfies the policy, or nothing that does was found within the limits of the search. Names the
-        generalization that comes nearest.
-    """
+    """Search the lattice with a full-domain strategy: the search, and its outcome."""
     if not prepared.lattice.size:
         raise nothing_allowed(prepared)
     measure, rules = measure_of(prepared), rules_of(prepared)

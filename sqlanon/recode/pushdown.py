@@ -26,15 +26,6 @@ def shipped(engine: ArrowEngine, source: Source, query: exp.Select) -> Iterator[
     """A query over a source, and over tables beside us, as PostgreSQL runs it, while these are there.
 
     In a transaction of the source's connection.
-
-    Parameters
-    ----------
-    engine:
-        Has the tables.
-    source:
-        Which one.
-    query:
-        Built for ``engine``.
     """
     remote = source.in_postgres
     made: list[exp.Table] = []
@@ -65,15 +56,7 @@ def shown_there(source: Source, query: exp.Expr) -> str:
 
 @contextmanager
 def recoded(engine: ArrowEngine, source: Source, query: exp.Select, types: Mapping[str, str]) -> Iterator[exp.Select]:
-    """A query over a source, run where that is: as a relation of ours, which can be read once.
-
-    Parameters
-    ----------
-    engine, source, query:
-        As of `shipped`.
-    types:
-        The types of the query's columns here.
-    """
+    """A query over a source, run where that is: as a relation of ours, which can be read once."""
     if source.spark is not None:
         with source.spark.engine.fetched(query, types) as relation:
             yield relation

@@ -32,25 +32,7 @@ Spot: TypeAlias = "Path | PostgresSpot | SparkSpot"
 def verify_anywhere(
     release: Any, table_name: str | None, limits: Limits = NO_LIMITS, sha256: str | None = None
 ) -> Verification:
-    """Verify a release by itself, be it a file, in PostgreSQL or in Spark.
-
-    Parameters
-    ----------
-    release:
-        Its file; or ``postgresql://...``, an address of Spark such as ``sc://host:port``, or ``env:NAME``; or a session
-        of Spark.
-    table_name:
-        Where it is no file its name, ``schema.name``.
-    limits:
-        What the engine that checks it may take.
-    sha256:
-        What the SHA-256 of its file should be.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or not a release; or there is no name; or ``sha256`` is none, or it is no file.
-    """
+    """Verify a release by itself, be it a file, in PostgreSQL or in Spark."""
     spot = spot_of(release, table_name)
     if isinstance(spot, Path):
         found = verify_file(spot, limits=limits)
@@ -61,13 +43,7 @@ def verify_anywhere(
 
 
 def rows_beside(engine: DuckDBEngine, spot: Spot, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-    """The rows of a release, as a relation of the engine that has its source, for a while.
-
-    Raises
-    ------
-    ReleaseError
-        It is gone meanwhile; or its rows are no plain table.
-    """
+    """The rows of a release, as a relation of the engine that has its source, for a while."""
     if isinstance(spot, SparkSpot):
         return fetched_rows(engine, spot, manifest)
     if isinstance(spot, PostgresSpot):
@@ -83,13 +59,7 @@ def _rows_of_file(engine: DuckDBEngine, path: Path, manifest: Manifest) -> Itera
 
 
 def spot_of(release: Any, table_name: str | None) -> Spot:
-    """Where a release is.
-
-    Raises
-    ------
-    ReleaseError
-        It is no place, or there is no name.
-    """
+    """Where a release is."""
     if is_file := isinstance(release, os.PathLike):
         place = ""
     elif isinstance(release, str):

@@ -23,11 +23,6 @@ def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manif
 
     It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
     newest that counts.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or is not a release; or its rows are a view, or are worked out.
     """
     with open_release(path, limits, version) as release:
         manifest = release.manifest
@@ -40,13 +35,7 @@ def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manif
 
 
 def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> exp.Table:
-    """The rows of a release that `read_claims` has read, as a relation of another engine.
-
-    Raises
-    ------
-    ReleaseError
-        The engine cannot open it.
-    """
+    """The rows of a release that `read_claims` has read, as a relation of another engine."""
     try:
         if path.suffix.lower() == ".parquet":
             view = table(alias, "main", "temp")
@@ -60,13 +49,7 @@ def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: 
 
 @contextmanager
 def attached(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> Iterator[exp.Table]:
-    """`attach_release` for a while.
-
-    Raises
-    ------
-    ReleaseError
-        As of `attach_release`.
-    """
+    """`attach_release` for a while."""
     relation = attach_release(engine, path, manifest, alias)
     try:
         yield relation

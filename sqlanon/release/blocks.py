@@ -19,13 +19,7 @@ _MAGIC, _FLAGS, _VERSION, _REST = 8, 20, 52, 116
 
 
 def strange_blocks(path: Path) -> Iterator[str]:
-    """What is in a DuckDB file, or beside it, and in none of its blocks; in words.
-
-    Parameters
-    ----------
-    path:
-        A file that the engine has opened: its headers are sound.
-    """
+    """What is in a DuckDB file, or beside it, and in none of its blocks; in words."""
     if path.with_name(f"{path.name}.wal").exists():
         yield f"{path.name}.wal stands beside it, with changes that are not in the file"
     with path.open("rb") as file:

@@ -50,13 +50,7 @@ _COMMENTED = (
 
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
-    """What a release file should have.
-
-    Parameters
-    ----------
-    manifests:
-        Of the versions that are kept, the newest first.
-    """
+    """What a release file should have."""
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
     told = {f"table sqlanon.{name}" for name in ABOUT} if manifests[0].version is not None else set[str]()
     return objects(manifests) | own | told
@@ -153,11 +147,6 @@ _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     """The macros of an open release file that are not ours, by name: parameters, their types and defaults, and all
     overloads count. What has the words of an earlier build is ours.
-
-    Parameters
-    ----------
-    folder:
-        A new one, which the engine may write to: the catalog's functions show no defaults, an export does.
     """
     ours, before = _our_macros()
     with _beside(engine, schema=False) as beside:

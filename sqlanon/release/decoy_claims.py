@@ -47,13 +47,7 @@ def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
 
 
 def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
-    """Whether enough classes have k rows, as those have that are filled; none where no decoys were asked for.
-
-    Parameters
-    ----------
-    sizes:
-        How many classes there are of each size.
-    """
+    """Whether enough classes have k rows, as those have that are filled; none where no decoys were asked for."""
     if manifest.decoys is None:
         return []
     filled, k = manifest.decoy_classes, manifest.policy["privacy"]["k"]

@@ -33,19 +33,6 @@ def macro_of(
 ) -> exp.Select:
     """``FROM sqlanon.name(relation, arguments, option := value)``.
 
-    Parameters
-    ----------
-    name:
-        The macro.
-    relation:
-        The released rows, by their text.
-    arguments:
-        Columns, relations, and lists of columns.
-    catalog:
-        The database that has the macros; None: the one in use.
-    options:
-        Parameters that have defaults.
-
     >>> macro_of("l_diversity", "patients", ["zip"], "diagnosis", l=3).sql("duckdb")
     'SELECT * FROM "sqlanon".L_DIVERSITY(\\'patients\\', [\\'zip\\'], \\'diagnosis\\', "l" := 3)'
     """

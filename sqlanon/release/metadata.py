@@ -30,13 +30,7 @@ def labelled(manifest: Manifest) -> list[str]:
 
 
 def objects(manifests: Sequence[Manifest]) -> set[str]:
-    """The tables and views in the main schema.
-
-    Parameters
-    ----------
-    manifests:
-        Of the versions that are kept, the newest first.
-    """
+    """The tables and views in the main schema."""
     newest = manifests[0]
     if newest.version is None:
         return {f"table main.{newest.table_name}"}
@@ -46,13 +40,7 @@ def objects(manifests: Sequence[Manifest]) -> set[str]:
 
 
 def refuse_name(manifest: Manifest) -> None:
-    """Refuse a table that has the name of something else in a release file.
-
-    Raises
-    ------
-    ReleaseError
-        Says which.
-    """
+    """Refuse a table that has the name of something else in a release file."""
     taken = {name.lower() for name in (*TOLD, *map(labels_table, labelled(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release has a {manifest.table_name!r} of its own: give its table another name")
@@ -65,19 +53,7 @@ def present(
     suppressed: Suppressed,
     catalog: str,
 ) -> None:
-    """Add all that tells about a release to its file, which has its rows and its manifests.
-
-    Parameters
-    ----------
-    engine:
-        Has the file open, as ``catalog``.
-    manifests:
-        Of the versions that are kept, the newest first.
-    ranges:
-        By column, in lower case, what its labels are ranges of.
-    suppressed:
-        What may be told of the suppressed rows.
-    """
+    """Add all that tells about a release to its file, which has its rows and its manifests."""
     newest = manifests[0]
     rows = table(newest.rows_table, "main", catalog)
     for name in labelled(newest):
@@ -132,17 +108,6 @@ def may_be_told(told: Sequence[int], suppressed: int, labels: int, least: int) -
     Each label that is not told has fewer than ``least``; how many must not follow from what is left. Nothing must be
     left, or so many that it is of no few rows, and so few that each of those labels may have none.
 
-    Parameters
-    ----------
-    told:
-        The suppressed rows of each label that is told.
-    suppressed:
-        Of all.
-    labels:
-        How many labels the release has.
-    least:
-        So many rows may be told of.
-
     Examples
     --------
     >>> may_be_told([7, 5], suppressed=12, labels=2, least=5)  # nothing is left
@@ -167,15 +132,7 @@ def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
 
 
 def labels_of(name: str, rows: exp.Table, kind: Kind | None) -> exp.Query:
-    """The query for the labels of a generalized attribute in the rows of a release.
-
-    Parameters
-    ----------
-    name, rows:
-        The attribute, and the rows.
-    kind:
-        What they are ranges of, if they are.
-    """
+    """The query for the labels of a generalized attribute in the rows of a release."""
     return pr.labels(name, rows, None if kind is None else bounds(cast(col(name), "VARCHAR"), kind))
 
 
@@ -190,15 +147,7 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
 
 
 def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Comment]:
-    """What is told of a relation that shows released rows, and of its columns.
-
-    Parameters
-    ----------
-    kind:
-        ``TABLE`` or ``VIEW``.
-    relation, manifest:
-        Which one, and what it is a release of.
-    """
+    """What is told of a relation that shows released rows, and of its columns."""
     yield pr.comment(kind, relation.copy(), comment_on_release(manifest))
     for column in manifest.columns:
         yield pr.comment_on_column(relation, column.name, comment_on_column(manifest, column.name, column.role))

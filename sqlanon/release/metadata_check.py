@@ -83,18 +83,7 @@ def _plain(query: exp.Select) -> exp.Expr:
 def about_checks(
     engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool
 ) -> list[Check]:
-    """What a file tells about its rows.
-
-    Parameters
-    ----------
-    engine:
-        Has the file open.
-    manifests:
-        Of the versions that are kept, the newest first.
-    same_version, same_engine:
-        Whether this version of sqlanon wrote it (others have other words), and this engine (others spell views
-        otherwise).
-    """
+    """What a file tells about its rows."""
     newest = manifests[0]
     if not same_version:
         return [Check("words and views", None, "written by another version of sqlanon than this one")]
@@ -204,13 +193,6 @@ def _tables(manifest: Manifest) -> list[tuple[str, str]]:
 def promised_k(privacy: Mapping[str, Any], quasi: Sequence[str]) -> int:
     """The rows that requirements ask a class to have at least: k, that of a shield over all quasi-identifiers, and l,
     as so many values take so many rows.
-
-    Parameters
-    ----------
-    privacy:
-        The section of a policy, as a manifest shows it.
-    quasi:
-        The quasi-identifiers.
 
     >>> promised_k({"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 4}]}, ["zip"])
     4

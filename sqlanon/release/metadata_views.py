@@ -58,17 +58,7 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp
 
 
 def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:
-    """The views that tell about a release: of its classes, and of our own tables.
-
-    Parameters
-    ----------
-    name:
-        The stable view.
-    quasi:
-        The columns that make its classes.
-    catalog:
-        Where they are made.
-    """
+    """The views that tell about a release: of its classes, and of our own tables."""
     queries = (
         _in_order("attributes", OVERVIEW_COLUMNS),
         class_sizes(table(name), quasi),
@@ -99,23 +89,7 @@ def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
 
 
 def labels(attribute: str, relation: exp.Expr, bounds: tuple[exp.Expr, exp.Expr] | None) -> exp.Query:
-    """The labels of an attribute that a release has, in order: those of no suppressed row.
-
-    Parameters
-    ----------
-    attribute:
-        A generalized column of the release.
-    relation:
-        Its rows.
-    bounds:
-        What a label means, of `attribute`: its lower and its upper end, of one type; None where it is no range.
-
-    Returns
-    -------
-    query
-        ``<attribute>``, ``<attribute>_order`` from 1, and with bounds ``<attribute>_low`` and ``<attribute>_high``,
-        NULL where that side is open.
-    """
+    """The labels of an attribute that a release has, in order: those of no suppressed row."""
     there = select([col(attribute)], relation, [col(attribute)]).where(is_there(col(attribute)), copy=False)
     low, high = f"{attribute}_low", f"{attribute}_high"
     output: list[exp.Expr] = [col(attribute)]
@@ -159,19 +133,6 @@ def suppressed_by(
 ) -> exp.Select:
     """What was suppressed of an attribute, by the labels that the release has: ``value``, ``suppressed_rows``,
     ``released_rows``; only where both are at least ``least``. ``labels`` counts all of them, those left out, too.
-
-    Parameters
-    ----------
-    values:
-        The attribute's coded values, made by `coding.coded_values`.
-    value:
-        The label of the released level there, as text.
-    known:
-        Whether a value is in the hierarchy.
-    released, column:
-        The released rows, and the attribute's column there.
-    least:
-        The k of the policy.
     """
     mine = select([named(value, "value"), named(total(col("rows")), "rows")], values, [value.copy()])
     mine = mine.where(known, copy=False)

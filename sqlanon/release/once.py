@@ -11,13 +11,7 @@ from sqlanon.engines.base import Engine
 
 
 class Once:
-    """An engine that remembers its answers, as long as nothing that it is asked about changes.
-
-    Parameters
-    ----------
-    engine:
-        Answers what was not asked before.
-    """
+    """An engine that remembers its answers, as long as nothing that it is asked about changes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -52,11 +52,6 @@ _DEEPEST = 32
 def read_struct(data: bytes, start: int = 0, depth: int = 0) -> tuple[Fields, int]:
     """The struct that begins at a place, and where it ends.
 
-    Raises
-    ------
-    ValueError
-        There is none.
-
     >>> read_struct(bytes([0x15, 0x02, 0x18, 0x02, 0x68, 0x69, 0x00]))
     ({1: 1, 2: b'hi'}, 7)
     """
@@ -191,13 +186,7 @@ class _Strange(ValueError):  # noqa: N818 - it does not leave this module
 
 
 def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
-    """Whether a Parquet file has nothing but its rows, what follows from them, and the manifest.
-
-    Parameters
-    ----------
-    engine:
-        Can read the file.
-    """
+    """Whether a Parquet file has nothing but its rows, what follows from them, and the manifest."""
     chunks, strange = chunks_of(path)
     wrong = [strange] if strange else list(_beyond_the_rows(engine, path, chunks))
     fine = f"the rows in pages, what follows from them, and the manifest; {UNREAD}"
@@ -297,13 +286,7 @@ def _statistics(engine: DuckDBEngine, path: Path) -> dict[tuple[int, int], tuple
 
 
 def chunks_of(path: Path) -> tuple[list[Chunk], str]:
-    """The columns of the row groups of a file; and what is in it that should not be, else nothing.
-
-    Parameters
-    ----------
-    path:
-        A file that the engine has opened.
-    """
+    """The columns of the row groups of a file; and what is in it that should not be, else nothing."""
     try:
         with path.open("rb") as file:
             return _Layout(file, path.stat().st_size).chunks(), ""

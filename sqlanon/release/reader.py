@@ -57,20 +57,6 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
 
     The checks run with sqlanon's own macros, not with those of the file, and nothing in the file can reach
     beyond it.
-
-    Parameters
-    ----------
-    path:
-        The file.
-    limits:
-        What the engine may take.
-    version:
-        Of those that are kept; by default the newest.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, cannot be read, or is not a release; or has no such version.
     """
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")

@@ -102,15 +102,7 @@ def needs_source(section: PrivacySection, persons: bool) -> bool:
 
 
 def requirement_checks(section: PrivacySection, audited: Audited) -> list[Check]:
-    """Check each requirement.
-
-    Parameters
-    ----------
-    section:
-        The policy's ``[privacy]``; in a release, what its manifest shows of it.
-    audited:
-        What is checked.
-    """
+    """Check each requirement."""
     found = []
     if section.k is not None:
         found += _of_all(audited, section.k) if not audited.combinations else _of_combinations(audited, section.k)
@@ -147,15 +139,7 @@ def unknown_names(section: PrivacySection, audited: Audited) -> str:
 
 
 def requirement_queries(section: PrivacySection, audited: Callable[[Engine], Audited]) -> list[exp.Expr]:
-    """The queries of `requirement_checks`; none is run.
-
-    Parameters
-    ----------
-    section:
-        The policy's ``[privacy]``.
-    audited:
-        What would be checked, by an engine.
-    """
+    """The queries of `requirement_checks`; none is run."""
     recorder = _Recorder()
     requirement_checks(section, audited(recorder))
     return recorder.queries

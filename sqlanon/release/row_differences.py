@@ -34,17 +34,7 @@ _COUNT = "rows of both"
 def different_rows(
     released: exp.Expr, recoded: exp.Expr, types: Mapping[str, str], counted: str | None = None
 ) -> exp.Select:
-    """One row: how many rows the released ones have beside the recoded ones, and how many of these they lack.
-
-    Parameters
-    ----------
-    released, recoded:
-        Relations with the same columns.
-    types:
-        DuckDB's types of them.
-    counted:
-        A column of the recoded ones: how often each is there.
-    """
+    """One row: how many rows the released ones have beside the recoded ones, and how many of these they lack."""
     keys = [key for name, type_ in types.items() for key in told_apart(col(name), type_)]
     names = [f"k{i}" for i in range(len(keys))]
 

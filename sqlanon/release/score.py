@@ -94,15 +94,7 @@ _PROVE = frozenset({"optimal", "incognito"})
 
 
 def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
-    """The score of a release by what it shows; None where its measure needs more than that.
-
-    Parameters
-    ----------
-    manifest:
-        What it claims; of the score, nothing.
-    sizes:
-        How many classes there are of each size.
-    """
+    """The score of a release by what it shows; None where its measure needs more than that."""
     if not follows(manifest):
         return None
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}

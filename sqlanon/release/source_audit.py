@@ -62,13 +62,7 @@ class SourceAudit:
     population: Population | None
 
     def checks(self, relation: str) -> list[Check]:
-        """Check the requirements.
-
-        Parameters
-        ----------
-        relation:
-            The released rows, by their text.
-        """
+        """Check the requirements."""
         policy = self.prepared.policy
         columns = self.recoding.columns
         quasi = [column.name for column in columns if column.quasi is not None]

@@ -120,20 +120,7 @@ def write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name:
 
 
 def refuse_types(types: Mapping[str, str], is_parquet: bool) -> None:
-    """Refuse what a file does not hold, or would give back as something else.
-
-    Parameters
-    ----------
-    types:
-        The types of columns by name.
-    is_parquet:
-        Whether it is a Parquet file, or a DuckDB file.
-
-    Raises
-    ------
-    ReleaseError
-        With the columns.
-    """
+    """Refuse what a file does not hold, or would give back as something else."""
     rare = {name: type_ for name, type_ in types.items() if type_ not in _USUAL and not _DECIMAL.fullmatch(type_)}
     if not rare:
         return

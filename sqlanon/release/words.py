@@ -23,15 +23,7 @@ _LABELS = {
 
 
 def what_was_done(manifest: Manifest, name: str) -> str:
-    """What was done to an attribute, in a sentence without its end.
-
-    Parameters
-    ----------
-    manifest:
-        What a release claims.
-    name:
-        An attribute of its policy.
-    """
+    """What was done to an attribute, in a sentence without its end."""
     attribute = _by_name(manifest.policy.get("attributes", {})).get(name.lower(), {})
     noise = _by_name(manifest.noise or {}).get(name.lower())
     if noise is not None:
@@ -54,13 +46,6 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
 
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
     """What a level of a hierarchy does to an attribute, as `what_was_done` has it.
-
-    Parameters
-    ----------
-    rules:
-        The rules that make the hierarchy, as a manifest has them (`redacted`).
-    level, height:
-        The level, and the top where it is known.
 
     >>> level_in_words([{"rule": "dates", "dates": ["month", "year"]}], 2, 3)
     'level 2 of 3: by year; a label is the period that the day is in'
@@ -143,15 +128,7 @@ def comment_on_release(manifest: Manifest) -> str:
 
 
 def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
-    """What a release claims as a small HTML table, for notebooks.
-
-    Parameters
-    ----------
-    manifest, caption:
-        The claims, and what the table is called.
-    what, place:
-        What the release is, such as a file, and where.
-    """
+    """What a release claims as a small HTML table, for notebooks."""
     rows: list[tuple[str, object]] = [
         (what, place),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),

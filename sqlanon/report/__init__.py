@@ -28,18 +28,7 @@ MARK = "<!-- a report of sqlanon -->"
 
 
 def refuse_without_charts(page: bool = True) -> None:
-    """Say at once that a library is missing.
-
-    Parameters
-    ----------
-    page:
-        Whether a page is asked for, or charts alone.
-
-    Raises
-    ------
-    MissingLibraryError
-        It says how to install it.
-    """
+    """Say at once that a library is missing."""
     for name, library in {"altair": "altair", **({"vl_convert": "vl-convert-python"} if page else {})}.items():
         try:
             import_module(name)
@@ -49,11 +38,6 @@ def refuse_without_charts(page: bool = True) -> None:
 
 def target_of(path: str | os.PathLike[str]) -> Path:
     """Where a report may be written: to a file that ends as pages do, and over nothing but an earlier report.
-
-    Raises
-    ------
-    ReleaseError
-        It ends otherwise, its folder is not there, or another page is.
 
     >>> target_of("release.duckdb")
     Traceback (most recent call last):
@@ -86,29 +70,7 @@ def report_of_release(
     with_source: Verification | None = None,
     limits: Limits = NO_LIMITS,
 ) -> bool:
-    """Write the page of a release: what everybody sees who has it.
-
-    Parameters
-    ----------
-    release, path:
-        Its file, and the page's.
-    with_source:
-        What was found with the source at hand.
-    limits:
-        What the engine may take.
-
-    Returns
-    -------
-    bool
-        Whether no check failed.
-
-    Raises
-    ------
-    MissingLibraryError
-        A library that draws is missing.
-    ReleaseError
-        There is no release, or the page cannot be written.
-    """
+    """Write the page of a release: what everybody sees who has it."""
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
@@ -124,30 +86,7 @@ def report_of_unpublished(
     private: bool = False,
     compared: Sequence[Mapping[str, Any]] = (),
 ) -> bool:
-    """Write the page of what was found, before it is published.
-
-    Parameters
-    ----------
-    found, path:
-        Of what, and where to.
-    private:
-        Whether it shows the source and the search, too. The page says then that it is for inside only, and its file is
-        for its owner's eyes.
-    compared:
-        What strategies found; shown where it is private.
-
-    Returns
-    -------
-    bool
-        Whether no check failed.
-
-    Raises
-    ------
-    MissingLibraryError
-        A library that draws is missing.
-    ReleaseError
-        The page cannot be written.
-    """
+    """Write the page of what was found, before it is published."""
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time

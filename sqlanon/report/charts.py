@@ -14,15 +14,7 @@ from sqlanon.report.style import AFTER, AFTER_WORD, BEFORE, BEFORE_WORD, WIDTH, 
 
 
 def classes(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:
-    """How many equivalence classes there are of each range of sizes, on a logarithmic scale.
-
-    Parameters
-    ----------
-    after, before:
-        Of the release; and of the source, for inside only.
-    few:
-        Smaller classes are one range.
-    """
+    """How many equivalence classes there are of each range of sizes, on a logarithmic scale."""
     rows = _by_range(after, before, few, lambda one: one[2])
     y = alt.Y("count:Q", title="classes (logarithmic)", scale=alt.Scale(type="symlog"), axis=_log_axis(rows))
     return styled(

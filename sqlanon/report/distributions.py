@@ -99,23 +99,6 @@ def looked_at(lattice: exp.Table, chosen: Sequence[int], limit: int, maximised: 
 
     The frontier are those that satisfy the policy and suppress fewer rows than all that score as well. Of the others,
     those with the least MD5 of their levels are kept: a sample that is the same on every run.
-
-    Parameters
-    ----------
-    lattice:
-        The table that `search.lattice_rows` makes.
-    chosen:
-        The levels of the chosen one.
-    limit:
-        So many rows at most.
-    maximised:
-        Whether the best score is the greatest.
-
-    Returns
-    -------
-    query
-        ``levels``, ``status``, ``classes``, ``suppressed_rows``, ``score`` (its bound, where it has none),
-        ``frontier``, ``chosen``; ordered by suppressed rows and score.
     """
     levels = exp.Array(expressions=[number(level) for level in chosen])
     is_chosen = exp.EQ(this=col("levels"), expression=cast(levels, "INTEGER[]"))
@@ -183,15 +166,7 @@ MIXED = 2
 
 
 def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
-    """Count the values of a column.
-
-    Parameters
-    ----------
-    engine, relation, column, type_:
-        Of what.
-    few:
-        Values in fewer rows are not told.
-    """
+    """Count the values of a column."""
     counts = label_counts(relation, column)
     values, rows, rare, _ = engine.rows(label_figures(counts, few))[0]
     kind = bounds_kind(type_)
@@ -207,15 +182,6 @@ def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, fe
 def told(common: Sequence[tuple[Any, int]], values: int, rows: int, rare: int, few: int) -> list[tuple[Any, int]]:
     """The labels that may be told. All rows are known: where some values are rare, what is left over has enough
     rows, of two values at least, or a count would follow by subtraction.
-
-    Parameters
-    ----------
-    common:
-        Labels in enough rows each, the most frequent first.
-    values, rows, rare:
-        Of the column: all values, their rows, and the values in fewer rows than may be told.
-    few:
-        So many rows are enough.
 
     >>> told([("a", 133), ("b", 132), ("c", 132)], 4, 400, 1, 5)
     [('a', 133), ('b', 132)]
@@ -256,15 +222,6 @@ def with_missing(
     bars: Sequence[tuple[str, int]], counted: Mapping[int, int], missing: int, few: int
 ) -> list[tuple[str, int]]:
     """Ranges, and the rows without a number; where one or the other are few, both are in one.
-
-    Parameters
-    ----------
-    bars, counted:
-        Ranges; and the bins that they are of.
-    missing:
-        The rows without a number.
-    few:
-        So many rows are enough.
 
     >>> with_missing([("< 10", 9), ("≥ 10", 7)], {0: 9, 1: 7}, 2, 5)
     [('< 10', 9), ('≥ 10, or (no value)', 9)]

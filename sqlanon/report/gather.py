@@ -49,22 +49,7 @@ Claims = Callable[[int, int, int, str], Manifest]
 
 
 def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> Facts:
-    """What a release file shows.
-
-    Parameters
-    ----------
-    path:
-        The file; it is opened as a stranger does it.
-    with_source:
-        What was found with the source at hand; only whether it passed is told.
-    limits:
-        What the engine may take.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or not a release.
-    """
+    """What a release file shows."""
     with open_release(path, limits) as release:
         manifest = release.manifest
         checks = verify_release(path, release, fresh=False).checks
@@ -117,13 +102,7 @@ class Unpublished:
     dependencies: tuple[Narrowing, ...]
 
     def facts(self, private: bool = False) -> Facts:
-        """What its release will show. The rows are made once, in the run's work schema, and dropped.
-
-        Parameters
-        ----------
-        private:
-            Whether the figures of checks against the source are told, too.
-        """
+        """What its release will show. The rows are made once, in the run's work schema, and dropped."""
         run, policy = self.made.run, self.made.prepared.policy
         rows = run.work("reported")
         with self.made.rows(shuffled=False) as query:

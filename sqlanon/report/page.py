@@ -26,15 +26,7 @@ RUNNING = "PRIVATE: for inside only"
 
 
 def page(facts: Facts, inside: Inside | None = None) -> str:
-    """The page of a report.
-
-    Parameters
-    ----------
-    facts:
-        What everybody may see.
-    inside:
-        What is for inside only; with it, the page says on each of its pages that it is.
-    """
+    """The page of a report."""
     charts: dict[str, Any] = {}
     body = "\n".join(sections(facts, inside, charts))
     title = f"{facts.claims.table_name}: what was done to protect it"

@@ -102,17 +102,7 @@ def sensitive_attributes(section: PrivacySection) -> tuple[str, ...]:
 def requirements_of(
     section: PrivacySection, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> Requirements:
-    """The requirements that a policy's ``[privacy]`` asks for.
-
-    Parameters
-    ----------
-    section:
-        The section.
-    quasi:
-        The quasi-identifiers, in the policy's order.
-    domains:
-        What the source tells of the sensitive attributes.
-    """
+    """The requirements that a policy's ``[privacy]`` asks for."""
     domains = domains or {}
     classes: list[ClassRequirement] = []
     if section.k is not None:

@@ -103,13 +103,7 @@ class ClassRequirement(ABC):
         return {}
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
-        """What is worked out from the figures, once for a class: likewise by name.
-
-        Parameters
-        ----------
-        least:
-            Classes of fewer rows break another requirement anyway: what is dear need not be worked out for them.
-        """
+        """What is worked out from the figures, once for a class: likewise by name."""
         return {}
 
     @abstractmethod
@@ -131,10 +125,4 @@ class TableRequirement(ABC):
 
     @abstractmethod
     def holds(self, classes: int, count: int, singles: int) -> bool:
-        """Whether kept classes meet it.
-
-        Parameters
-        ----------
-        classes, count, singles:
-            The kept classes, the rows (or persons) in them, and those classes that have a single one.
-        """
+        """Whether kept classes meet it."""

@@ -39,11 +39,6 @@ def guarantee_of(strategy: str) -> str:
 def combinations_of(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
     """The combinations in which a release is k-anonymous in place of all quasi-identifiers together; empty where it is
     so in these.
-
-    Parameters
-    ----------
-    policy:
-        As a tree; a redacted one will do.
     """
     if guarantee_of(policy.get("search", {}).get("strategy", "optimal")) != "combinations":
         return ()
@@ -57,11 +52,6 @@ def guaranteed_combinations(identification: Mapping[str, str]) -> tuple[tuple[st
 
     A blank is a value of its own there, as it is for whoever groups by the columns. That is stricter than µ-Argus,
     which leaves a missing value out of account.
-
-    Parameters
-    ----------
-    identification:
-        The quasi-identifiers in the policy's order, each with its class.
 
     >>> guaranteed_combinations({"birth": "most", "zip": "more", "sex": "identifying", "race": "identifying"})
     (('birth', 'zip', 'sex'), ('birth', 'zip', 'race'))

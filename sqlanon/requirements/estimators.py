@@ -51,26 +51,6 @@ Estimator = Literal["dankar", "pitman", "zayatz", "snb"]
 def population_uniqueness(sizes: Mapping[int, int], population: float, estimator: Estimator = "dankar") -> float:
     """The estimated share of the population's rows that are unique in the population.
 
-    Parameters
-    ----------
-    sizes:
-        Size of a class -> number of classes of that size in the sample.
-    population:
-        Rows of the population, at least those of the sample; with a sampling fraction: rows / fraction.
-    estimator:
-        `dankar` chooses between the three others.
-
-    Returns
-    -------
-    A share from 0 to 1, or NaN where the estimator has no estimate (never with `dankar` and `zayatz`).
-
-    Raises
-    ------
-    SourceError
-        The population is smaller than the sample.
-    ValueError
-        ``sizes`` are no class sizes.
-
     >>> round(population_uniqueness({1: 40, 2: 20, 5: 4}, population=1000, estimator="zayatz"), 4)
     0.1794
     >>> population_uniqueness({1: 40, 2: 20, 5: 4}, population=100)  # the sample is the population

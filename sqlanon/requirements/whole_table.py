@@ -74,16 +74,7 @@ class PopulationUniqueness:
         return f"population uniqueness of at most {plain(self.limit)} ({self.estimator})"
 
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
-        """The estimated share; NaN where none can be made.
-
-        Parameters
-        ----------
-        sizes:
-            How many kept classes there are of each size, in rows or persons.
-        counted:
-            The rows, or persons, of the whole source: what a sampling fraction is a share of. What is suppressed
-            makes the sample smaller, not the population.
-        """
+        """The estimated share; NaN where none can be made."""
         population = self.size(counted)
         # A person who is in several classes counts in each: so many cannot be a sample.
         if sum(size * classes for size, classes in sizes.items()) > population:
@@ -91,13 +82,7 @@ class PopulationUniqueness:
         return population_uniqueness(sizes, population, self.estimator)
 
     def refuse_too_small(self, counted: int) -> None:
-        """Refuse a population that is smaller than the source.
-
-        Raises
-        ------
-        SourceError
-            Names both sizes.
-        """
+        """Refuse a population that is smaller than the source."""
         if self.size(counted) < counted:
             raise SourceError(
                 f"privacy.population_uniqueness.population: is {self.population}, and the source alone has {counted}: "

@@ -47,20 +47,7 @@ from sqlanon.statement_runner import StatementRunner
 
 
 def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
-    """How risky the source is as it stands.
-
-    Parameters
-    ----------
-    leakage:
-        Of sets of up to so many quasi-identifiers.
-
-    Raises
-    ------
-    SourceError
-        The source or the population does not fit the policy.
-    HierarchyError
-        A sensitive attribute's hierarchy, which a requirement needs, is no tree over its values.
-    """
+    """How risky the source is as it stands."""
     return _Assessment(run, policy, StatementRunner(run.engine), leakage).risk()
 
 

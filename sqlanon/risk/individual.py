@@ -72,13 +72,7 @@ def bad_weights(source: exp.Table, column: str) -> exp.Select:
 def weighed_classes(
     source: exp.Table, quasi: Sequence[str], weights: str | None, person: str | None, share: float | None = None
 ) -> exp.Select:
-    """The classes with their weights; of a person, the greatest weight in a class counts.
-
-    Parameters
-    ----------
-    weights:
-        The column; without one, each row (or person) stands for 1 / ``share`` of the population.
-    """
+    """The classes with their weights; of a person, the greatest weight in a class counts."""
     keys: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
     group: list[exp.Expr] = [col(name) for name in quasi]
     weight: exp.Expr = weight_of(weights) if weights is not None else cast(number(1), "DOUBLE")
@@ -275,13 +269,6 @@ class HouseholdRisk:
 
 def individual_risk(size: int, share: float) -> float:
     """The risk of a row.
-
-    Parameters
-    ----------
-    size:
-        Rows of its class in the sample.
-    share:
-        Their share of the class in the population, p; more than 0.
 
     >>> [round(individual_risk(f, f / F), 8) for f, F in [(1, 17), (2, 110), (2, 84.5), (1, 5)]]  # sdcMicro's francdat
     [0.17707583, 0.01714426, 0.02204233, 0.40235948]

@@ -49,13 +49,6 @@ class Leakage:
 def leakage(bits: float, rows: int) -> tuple[float, float]:
     """The gain and its normalized form.
 
-    Parameters
-    ----------
-    bits:
-        Σ |E_j| log2 |E_j|.
-    rows:
-        n.
-
     >>> gain, normalized = leakage(27 * math.log2(27) + 33 * math.log2(33), 60)
     >>> round(gain, 4), round(normalized, 4)
     (0.9928, 0.1681)

@@ -45,13 +45,7 @@ def code_name(i: int) -> str:
 
 
 def dictionary(rows: exp.Expr, attribute: int, counted: bool) -> exp.Select:
-    """The dictionary of an attribute: ``value``, ``n``, ``code`` from 0.
-
-    Parameters
-    ----------
-    rows:
-        ``q0, q1, ...``; and ``n`` if they are ``counted``: else each is one row.
-    """
+    """The dictionary of an attribute: ``value``, ``n``, ``code`` from 0."""
     key = f"q{attribute}"
     values = select([named(col(key), "value"), _rows_of(counted)], rows.copy(), [col(key)])
     place = exp.Sub(this=exp.Window(this=exp.RowNumber()), expression=number(1))
@@ -85,13 +79,7 @@ def coded(
 
 
 def combinations(rows: exp.Expr, attributes: Sequence[int], counted: bool, shared: bool = False) -> exp.Select:
-    """The distinct combinations of some attributes, with ``n``.
-
-    Parameters
-    ----------
-    shared:
-        Whether to leave those of one row out.
-    """
+    """The distinct combinations of some attributes, with ``n``."""
     keys: list[exp.Expr] = [col(code_name(i)) for i in attributes]
     query = select([*keys, _rows_of(counted)], rows.copy(), [key.copy() for key in keys])
     return query.having(exp.GT(this=_count(counted), expression=number(1)), copy=False) if shared else query
@@ -111,13 +99,7 @@ def about_combinations(rows: exp.Expr, attributes: Sequence[int]) -> exp.Select:
 
 
 def sizes_of(rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool) -> exp.Select:
-    """How many classes there are of each size: ``n``, ``classes``.
-
-    Parameters
-    ----------
-    values:
-        The number of values of each attribute there is.
-    """
+    """How many classes there are of each size: ``n``, ``classes``."""
     grouped = select([_rows_of(counted)], rows.copy(), _keys(attributes, values))
     return by_size(subquery(grouped, "g"))
 

@@ -20,17 +20,7 @@ def numbered_others(raw: exp.Table, others: int) -> exp.Select:
 
 
 def with_levels(raw: exp.Table, numbers: exp.Table | None, others: int, attributes: Sequence[Coded]) -> exp.Select:
-    """The combinations with the codes of two attributes at all levels, and the number of the others'.
-
-    Parameters
-    ----------
-    raw:
-        The distinct combinations: the others first, then the two.
-    numbers:
-        Made by `numbered_others`; None where there are no others.
-    others:
-        How many there are.
-    """
+    """The combinations with the codes of two attributes at all levels, and the number of the others'."""
     query = exp.Select().from_(aliased(raw, "r"), copy=False)
     output: list[exp.Expr] = [named(number(0), OTHERS)]
     if numbers is not None:

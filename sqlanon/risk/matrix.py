@@ -57,20 +57,7 @@ class UniquesMatrix:
 
 
 def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: list[str] | None = None) -> UniquesMatrix:
-    """Count the unique rows at each level of two attributes.
-
-    Parameters
-    ----------
-    shown:
-        Where to write the statements, in place of running them.
-
-    Raises
-    ------
-    PolicyError
-        One of them is no quasi-identifier with a hierarchy, or both are the same.
-    SourceError, HierarchyError
-        The source does not fit the policy, or a hierarchy of the two is no tree over its values.
-    """
+    """Count the unique rows at each level of two attributes."""
     first, second = _chosen(policy, first, second)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
     others = [name for name in (*policy.generalized, *policy.noisy) if name not in (first, second)]

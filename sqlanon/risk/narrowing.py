@@ -106,15 +106,6 @@ def narrowing(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, columns: Sequen
     Columns: ``rows``; ``before`` and ``after``, the ground values that are left by the label, and by the group;
     ``alike_before`` and ``alike_after``, the probability that two of their rows share the ground value; ``pinned``, the
     rows whose ground value the group gives away.
-
-    Parameters
-    ----------
-    rows:
-        The source's rows with their released labels.
-    label, ground:
-        The released label of an attribute, and its value in the source.
-    columns:
-        Other released columns.
     """
     return _of_groups(_NARROWING, rows, label, ground, columns)
 
@@ -259,16 +250,6 @@ def narrowing_columns(
 
     A source in PostgreSQL is measured there: nothing comes out but figures. Of others it makes ``narrowing_sample`` and
     ``narrowing_rows`` in the work schema, and drops them.
-
-    Parameters
-    ----------
-    recoding, levels:
-        What makes the version; and its level by quasi-identifier, None: several.
-
-    Raises
-    ------
-    SourceError
-        The policy refuses such columns, and nothing can be measured.
     """
     released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
     others, quasi = _asked_of(prepared.columns, released, levels)
@@ -416,15 +397,6 @@ def narrowing_columns_of_source(
     """What narrows the quasi-identifiers of a source as it stands, if nothing else is known of them.
 
     Makes ``narrowing_rows`` in the work schema.
-
-    Parameters
-    ----------
-    relation, rows:
-        The source, and how many rows it has.
-    columns, quasi:
-        The columns that are to be released as they are, and those to be generalized.
-    at:
-        The source, for the query that is shown.
     """
     if not columns or not quasi:
         return ()

@@ -23,13 +23,7 @@ NoiseRisk = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
-    """Refuse an ε that is none, or is asked about for nothing.
-
-    Raises
-    ------
-    PolicyError
-        With all of them.
-    """
+    """Refuse an ε that is none, or is asked about for nothing."""
     problems = [
         Problem("epsilon", f"must be more than 0, and {epsilon:g} is not")
         for epsilon in epsilons
@@ -42,13 +36,7 @@ def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
 
 
 def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> NoiseRisk | None:
-    """The errors in the classes of the version that the policy's search finds; None where it finds none.
-
-    Raises
-    ------
-    SourceError, HierarchyError
-        The source does not fit the policy, or a hierarchy is no tree over its values.
-    """
+    """The errors in the classes of the version that the policy's search finds; None where it finds none."""
     columns = columns_for_noise(run.engine, policy, run.source)
     try:
         prepared = prepare(run.engine, policy, run.source, run.work, run.population)

@@ -25,11 +25,6 @@ from sqlanon.statement_runner import StatementRunner
 def row_risks(run: Run, policy: Policy) -> exp.Select:
     """The rows of the source with their risks; none is read here. (But they are counted, where the policy tells the
     size of the population, and the share of it is what counts.)
-
-    Raises
-    ------
-    SourceError
-        The source does not fit the policy, or has more than the population.
     """
     columns, source = match_columns(policy, run.source), run.source.relation
     share = None
@@ -48,18 +43,7 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
 def risk_of_rows(
     run: Run, steps: StatementRunner, columns: Columns, asked: RiskSection, share: float | None
 ) -> Mapping[str, Any]:
-    """The figures of `found.Risk` that follow from the policy's columns of weights and households, by name.
-
-    Parameters
-    ----------
-    share:
-        The sampling fraction, if it is known.
-
-    Raises
-    ------
-    SourceError
-        A row has no weight.
-    """
+    """The figures of `found.Risk` that follow from the policy's columns of weights and households, by name."""
     source, weights, home = run.source.relation, columns.weights, columns.household
     if weights is not None:
         ((bad,),) = steps.ask(iv.bad_weights(source, weights), [(0,)])

@@ -47,16 +47,6 @@ class PopulationRisk:
 def population_risk(sizes: Mapping[int, int], counted: int, population: float) -> PopulationRisk:
     """The estimates from the sizes of the classes.
 
-    Parameters
-    ----------
-    sizes:
-        The number of classes by size.
-    counted:
-        The rows or persons of the table. (Persons in several classes count in each: then there is no estimate where
-        the classes have more than the population.)
-    population:
-        The rows or persons of the population: no fewer.
-
     >>> found = population_risk({1: 40, 2: 20, 5: 4}, counted=100, population=1000)
     >>> round(found.zayatz, 4), found.chosen
     (0.1794, 'pitman')

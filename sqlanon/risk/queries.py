@@ -117,15 +117,7 @@ def figures(space: ClassSpace) -> exp.Select:
 
 
 def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) -> exp.Select:
-    """`result` from the sizes of classes, where requirements look at nothing else.
-
-    Parameters
-    ----------
-    sizes:
-        ``n`` and ``classes``: made by `risk.leakage_statements`.
-    requirements:
-        On a class's size.
-    """
+    """`result` from the sizes of classes, where requirements look at nothing else."""
     size = cast(col(ROWS), "BIGINT")
     output: list[exp.Expr] = [named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT)]
     by_size = select([*output, named(cast(col(CLASSES), "BIGINT"), CLASSES)], sizes.copy())

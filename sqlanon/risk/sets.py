@@ -94,17 +94,7 @@ class _Counted:
 
 
 class AttributeSets:
-    """The sets of a source's quasi-identifiers.
-
-    Parameters
-    ----------
-    steps, work:
-        How, and how tables are named.
-    rows:
-        ``q0, q1, ...``; and ``n`` if they are ``counted``: else each is one row.
-    quasi:
-        How many quasi-identifiers there are.
-    """
+    """The sets of a source's quasi-identifiers."""
 
     def __init__(self, steps: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
         self.steps, self.work, self._all = steps, work, tuple(range(quasi))

@@ -116,17 +116,7 @@ def single_values(combinations: exp.Table, numbers: Sequence[exp.Table]) -> exp.
 
 
 def larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
-    """The MSUs among some sets of attributes of one size, given all smaller MSUs.
-
-    Parameters
-    ----------
-    keys, packing:
-        Of `frequency.packing`, with singles apart.
-    subsets:
-        The sets.
-    msus:
-        All MSUs of smaller sizes.
-    """
+    """The MSUs among some sets of attributes of one size, given all smaller MSUs."""
     alone = exp.EQ(this=group_rows(), expression=number(1))
     listed = {subset_number(one): one for one in subsets}
     groups = subset_groups(keys, packing, listed, [named(exp.Min(this=col(ID, "k")), ID)])
@@ -162,15 +152,7 @@ def _weight(weights: Sequence[float]) -> exp.Expr:
 
 
 def row_scores(msus: exp.Table, weights: Sequence[Sequence[float]]) -> exp.Select:
-    """The scores of the rows that have MSUs.
-
-    Parameters
-    ----------
-    msus:
-        The MSUs.
-    weights:
-        For each of `CONVENTIONS` what an MSU of 1, 2, ... attributes adds.
-    """
+    """The scores of the rows that have MSUs."""
     sums = [named(double_total(_weight(one)), convention) for convention, one in zip(CONVENTIONS, weights, strict=True)]
     output: list[exp.Expr] = [
         col(ID),
@@ -230,13 +212,7 @@ def a_class(names: Sequence[str], table: str) -> exp.Expr:
 def records(
     combinations: exp.Table, scored: exp.Table, names: Sequence[str], exponent: float, spread: Sequence[float]
 ) -> exp.Select:
-    """The rows that have MSUs, with their scores and DIS-SUDA scores.
-
-    Parameters
-    ----------
-    spread:
-        For each convention what the DIS-SUDA score divides by score^exponent.
-    """
+    """The rows that have MSUs, with their scores and DIS-SUDA scores."""
     output: list[exp.Expr] = [a_class(names, "r"), col(MSUS, "s"), col(SMALLEST, "s")]
     for name, divided in zip(CONVENTIONS, spread, strict=True):
         power = exp.Pow(this=col(name, "s"), expression=cast(text(repr(exponent)), "DOUBLE"))
@@ -420,13 +396,7 @@ class _Relations:
 
 
 def refuse_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
-    """Refuse a size or a fraction that is none.
-
-    Raises
-    ------
-    PolicyError
-        With all that is wrong.
-    """
+    """Refuse a size or a fraction that is none."""
     problems = []
     if size is not None and size < 1:
         problems.append(Problem("suda size", f"must be at least 1, and {size} is not"))
@@ -440,13 +410,7 @@ def refuse_settings(policy: Policy, size: int | None, fraction: float | None) ->
 
 
 def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float | None) -> Suda:
-    """All MSUs of up to a size, and the scores.
-
-    Raises
-    ------
-    SourceError
-        The source does not fit the policy, or has more than the population.
-    """
+    """All MSUs of up to a size, and the scores."""
     return _Search(run, policy, size, fraction, StatementRunner(run.engine)).suda()
 
 
@@ -545,13 +509,6 @@ class _Search:
 
 def dis_of(uniques: int, in_pairs: int, fraction: float) -> float | None:
     """DIS, the chance that a match with a unique row is right: U·π / (U·π + P·(1 − π)); None without uniques.
-
-    Parameters
-    ----------
-    uniques, in_pairs:
-        U, the rows that are alone; P, the rows that are two and two.
-    fraction:
-        π, the sampling fraction.
 
     >>> round(dis_of(4, 6, 0.01), 6)
     0.006689

@@ -27,15 +27,6 @@ def outcome_of(search: Search, stopped: str, *, only_minimal: bool) -> Outcome:
     attributes' own counts and from the check of the k-minimal one. They always tell with `height` and
     `relative_height`; with the other measures where nothing may be suppressed, for then the scores rise with every
     step up; else seldom: a higher generalization suppresses fewer rows.
-
-    Parameters
-    ----------
-    search:
-        The task, as the strategy leaves it.
-    stopped:
-        The limit that ended it, or empty.
-    only_minimal:
-        Whether the choice is among the k-minimal ones, or among all that were checked.
     """
     minimal = lowest(search, search.scores)
     measure = search.measure
@@ -51,14 +42,8 @@ def outcome_of(search: Search, stopped: str, *, only_minimal: bool) -> Outcome:
 
 
 def proven(search: Search, best: Levels, bounds: Mapping[Levels, float]) -> tuple[bool, float]:
-    """Whether a generalization is proven to be the best; and what nothing that satisfies the policy scores less than.
-
-    Parameters
-    ----------
-    best:
-        It satisfies the policy.
-    bounds:
-        Of some generalizations, what nothing at or above each scores less than. All that satisfies is above them.
+    """Whether a generalization is proven to be the best; and what nothing that satisfies the policy scores less
+    than.
     """
     score = search.scores[best]
     if any(search.precedes(bound, one, best) for one, bound in bounds.items()):
@@ -74,13 +59,7 @@ def _is_certain(search: Search, levels: Levels) -> bool:
 
 
 class Tags:
-    """What the checks of a search tell of k-minimality: predictive tagging.
-
-    Parameters
-    ----------
-    search:
-        The task.
-    """
+    """What the checks of a search tell of k-minimality: predictive tagging."""
 
     def __init__(self, search: Search) -> None:
         self.search = search

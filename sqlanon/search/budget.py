@@ -12,15 +12,7 @@ class LimitReachedError(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may take. The first check is made whatever they say; a check that has begun is finished.
-
-    Parameters
-    ----------
-    seconds:
-        Of wall time, from the making of the search.
-    checks:
-        Generalizations that are checked.
-    """
+    """What a search may take. The first check is made whatever they say; a check that has begun is finished."""
 
     seconds: float | None = None
     checks: int | None = None
@@ -65,13 +57,7 @@ class Clock:
         self.budget.refuse_more(self.checks, self._ends_at)
 
     def spend(self) -> None:
-        """Count a check.
-
-        Raises
-        ------
-        LimitReachedError
-            No more may be made.
-        """
+        """Count a check."""
         self.refuse_more()
         self.checks += 1
 

@@ -68,14 +68,8 @@ def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
 
 
 def whole_classes(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
-    """One row: the kept classes as a release shows them, by its first attributes alone, and the rows of the smallest.
-
-    Parameters
-    ----------
-    space, levels:
-        What was judged: parts of these classes.
-    shown:
-        How many of the attributes are shown.
+    """One row: the kept classes as a release shows them, by its first attributes alone, and the rows of the
+    smallest.
     """
     codes: list[exp.Expr] = [col(code_name(i, level)) for i, level in space.below_top(levels) if i < shown]
     named_codes: list[exp.Expr] = [named(code, f"code_{i}") for i, code in enumerate(codes)]

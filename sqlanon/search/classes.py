@@ -106,15 +106,6 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), l
     Makes one row a class: ``class_size`` (rows), ``class_count`` (rows or persons), ``class_population``, the figures
     of the requirements, ``extra``, and ``known`` if there are unknown values. With a population, classes that only it
     has are there too, with size 0.
-
-    Parameters
-    ----------
-    space, levels:
-        Of what, and which generalization.
-    extra:
-        Aggregates over the frequency set, and columns of the keys.
-    least:
-        Classes of a smaller count are not kept anyway: what is dear is not worked out for them, and is NULL.
     """
     keys = space.keys(levels)
     shields = bool(space.requirements.shields)

@@ -45,13 +45,7 @@ def example_levels(policy: Policy, heights: Levels) -> Levels:
 def show_hierarchy(
     steps: StatementRunner, name: str, rules: Hierarchy | tuple[()], values: exp.Table, type_: str, target: exp.Table
 ) -> None:
-    """Show how the hierarchy of an attribute is made.
-
-    Raises
-    ------
-    HierarchyError
-        A file or a table of it cannot be read; names the attribute.
-    """
+    """Show how the hierarchy of an attribute is made."""
     try:
         query = hierarchy_query(rules, values, type_, engine=steps.engine, longest=EXAMPLE_LENGTH)
     except HierarchyError as error:

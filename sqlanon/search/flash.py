@@ -33,13 +33,7 @@ LAST = 1e-6
 
 
 def flash(search: Search) -> Outcome:
-    """Classify the whole lattice by paths; choose the best by the measure of all that were checked.
-
-    Parameters
-    ----------
-    search:
-        The task; its memory is filled.
-    """
+    """Classify the whole lattice by paths; choose the best by the measure of all that were checked."""
     stopped = ""
     try:
         if search.ask(search.lattice.top):

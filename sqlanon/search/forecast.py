@@ -21,11 +21,6 @@ class Forecast:
     error is then spread over the parts that made it (least mean squares). What is asked for is a generalization that
     is just about hopeless: the higher it is, the more it rules out. How far to go is learnt, too: a little further
     after each hit, back after a miss.
-
-    Parameters
-    ----------
-    marginals:
-        What the attributes' own counts tell.
     """
 
     def __init__(self, marginals: Marginals) -> None:

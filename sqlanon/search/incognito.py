@@ -35,13 +35,7 @@ Subset = tuple[int, ...]
 
 
 def incognito(search: Search) -> Outcome:
-    """Find all generalizations that satisfy the policy; choose the best of them by the measure.
-
-    Parameters
-    ----------
-    search:
-        The task; its memory is filled.
-    """
+    """Find all generalizations that satisfy the policy; choose the best of them by the measure."""
     satisfying: tuple[Levels, ...] | None = None
     try:
         left = _Subsets(search).run() if search.ask(search.lattice.top) else []

@@ -69,13 +69,6 @@ class Lattice:
     ) -> list[Levels]:
         """An ascending path from a generalization, without it: the step of the least price first.
 
-        Parameters
-        ----------
-        price:
-            Of a step up, by attribute and level. Prices that are equal go by the attributes' order.
-        is_open:
-            Whether a generalization may be on the path. Above one that may not, none may.
-
         >>> lattice = Lattice(("sex", "age"), (0, 0), (1, 3))
         >>> lattice.ascend((0, 0), lambda attribute, level: level, lambda levels: levels[1] < 2)
         [(1, 0), (1, 1)]

@@ -27,13 +27,7 @@ from sqlanon.search.task import Outcome, Search
 
 
 def ola(search: Search) -> Outcome:
-    """Find all k-minimal generalizations; choose the best of them by the measure.
-
-    Parameters
-    ----------
-    search:
-        The task; its memory is filled.
-    """
+    """Find all k-minimal generalizations; choose the best of them by the measure."""
     stopped = ""
     try:
         if search.ask(search.lattice.top):

@@ -27,13 +27,7 @@ from sqlanon.search.task import Outcome, Search
 
 
 def optimal(search: Search) -> Outcome:
-    """Find the optimum.
-
-    Parameters
-    ----------
-    search:
-        The task; its memory is filled.
-    """
+    """Find the optimum."""
     if not search.ask(search.lattice.top):
         return Outcome(None, optimal=True)
     search.only_best = True

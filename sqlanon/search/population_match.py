@@ -38,17 +38,7 @@ def wrong_map(
     attributes: Sequence[Coded],
     types: Sequence[str],
 ) -> exp.Select:
-    """One number: the rows of kept classes that match somebody, but not the person that they are of.
-
-    Parameters
-    ----------
-    space, levels:
-        The generalization.
-    members, population:
-        Who is in which combinations, of the source and of the population: `frequency.statements.memberships`.
-    attributes, types:
-        The quasi-identifiers, and their types in the source.
-    """
+    """One number: the rows of kept classes that match somebody, but not the person that they are of."""
     keys = space.keys(levels)
     own = _people(members, attributes, levels, keys)
     theirs = _people(population, attributes, levels, keys, types)
@@ -78,15 +68,6 @@ def generalized_population(
     """The population, recoded as the release is: its quasi-identifiers, and its persons.
 
     A value that is missing from the hierarchy is told apart from every label below the top.
-
-    Parameters
-    ----------
-    population, columns, person:
-        The table, its columns of the quasi-identifiers, and the one of its persons or None.
-    attributes, tops, levels, types:
-        The quasi-identifiers, the labels of their top levels, the generalization, and their types in the source.
-    labelled:
-        Whether level 0 is text too, as in a release with masked rows.
     """
     query = exp.Select().from_(aliased(population, "s"))
     output: list[exp.Expr] = []

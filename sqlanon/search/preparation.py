@@ -128,22 +128,6 @@ def prepare(
     ``sensitive_coded_s``, and what `scan_source`, `scan_population`, `attribute_values` and `counted_from` say. Of a
     source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
     one, and the scan is dropped.
-
-    Parameters
-    ----------
-    engine, policy, source, work:
-        Where, what is asked, of what, and how tables are named.
-    population:
-        The population table, where the policy has one.
-
-    Raises
-    ------
-    SourceError
-        The source or the population does not fit the policy.
-    HierarchyError
-        With the problems of all hierarchies.
-    InfeasibleError
-        The source has no rows.
     """
     columns = match_columns(policy, source)
     steps = StatementRunner(engine)
@@ -277,13 +261,7 @@ def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: 
 def scan_population(
     steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
 ) -> Scan:
-    """Scan the population table, by the engine that reads it, into the work schema.
-
-    Raises
-    ------
-    SourceError
-        A column is missing, or has values that the source's column cannot have.
-    """
+    """Scan the population table, by the engine that reads it, into the work schema."""
     names, person = population_columns(policy, population.source)
     found = scan(steps, population.source.relation, names, (), person, work, "population_")
     refuse_lost_values(steps, found.raw, names, population.source.columns, types)

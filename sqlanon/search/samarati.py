@@ -78,11 +78,6 @@ def _open(search: Search, height: int, above: list[Levels]) -> Iterator[Levels]:
 
     Works through the lattice in boxes: what is hopeless is left out with all below it, and so is what is below one
     that was told of.
-
-    Parameters
-    ----------
-    above:
-        Is filled: all that is higher, and not hopeless, is at or above one of these.
     """
     lattice = search.lattice
     waiting = [(lattice.lift(lattice.bottom), lattice.top)]

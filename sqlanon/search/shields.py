@@ -32,19 +32,7 @@ SETTLED = "settled"
 
 
 def after_shields(judged: exp.Query, keys: Sequence[str], shields: Sequence[Shield], moving: bool) -> exp.Select:
-    """Classes with ``kept`` by the requirements on each, to classes with ``kept`` by the shields too.
-
-    Parameters
-    ----------
-    judged:
-        The classes, with ``shield `` and its name for each key.
-    keys:
-        The columns that tell the classes apart.
-    shields:
-        The shields.
-    moving:
-        Whether persons are in several classes: then the classes have lists of them.
-    """
+    """Classes with ``kept`` by the requirements on each, to classes with ``kept`` by the shields too."""
     names = [f"shield {key}" for key in keys]
     counts = [SETTLED, MOVERS] if moving else [CLASS_COUNT]
     own = [*names, *counts]

@@ -117,25 +117,6 @@ CONSIDERED = 32
 class Search:
     """A search's task and its memory: what is checked, what follows from it, and the best so far.
 
-    Parameters
-    ----------
-    lattice, measure:
-        Where, and by what.
-    check:
-        Asks the engine for a generalization's figures.
-    judge:
-        Says what follows from them, where so many rows may be suppressed.
-    allowed_rows:
-        At most so many rows may be suppressed.
-    progress:
-        Told after every check.
-    budget:
-        When to stop before it is done.
-    only_best:
-        Whether what cannot be the best is of no interest.
-    data:
-        What may be asked of the table itself.
-
     Attributes
     ----------
     allowed_rows:
@@ -173,13 +154,7 @@ class Search:
         self.forecast = Forecast(self.measure.marginals)
 
     def look_at(self, *levels: Levels) -> None:
-        """Remember generalizations for the lattice table, and see whether there is time left.
-
-        Raises
-        ------
-        LimitReachedError
-            There is none.
-        """
+        """Remember generalizations for the lattice table, and see whether there is time left."""
         if len(self._looked_at) < REMEMBERED:
             self._looked_at.update(dict.fromkeys(levels))
         self.budget.refuse_late(len(self.figures), self._ends_at)
@@ -218,13 +193,7 @@ class Search:
         return "violates" if self.allowed_rows == self._limit and self._hopeless.has_above(levels) else "open"
 
     def ask(self, levels: Levels) -> bool:
-        """Check a generalization, once; whether it may satisfy the policy: if not, nothing below it does.
-
-        Raises
-        ------
-        LimitReachedError
-            It was not checked, and no more checks may be made.
-        """
+        """Check a generalization, once; whether it may satisfy the policy: if not, nothing below it does."""
         if levels in self.figures:
             return not self._verdict(levels, self.allowed_rows).hopeless
         self.budget.refuse_more(len(self.figures), self._ends_at)
@@ -309,13 +278,6 @@ class Search:
         """Learn of the first of an ascending path whether it may satisfy the policy, or that it can not be the answer.
 
         A hopeless one settles all below it: the forecast says which to ask.
-
-        Parameters
-        ----------
-        path:
-            Generalizations of which nothing is told; the first is the low end of ``box``.
-        wanted:
-            So many from its start are of interest. If one after them is hopeless, all of them are.
         """
         self.look_at(*path[:wanted])
         low, high = 0, len(path)

@@ -58,11 +58,6 @@ def neighbours(of: exp.Table, bottom: Levels, heights: Levels, attribute: int, l
 
     Groups of all that are equal in the other attributes, and at the level in this one: it takes one pass over the
     combinations, where `vectors` compares pairs of them.
-
-    Parameters
-    ----------
-    attribute, level:
-        Which, and the distance: above the lowest level.
     """
     keys = [code_name(i, low) for i, (low, height) in enumerate(zip(bottom, heights, strict=True)) if low < height]
     keys.remove(code_name(attribute, bottom[attribute]))

@@ -51,28 +51,7 @@ def bind_source(
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
 ) -> Source:
-    """Bind the policy's source.
-
-    Parameters
-    ----------
-    engine:
-        Where it is; a database file of the policy is attached already, and in use.
-    section:
-        The policy's ``[source]``, or its ``[population]``.
-    place:
-        Where relations are made.
-    copied:
-        An Arrow table or stream that was copied by `copy_arrow`, instead.
-    text_columns:
-        Columns that a CSV file must not turn into numbers, in lower case.
-    wanted:
-        Columns that are copied of a CSV file, in lower case.
-
-    Raises
-    ------
-    SourceError
-        It cannot be found or read, or names of columns differ in case only.
-    """
+    """Bind the policy's source."""
     if section.query is not None and (copied is not None or section.files):
         raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
     with readable():
@@ -170,13 +149,7 @@ def _known_tables(engine: DuckDBEngine) -> str:
 
 
 def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table:
-    """Copy an Arrow table or stream into a private table: a stream can be read only once.
-
-    Raises
-    ------
-    SourceError
-        It is neither, or names of columns differ in case only.
-    """
+    """Copy an Arrow table or stream into a private table: a stream can be read only once."""
     if not hasattr(arrow, "schema"):
         raise SourceError(
             f"a {type(arrow).__name__} is no source: give a path, a duckdb connection, an Arrow table or stream"

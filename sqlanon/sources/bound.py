@@ -147,13 +147,7 @@ class Source:
 
     @property
     def in_postgres(self) -> InPostgres:
-        """Where its rows are, if they are not at hand.
-
-        Raises
-        ------
-        SourceError
-            They are in a warehouse, of which no more is known than a frequency set.
-        """
+        """Where its rows are, if they are not at hand."""
         if self.postgres is None:
             raise SourceError(
                 "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "

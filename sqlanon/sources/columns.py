@@ -47,13 +47,7 @@ class Columns:
 
 
 def match_columns(policy: Policy, source: Source) -> Columns:
-    """Find the source's columns: by their names, whatever the case.
-
-    Raises
-    ------
-    SourceError
-        An attribute has no column, or a column no role.
-    """
+    """Find the source's columns: by their names, whatever the case."""
     by_lower = {name.lower(): name for name in source.columns}
     person = policy.source.person
     missing = [name for name in policy.attributes if name.lower() not in by_lower]
@@ -102,13 +96,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
 
 
 def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:
-    """The columns of the quasi-identifiers in the population table, and the one of its persons.
-
-    Raises
-    ------
-    SourceError
-        One of them is missing.
-    """
+    """The columns of the quasi-identifiers in the population table, and the one of its persons."""
     by_lower = {name.lower(): name for name in population.columns}
     person = policy.population.person if policy.population else None
     wanted = [*policy.generalized, *([person] if person else [])]

@@ -11,15 +11,7 @@ from sqlanon.policy.spark import SESSION
 
 
 class Servers:
-    """Connections, by address.
-
-    Parameters
-    ----------
-    stack:
-        Closes them.
-    session:
-        The session of Spark that was given, if one was.
-    """
+    """Connections, by address."""
 
     def __init__(self, stack: ExitStack, session: Any = None) -> None:
         self.session = session
@@ -28,36 +20,14 @@ class Servers:
         self._sparks: dict[str, SparkEngine] = {}
 
     def postgres(self, address: str, place: str) -> PostgresEngine:
-        """A connection to PostgreSQL.
-
-        Parameters
-        ----------
-        address, place:
-            Where it is, and what the policy calls it.
-
-        Raises
-        ------
-        SourceError
-            It cannot be reached.
-        """
+        """A connection to PostgreSQL."""
         if address not in self._postgres:
             self._postgres[address] = PostgresEngine.open(address, place)
             self._stack.callback(self._postgres[address].close)
         return self._postgres[address]
 
     def spark(self, address: str | None, place: str) -> SparkEngine:
-        """A session of Spark.
-
-        Parameters
-        ----------
-        address, place:
-            Where it is (None: the session that was given), and what the policy calls it.
-
-        Raises
-        ------
-        SourceError
-            It cannot be reached.
-        """
+        """A session of Spark."""
         name = address or SESSION
         if name not in self._sparks:
             opened = SparkEngine(self.session, place) if address is None else SparkEngine.open(address, place)

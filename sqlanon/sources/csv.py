@@ -77,22 +77,6 @@ def copy_csv(
     """Copy CSV files of one layout to a table, in one pass if their first rows are like the others.
 
     Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
-
-    Parameters
-    ----------
-    paths:
-        The files.
-    text_columns:
-        Columns to read as VARCHAR, in lower case.
-    wanted:
-        Columns to copy, in lower case: all where none of them is there.
-    target:
-        The table to make.
-
-    Raises
-    ------
-    SourceError
-        The files differ in their columns, or names differ in case only.
     """
     try:
         layout = _copy_by_sample(engine, paths, text_columns, wanted, target)
@@ -106,13 +90,7 @@ def copy_csv(
 
 
 def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
-    """The query that would read CSV files, by their first rows alone: it is for its columns.
-
-    Raises
-    ------
-    SourceError
-        As of `copy_csv`.
-    """
+    """The query that would read CSV files, by their first rows alone: it is for its columns."""
     return star(_read(paths, _layout([_sniff(engine, path) for path in paths], paths, text_columns)))
 
 

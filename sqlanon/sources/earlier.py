@@ -63,21 +63,7 @@ def marked(
     release: exp.Expr,
     bit: int,
 ) -> exp.Select:
-    """The rows with one bit more in `EARLIER` where the release has them.
-
-    Parameters
-    ----------
-    rows:
-        ``columns``, and `EARLIER`.
-    shown:
-        The quasi-identifiers that the release has.
-    shared:
-        The columns that it has as they are: of the source, and of the release.
-    release:
-        Its rows.
-    bit:
-        A power of two.
-    """
+    """The rows with one bit more in `EARLIER` where the release has them."""
     own = _own_names(columns)
     labels = [named(_label(one, i), f"{own}label {i}") for i, one in enumerate(shown)]
     keys: list[exp.Expr] = [*(one.this.copy() for one in labels), *(col(mine, "s") for mine, _ in shared)]
@@ -106,17 +92,7 @@ def marked(
 def marked_by_key(
     rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
-    """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release.
-
-    Parameters
-    ----------
-    rows, columns, bit:
-        As of `marked`.
-    key, secret:
-        The columns of the key, and what they are hashed with.
-    hashes:
-        A relation with `KEY_HASH`.
-    """
+    """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release."""
     on = exp.EQ(this=key_hash(key, secret, "r"), expression=col(KEY_HASH, "e"))
     there = exp.Not(this=exp.Is(this=col(KEY_HASH, "e"), expression=exp.null()))
     query = select(_with_bit(columns, there, bit), aliased(rows, "r"))

@@ -34,28 +34,7 @@ def bind_frequency_set(
     attributes: Sequence[str],
     looked_at: Sequence[str],
 ) -> Source:
-    """Read a frequency set.
-
-    Parameters
-    ----------
-    engine:
-        Where it is read to.
-    section:
-        The policy's ``[source]``.
-    place:
-        Where relations are made; without a copy, no row is read.
-    combinations:
-        The table that is made of it: each combination once.
-    attributes:
-        All that the policy declares: the columns of the table in the warehouse.
-    looked_at:
-        Those whose combinations are counted.
-
-    Raises
-    ------
-    SourceError
-        It cannot be found or read, or is no frequency set of these attributes.
-    """
+    """Read a frequency set."""
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
             raise SourceError(f"source.frequency_set: {pattern} is no Parquet file by its ending, .parquet")

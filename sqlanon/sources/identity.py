@@ -13,20 +13,7 @@ from sqlanon.sources.bound import InPostgres
 
 
 def identity_of(section: SourceSection, place: str | None, is_live: bool, remote: InPostgres | None = None) -> str:
-    """JSON, the same for the same table.
-
-    Parameters
-    ----------
-    section:
-        The policy's ``[source]``.
-    place:
-        Where it is, if the policy does not say so: the database of a live connection, the catalog of Spark, or
-        ``arrow``.
-    is_live:
-        Whether it is of a live connection.
-    remote:
-        What it is in PostgreSQL, where tables without a schema are found.
-    """
+    """JSON, the same for the same table."""
     dialect, schema, table, asked = "duckdb", "main", section.table, section.query
     if section.postgres is not None:
         dialect, schema, place = "postgres", "public", server_of(address_of(section.postgres))

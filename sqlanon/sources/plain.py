@@ -17,13 +17,7 @@ _NESTED = ("list", "array", "struct", "tuple", "map", "union")
 
 
 def refuse_ambiguous(names: Sequence[str], where: str) -> None:
-    """SQL does not tell names apart that differ in case only.
-
-    Raises
-    ------
-    SourceError
-        There are such names, or equal ones.
-    """
+    """SQL does not tell names apart that differ in case only."""
     counts = Counter(name.lower() for name in names)
     if twice := [name for name in names if counts[name.lower()] > 1]:
         raise SourceError(

@@ -53,31 +53,7 @@ def bind_postgres(
     looked_at: Sequence[str],
     wanted: Collection[str],
 ) -> Source:
-    """Count a source in PostgreSQL.
-
-    Parameters
-    ----------
-    engine:
-        Where the counts go.
-    server, address:
-        Where the source is.
-    section:
-        The policy's ``[source]``.
-    place:
-        Where relations are made; without a copy, no row is read.
-    combinations:
-        The table that is made of the counts.
-    looked_at:
-        The columns whose combinations are counted; those that are not there are passed over: they are told of with
-        everything else that is missing.
-    wanted:
-        The columns that are looked at or released, in lower case; types of others do not matter.
-
-    Raises
-    ------
-    SourceError
-        It cannot be found or read, or a type has no equal here.
-    """
+    """Count a source in PostgreSQL."""
     there = _found(server, section)
     own = there.columns
     columns = _columns(own, wanted)
@@ -114,20 +90,7 @@ def bind_postgres(
 
 @contextmanager
 def carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str]) -> Iterator[None]:
-    """Where a value cannot travel from there, say of which column.
-
-    Parameters
-    ----------
-    server, relation:
-        What is read, and where.
-    types:
-        DuckDB's types of the columns that are.
-
-    Raises
-    ------
-    SourceError
-        Such a value is there; it is not told.
-    """
+    """Where a value cannot travel from there, say of which column."""
     try:
         yield
     except SqlanonError as error:
@@ -148,18 +111,6 @@ def refuse_schema_of_source(remote: InPostgres, place: str, schema: str) -> None
     """A release does not go into the schema of its source: who may read it would be let into that one.
 
     One server may have many addresses: it is asked, if need be.
-
-    Parameters
-    ----------
-    postgres:
-        Where the source is.
-    place, schema:
-        Where the release goes: an address, or ``env:NAME``.
-
-    Raises
-    ------
-    SourceError
-        It would.
     """
     if remote.schema != schema:
         return

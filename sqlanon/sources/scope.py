@@ -41,13 +41,7 @@ _TEMPORARY = {"duckdb_tables": "table", "duckdb_views": "view", "duckdb_function
 
 
 def is_read_alike(engine: DuckDBEngine, query: str = "") -> bool:
-    """Whether the holder's queries and views mean the same to an engine as on the holder's connection.
-
-    Parameters
-    ----------
-    query:
-        A query of the holder's.
-    """
+    """Whether the holder's queries and views mean the same to an engine as on the holder's connection."""
     if engine.holder is engine:
         return True
     if _OF_THE_SESSION.search(query) or engine.holder.settings() != engine.settings() or temporary(engine.holder):
@@ -87,13 +81,7 @@ def bring_temporary(engine: DuckDBEngine, names: list[str], schema: str, databas
 
 
 def refuse_functions(engine: DuckDBEngine) -> None:
-    """Refuse functions that a user registered under a name of the system's: they are the system's own from then on.
-
-    Raises
-    ------
-    SourceError
-        There are such functions.
-    """
+    """Refuse functions that a user registered under a name of the system's: they are the system's own from then on."""
     extensions, known = _functions_of_a_new_engine()
     own_extensions, own = _functions(engine)
     if own_extensions - extensions:  # theirs cannot be told from the user's

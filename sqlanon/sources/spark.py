@@ -22,26 +22,7 @@ from sqlanon.sources.plain import refuse_ambiguous
 def bind_spark(
     engine: FederatedEngine, address: str | None, section: SourceSection, place: Place, wanted: Collection[str]
 ) -> Source:
-    """Bind a source in Spark.
-
-    Parameters
-    ----------
-    engine:
-        Has Spark beside it; it is told of the source.
-    address:
-        Where that is; None: the user's own session.
-    section:
-        The policy's ``[source]``.
-    place:
-        Where relations are made; without a copy, no row is counted.
-    wanted:
-        The columns that are looked at or released, in lower case; types of others do not matter.
-
-    Raises
-    ------
-    SourceError
-        It cannot be found or read, or a type has no equal here.
-    """
+    """Bind a source in Spark."""
     server = engine.there.server
     found = _found(section)
     if section.query is not None:
@@ -66,13 +47,7 @@ def bind_spark(
 
 
 def _refuse_functions(query: str, replaced: Collection[str]) -> None:
-    """Refuse functions of the user's that have the names of Spark's, whose place they would not take here.
-
-    Raises
-    ------
-    SourceError
-        With their names.
-    """
+    """Refuse functions of the user's that have the names of Spark's, whose place they would not take here."""
     called = {name.lower() for name in re.findall(r"(\w+)`?\s*\(", query)}
     if found := sorted(called & set(replaced)):
         raise SourceError(

@@ -80,13 +80,6 @@ def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
 def with_one_form(statement: exp.Expr, dialect: str, floats: Mapping[str, str]) -> exp.Expr:
     """A translated statement that reads floating-point numbers of the source in one form: one NaN, and no -0.0.
 
-    Parameters
-    ----------
-    statement, dialect:
-        A release, or what has its rows.
-    floats:
-        Columns of the source that are released as they are, with DuckDB's types.
-
     >>> query = select([named(col("x", "s"), "value_0")], exp.to_table("t", alias="s"))
     >>> print(with_one_form(query, "trino", {"x": "DOUBLE"}).sql("trino", pretty=True))
     SELECT
@@ -115,11 +108,6 @@ def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
 
 def without_variables(statement: exp.Expr, dialect: str) -> exp.Expr:
     """A statement in whose text nothing is taken for a variable: literals that look like one are put together of parts.
-
-    Raises
-    ------
-    UntranslatableError
-        A name looks like a variable that the engine replaces: names are not put together.
 
     >>> without_variables(text("${env:HOME}"), "spark").sql("spark")
     "('$' || '{env:HOME}')"

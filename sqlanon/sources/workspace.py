@@ -64,13 +64,7 @@ from sqlanon.workdir import spill_directory
 
 
 class Workspace:
-    """The engines and the work database of one `Database`.
-
-    Parameters
-    ----------
-    source, limits:
-        As for `sqlanon.connect`.
-    """
+    """The engines and the work database of one `Database`."""
 
     def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
         self.described = "the policy's source" if source is None else str(source)
@@ -156,21 +150,7 @@ class Workspace:
         return self._given
 
     def run(self, policy: Policy, read: bool = True, counted: bool = False) -> Run:
-        """Begin a run: bind the policy's source.
-
-        Parameters
-        ----------
-        read:
-            Whether rows may be read: CSV files are copied then.
-        counted:
-            Whether counts of what rows have in common are enough: all that there is of a source in PostgreSQL, or of a
-            frequency set.
-
-        Raises
-        ------
-        SourceError
-            The source cannot be found or read.
-        """
+        """Begin a run: bind the policy's source."""
         self._runs += 1
         schema = f"run_{self._runs}"
         self._engine.execute(create_schema(schema, self._name))
@@ -329,13 +309,7 @@ class Workspace:
 
     @contextmanager
     def writing(self, policy: Policy) -> Iterator[DuckDBEngine]:
-        """The database that the policy's source is in, for a moment open for writing: nobody else has it meanwhile.
-
-        Raises
-        ------
-        SourceError
-            The source is in no database, or that cannot be opened for writing.
-        """
+        """The database that the policy's source is in, for a moment open for writing: nobody else has it meanwhile."""
         database = self.home(policy)
         if database is None:
             yield self._engine
@@ -359,13 +333,7 @@ class Workspace:
             self._engine.attach(database, alias, read_only=True)  # under its own name: what was made of it stays good
 
     def home(self, policy: Policy) -> Path | None:
-        """The file of the database that the policy's source is in; None: that of a live connection.
-
-        Raises
-        ------
-        SourceError
-            It is in no database.
-        """
+        """The file of the database that the policy's source is in; None: that of a live connection."""
         section = self._section(policy)
         if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
             raise SourceError("source: it is in no DuckDB database: load it into one, and connect to that")

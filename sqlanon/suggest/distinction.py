@@ -53,15 +53,7 @@ def listed_sets(names: Sequence[str], subsets: Mapping[int, Sequence[int]]) -> e
 
 
 def set_figures(keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]]) -> exp.Select:
-    """The figures of some sets.
-
-    Parameters
-    ----------
-    keys, packing:
-        Of `frequency.packing`.
-    subsets:
-        The sets, each with a number.
-    """
+    """The figures of some sets."""
     groups = subset_groups(keys, packing, subsets, [named(group_rows(), ROWS)])
     others = exp.Paren(this=exp.Sub(this=col(ROWS), expression=number(1)))
     output: list[exp.Expr] = [
@@ -114,34 +106,13 @@ _LISTED = 1000
 
 
 def refuse_size(size: int) -> None:
-    """Refuse a size that is none.
-
-    Raises
-    ------
-    PolicyError
-        It is less than 1.
-    """
+    """Refuse a size that is none."""
     if size < 1:
         raise PolicyError([Problem("size", f"must be at least 1, and {size} is not")])
 
 
 def find_distinction(run: Run, policy: Policy | None, size: int) -> exp.Select:
-    """The query of all figures, over tables of the run.
-
-    Parameters
-    ----------
-    run:
-        The source.
-    policy:
-        Whose quasi-identifiers it is about; None: all columns that are not nested.
-    size:
-        The greatest number of attributes of a set.
-
-    Raises
-    ------
-    SourceError
-        The source does not fit the policy.
-    """
+    """The query of all figures, over tables of the run."""
     return _figures(run, policy, size, StatementRunner(run.engine))
 
 
@@ -172,22 +143,6 @@ def figures_of(
     """The query of the figures of some columns.
 
     A set with a key in it is a key: its figures are not counted, but known.
-
-    Parameters
-    ----------
-    steps, work:
-        How tables are made, and how they are named: ``distinction_...``, ``packed_...``.
-    relation, columns:
-        The rows, and the columns.
-    names:
-        What the columns are called.
-    size:
-        The greatest number of them in a set.
-
-    Raises
-    ------
-    PolicyError
-        There are too many sets.
     """
     refuse_too_many(len(columns), size, "size")
     packed = pack(steps, work, relation, columns, singles_apart=False)

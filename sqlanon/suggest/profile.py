@@ -105,13 +105,7 @@ class Looked:
 
 
 def look_at(run: Run) -> Looked:
-    """Look at the source of a run; its table in the work schema is ``looked_rows``.
-
-    Raises
-    ------
-    SourceError
-        There is no column that could be looked at.
-    """
+    """Look at the source of a run; its table in the work schema is ``looked_rows``."""
     steps, columns = StatementRunner(run.engine), run.source.columns
     rows = steps.count(run.source.relation)
     step = max(1, rows // ENOUGH)

@@ -33,22 +33,7 @@ def asks_nothing(table: str | None) -> Policy:
 
 
 def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | None, files: Sequence[str]) -> str:
-    """A commented policy for a table.
-
-    Parameters
-    ----------
-    begin:
-        Begins a run with a policy.
-    table:
-        The table, if the source is not files or Arrow.
-    database, files:
-        Where the table is, if it is known.
-
-    Raises
-    ------
-    SourceError
-        The table cannot be found or read, or all of its columns are nested.
-    """
+    """A commented policy for a table."""
     with begin(asks_nothing(table)) as run:
         looked = look_at(run)
         proposals = propose(looked.profiles)

@@ -56,21 +56,7 @@ def written_policy(
     step: int,
     dependencies: Sequence[Narrowing] = (),
 ) -> str:
-    """The whole policy.
-
-    Parameters
-    ----------
-    source, release:
-        The keys of these sections; texts, or lists of one.
-    proposals:
-        The columns.
-    apart:
-        Distinction and separation by a set of columns.
-    rows, step:
-        Rows of the table; about every so manieth was looked at.
-    dependencies:
-        Columns that narrow quasi-identifiers.
-    """
+    """The whole policy."""
     seen = f"{rows:,} rows" + (f"; about one in {step:,} was looked at" if step > 1 else "")
     lines = [
         "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows",

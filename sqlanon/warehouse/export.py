@@ -41,31 +41,7 @@ _NEEDED = re.compile(r"value|known|(code|label)_\d+")
 
 
 def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
-    """Write what a warehouse needs to make a release.
-
-    Parameters
-    ----------
-    made:
-        What was found.
-    figures:
-        What must come out: ``source_rows``, ``released_rows``, ``classes`` and ``smallest_class``.
-    folder:
-        A new folder, or an empty one. It is private: it holds values of the source.
-    dialect:
-        Of the warehouse.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    PolicyError
-        There is no such dialect.
-    ReleaseError
-        The folder has something in it, or cannot be written.
-    """
+    """Write what a warehouse needs to make a release."""
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
     recoding = made.recoding
     assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else

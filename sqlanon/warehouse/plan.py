@@ -27,20 +27,6 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     """Lay out what a warehouse is asked: the frequency set, the release, the audit. Nothing is asked of any database.
 
     The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
-
-    Parameters
-    ----------
-    policy, dialect:
-        What is asked, and of which warehouse.
-    engine:
-        Reads hierarchy files.
-
-    Raises
-    ------
-    PolicyError
-        There is no such dialect; or the policy asks for what needs rows.
-    SourceError, HierarchyError
-        The policy names no table; a hierarchy file cannot be read.
     """
     dialect = dialect_of(dialect)
     parts = {name: getattr(policy, name) for name in type(policy).model_fields}
@@ -88,13 +74,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
 
 
 def _height(policy: Policy, name: str, engine: Engine) -> int:
-    """The height of an attribute's hierarchy, as far as the policy and hierarchy files tell.
-
-    Raises
-    ------
-    HierarchyError
-        A file cannot be read.
-    """
+    """The height of an attribute's hierarchy, as far as the policy and hierarchy files tell."""
     steps, rules = StatementRunner(engine, []), policy.attributes[name].hierarchy or ()
     files = tuple(rule for rule in rules if isinstance(rule, FileRule))
     if files:

@@ -58,19 +58,7 @@ def breaking(
     sensitive: Sequence[str],
     names: Mapping[str, str],
 ) -> exp.Select | None:
-    """The classes that break a requirement; None where plain SQL does not tell.
-
-    Parameters
-    ----------
-    one:
-        The requirement.
-    release, source:
-        Both are in the warehouse.
-    quasi, sensitive:
-        The columns of these roles.
-    names:
-        The columns by attribute.
-    """
+    """The classes that break a requirement; None where plain SQL does not tell."""
     if isinstance(one, KAnonymity):
         return small_classes(release, quasi, one.k)
     keys = list(quasi)
@@ -333,13 +321,7 @@ _BEFORE: Mapping[str, tuple[str, ...]] = {"trino": ("SET SESSION skip_redundant_
 
 
 def dialect_of(name: str) -> str:
-    """A dialect, by its name.
-
-    Raises
-    ------
-    PolicyError
-        There is no such one.
-    """
+    """A dialect, by its name."""
     if name.lower() not in DIALECTS:
         raise PolicyError([Problem("dialect", f"must be one of {', '.join(DIALECTS)}, not {name!r}")])
     return name.lower()
@@ -372,26 +354,14 @@ class Target:
 
     @classmethod
     def of_made(cls, made: ReleaseDraft) -> Target:
-        """By the policy, and by the types of the columns that the frequency set has.
-
-        Raises
-        ------
-        SourceError
-            The policy names no table.
-        """
+        """By the policy, and by the types of the columns that the frequency set has."""
         columns = made.prepared.source.columns
         floats = {name: type_ for name, type_ in columns.items() if type_ in FLOATING}
         return replace(cls.of(made.prepared.policy), floats=floats)
 
     @classmethod
     def of(cls, policy: Policy) -> Target:
-        """By the policy.
-
-        Raises
-        ------
-        SourceError
-            It names no table.
-        """
+        """By the policy."""
         section = policy.source
         own = table_parts(section.table) if section.table else ()
         if section.query is None and not own:
@@ -485,15 +455,7 @@ class Audit:
 
 
 def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
-    """The queries of what breaks a policy's requirements.
-
-    Parameters
-    ----------
-    policy, target:
-        What is asked, and of what.
-    names:
-        The columns by attribute.
-    """
+    """The queries of what breaks a policy's requirements."""
     quasi = [names[name] for name in policy.generalized]
     sensitive = [names[name] for name in policy.with_role("sensitive")]
     asked = requirements_of(policy.privacy, policy.generalized)
@@ -518,13 +480,7 @@ def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
 
 
 def sql_of(made: ReleaseDraft, dialect: str) -> str:
-    """The statement that makes the release of what was found.
-
-    Raises
-    ------
-    PolicyError
-        There is no such dialect.
-    """
+    """The statement that makes the release of what was found."""
     recoding = made.recoding
     assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
     return Target.of_made(made).release_statement(recoding, dialect_of(dialect))

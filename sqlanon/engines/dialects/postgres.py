@@ -95,15 +95,7 @@ def bytewise(value: exp.Expr) -> exp.Collate:
 
 
 def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> exp.Expr:
-    """A column of PostgreSQL whose equality is what a reader sees.
-
-    Parameters
-    ----------
-    name, own, type_:
-        The column, PostgreSQL's name of its type, and DuckDB's.
-    own_is_enum:
-        Whether it is an enumeration.
-    """
+    """A column of PostgreSQL whose equality is what a reader sees."""
     if own_is_enum:
         # A cast may be one of its owner's own functions.
         return bytewise(in_catalog("textin", in_catalog("enum_out", col(name))))
@@ -247,15 +239,6 @@ def names_without_schema(statement: str) -> list[tuple[int, int]]:
 def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
     """The distinct combinations of columns, with how many rows have each: all that leaves PostgreSQL of a source.
 
-    Parameters
-    ----------
-    relation:
-        The source, in PostgreSQL.
-    columns:
-        The columns, with DuckDB's types.
-    count:
-        The name of the count.
-
     >>> from sqlanon.expressions import table
     >>> grouped(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
     'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
@@ -287,13 +270,6 @@ def put_there(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
 
     NULL is a value of its own in joins, and ``IS NOT DISTINCT FROM`` would compare all rows with all: arrays of one
     element say the same, and can be hashed.
-
-    Parameters
-    ----------
-    query:
-        Built for DuckDB.
-    tables:
-        By the text of its tables (without their aliases), what stands in their place.
     """
     query = query.copy()
     for found in list(query.find_all(exp.Table)):

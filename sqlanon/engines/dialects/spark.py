@@ -69,13 +69,7 @@ def type_there(type_: str) -> str | None:
 
 
 def plain_there(name: str, type_: str) -> exp.Expr:
-    """A column of Spark whose equality is what a reader sees.
-
-    Parameters
-    ----------
-    name, type_:
-        The column, and Spark's name of its type.
-    """
+    """A column of Spark whose equality is what a reader sees."""
     if "collate" in type_:  # a collation may take what a reader tells apart for the same
         return anonymous("collate", col(name), text("UTF8_BINARY"))
     if _TEXTS.fullmatch(type_):
@@ -86,15 +80,7 @@ def plain_there(name: str, type_: str) -> exp.Expr:
 
 
 def leaving(query: exp.Query, types: Mapping[str, str], as_text: str) -> exp.Select:
-    """A query whose values can travel between DuckDB and Spark; `arriving` is for DuckDB, `landed` for Spark.
-
-    Parameters
-    ----------
-    query, types:
-        What, and DuckDB's types of its columns.
-    as_text:
-        The type of text of the engine that runs it.
-    """
+    """A query whose values can travel between DuckDB and Spark; `arriving` is for DuckDB, `landed` for Spark."""
     return travel.travelling(query, types, as_text, PLAIN)
 
 
@@ -171,15 +157,7 @@ def with_names(query: exp.Query) -> exp.Query:
 
 
 def put_there(query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
-    """A query as Spark runs it, over other relations.
-
-    Parameters
-    ----------
-    query:
-        Built for DuckDB.
-    relations:
-        By the text of its tables (without their aliases), what stands in their place.
-    """
+    """A query as Spark runs it, over other relations."""
     marks: dict[str, exp.Expr] = {}
     marked = query.copy()
     for found in list(marked.find_all(exp.Table)):

@@ -53,11 +53,6 @@ _SAME_TEXT = (*_INTEGERS, "boolean", "date", "timestamp_ntz", "string", "void")
 def spark_type(type_: str) -> str:
     """Spark's name of a type, by DuckDB's.
 
-    Raises
-    ------
-    UntranslatableError
-        It has none that holds the same values.
-
     >>> spark_type("UINTEGER"), spark_type("DECIMAL(8,2)")
     ('BIGINT', 'DECIMAL(8,2)')
     """

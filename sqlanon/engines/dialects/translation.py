@@ -141,18 +141,6 @@ def translated(query: exp.Expr, dialect: str) -> exp.Expr:
 
     Names of tables stay as they are.
 
-    Parameters
-    ----------
-    query:
-        A query or an expression; it stays as it is.
-    dialect:
-        sqlglot's name of it: one of `DIALECTS`, or ``duckdb``.
-
-    Raises
-    ------
-    UntranslatableError
-        Something in the query is not known to mean the same there; names it.
-
     >>> from sqlanon.expressions import col, number
     >>> half = exp.Div(this=col("rows"), expression=number(2))
     >>> translated(half, "spark").sql("spark")

@@ -365,15 +365,7 @@ TRIES = 2_000_000
 
 
 def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
-    """Blank cells of the rows that a generalization would suppress.
-
-    Parameters
-    ----------
-    task:
-        The source.
-    levels:
-        The generalization: it satisfies the policy.
-    """
+    """Blank cells of the rows that a generalization would suppress."""
     return _Cells(task, levels).run()
 
 

@@ -61,15 +61,6 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
 
     How wide they are follows from what is kept alone: what is suppressed may be larger. Labels of a hierarchy above
     its values stay as they are.
-
-    Parameters
-    ----------
-    released, kept:
-        The released values of an attribute of numbers, and the combinations that are kept.
-    attribute:
-        Its number.
-    root:
-        The top of its hierarchy: what is released in other ways than by the hierarchy has higher numbers.
     """
     own = exp.Or(
         this=exp.EQ(this=col("level"), expression=number(0)),

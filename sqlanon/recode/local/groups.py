@@ -292,15 +292,6 @@ def moves(offers: exp.Table, of: exp.Table, classes: exp.Table, prices: exp.Tabl
 
     A group goes as a whole, if all of its members cost less elsewhere than they do together. Of another, the member
     goes that saves most, if the rest has enough rows.
-
-    Parameters
-    ----------
-    offers:
-        Made by `taken_in`.
-    of, classes, prices:
-        The groups, and the combinations with their prices.
-    least:
-        So many rows must stay.
     """
     whole = exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g"))
     every = exp.EQ(this=_at_home(exp.Count(this=col("more", "o"))), expression=_at_home(exp.Count(this=exp.Star())))
@@ -424,13 +415,7 @@ class Groups:
         return best
 
     def refuse_late(self) -> None:
-        """Count a round.
-
-        Raises
-        ------
-        LimitReachedError
-            A limit of the search says that there may be no more.
-        """
+        """Count a round."""
         self.task.clock.spend()
         self.rounds += 1
 

@@ -142,14 +142,8 @@ def others(
     combinations: exp.Table,
     trees: Sequence[Tree],
 ) -> exp.Select:
-    """The source's rows by combination and all released columns that are no quasi-identifiers: ``other`` numbers these.
-
-    Parameters
-    ----------
-    source, columns:
-        The private table, and what is released of it.
-    attributes, trees, combinations:
-        The quasi-identifiers, and their combinations.
+    """The source's rows by combination and all released columns that are no quasi-identifiers: ``other`` numbers
+    these.
     """
     names = [column.name for column in columns if column.quasi is None]
     values: list[exp.Expr] = [named(col(one.column), f"q{i}") for i, one in enumerate(attributes)]
@@ -189,13 +183,6 @@ def placed(combinations: exp.Table, maps: exp.Table, attributes: int, states: Se
 
     Every combination has a node in each. Outer joins are made in the order in which they stand: inner ones the engine
     may begin with the maps of all attributes, a product of them.
-
-    Parameters
-    ----------
-    combinations, maps:
-        Made by `ground` and `first_maps`.
-    attributes, states:
-        How many quasi-identifiers there are, and which tables.
     """
     listed = exp.Values(
         expressions=[exp.Tuple(expressions=[number(state)]) for state in states],
@@ -214,15 +201,7 @@ def placed(combinations: exp.Table, maps: exp.Table, attributes: int, states: Se
 
 
 def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
-    """Placed rows with ``violates``: whether one of the requirements' groups that they are in is too small.
-
-    Parameters
-    ----------
-    rows:
-        Made by `placed`.
-    small:
-        For each requirement its groups that are too small, and their keys.
-    """
+    """Placed rows with ``violates``: whether one of the requirements' groups that they are in is too small."""
     query = exp.Select().from_(aliased(rows, "p"), copy=False)
     is_small: list[exp.Expr] = []
     for number_, (groups, keys) in enumerate(small):
@@ -237,15 +216,6 @@ def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[s
 def tuples(rows: exp.Table, other: exp.Table | None, attributes: int) -> exp.Select:
     """One row of figures for each generalized table: ``state``, ``tuples`` (distinct ones), ``violating`` (those that
     violate), ``rows`` and ``violating_rows``.
-
-    Parameters
-    ----------
-    rows:
-        Made by `flagged`.
-    other:
-        Made by `others`; None where nothing else is released.
-    attributes:
-        How many quasi-identifiers there are.
     """
     keys: list[exp.Expr] = [col(name, "p") for name in (STATE, *map(released_name, range(attributes)), VIOLATES)]
     query = exp.Select().from_(aliased(rows, "p"), copy=False)
@@ -290,13 +260,6 @@ def kept(rows: exp.Table, state: int, nodes: Sequence[str]) -> exp.Select:
 def children(maps: exp.Table, steps: exp.Table, hit: exp.Table, state: int, first: int) -> exp.Insert:
     """Insert what follows from a generalized table: for each attribute that violating rows can go up in, the table in
     which all values that have the same next one as a violating row's are generalized to that.
-
-    Parameters
-    ----------
-    maps, steps, hit:
-        Made by `first_maps`, `next_nodes`, `hits`.
-    state, first:
-        The table; its child on attribute ``i`` is ``first + i``.
     """
     mine = subquery(select([exp.Star()], maps.copy()).where(_among([state]), copy=False), "m")
     moved = exp.Select(expressions=[col("attribute")], distinct=exp.Distinct()).from_(hit.copy())
@@ -341,13 +304,7 @@ def _same(name: str, left: str, right: str) -> exp.Expr:
 
 
 def iab(task: LocalTask) -> LocalOutcome:
-    """Find the state with the most distinct tuples that satisfies the policy.
-
-    Raises
-    ------
-    InfeasibleError
-        None does, or none was found within the limits of the search.
-    """
+    """Find the state with the most distinct tuples that satisfies the policy."""
     return Balance(task).run()
 
 
@@ -460,13 +417,7 @@ class Balance:
         return leading
 
     def _check(self, numbers: list[int]) -> list[State]:
-        """Count states, as many as may be counted.
-
-        Raises
-        ------
-        LimitReachedError
-            Some may not be.
-        """
+        """Count states, as many as may be counted."""
         if not numbers:
             return []
         clock = self.task.clock

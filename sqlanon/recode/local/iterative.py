@@ -39,11 +39,6 @@ def local(task: LocalTask) -> LocalOutcome:
     """Recode by classes, round after round.
 
     It ends sooner at the policy's ``time_limit`` or ``max_checks``: at any time there is a recoding that satisfies.
-
-    Raises
-    ------
-    InfeasibleError
-        No full-domain generalization satisfies the policy.
     """
     search, levels = task.start()
     groups = Groups(task, "local")

@@ -86,13 +86,7 @@ class Cutting:
             self._ancestors = self._make("mondrian_ancestors", mn.cut_ancestors(task.combinations, task.trees))
 
     def go_on(self) -> bool:
-        """Make one round of cuts; whether there was any.
-
-        Raises
-        ------
-        LimitReachedError
-            There is no time for it, or there were as many as may be.
-        """
+        """Make one round of cuts; whether there was any."""
         task = self.task
         if not self._attributes:
             self.stop()

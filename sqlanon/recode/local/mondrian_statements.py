@@ -58,13 +58,7 @@ def allowed_nodes(tree: Tree) -> exp.Select:
 
 
 def first_parts(combinations: exp.Table, trees: Sequence[Tree], bounded: Mapping[int, exp.Table]) -> exp.Select:
-    """The parts to begin with: what can be released as one, for what levels and labels are allowed.
-
-    Parameters
-    ----------
-    bounded:
-        By attribute where something may not be released, what `allowed_nodes` made of its tree.
-    """
+    """The parts to begin with: what can be released as one, for what levels and labels are allowed."""
     query = exp.Select().from_(aliased(combinations, "c"), copy=False)
     for i, table in bounded.items():
         on = exp.EQ(this=col(node_name(i, trees[i].floor), "c"), expression=col(NODE, f"a{i}"))
@@ -172,13 +166,7 @@ def chosen(judged: exp.Select) -> exp.Select:
 
 
 def divided(sides_: exp.Table, chosen_: exp.Table, last: int) -> exp.Select:
-    """The parts after the chosen cuts: what is inside keeps its number, what is not gets one of its own.
-
-    Parameters
-    ----------
-    last:
-        The greatest number of a part so far.
-    """
+    """The parts after the chosen cuts: what is inside keeps its number, what is not gets one of its own."""
     on = all_of(exp.EQ(this=col(key, "s"), expression=col(key, "h")) for key in (PART, ATTRIBUTE))
     new = cast(exp.Add(this=col("place", "h"), expression=number(last)), "INTEGER")
     side = exp.If(this=col(INSIDE, "s"), true=col(PART, "s"), false=new)

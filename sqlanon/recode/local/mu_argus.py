@@ -75,17 +75,7 @@ def unsafe(
     checked: Sequence[Sequence[int]],
     judged: Callable[[exp.Expr, Sequence[str]], exp.Query],
 ) -> exp.Select:
-    """The rows in which some combination of attributes breaks the policy: ``combination``, ``n``, ``count_i``.
-
-    Parameters
-    ----------
-    placed, trees:
-        The rows, and the attributes' hierarchies.
-    checked:
-        The combinations, as numbers of attributes.
-    judged:
-        Judges the groups of a relation, by keys.
-    """
+    """The rows in which some combination of attributes breaks the policy: ``combination``, ``n``, ``count_i``."""
     parts = []
     for attributes in checked:
         keys = [released_name(i) for i in attributes]
@@ -117,15 +107,6 @@ def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: S
     """What is placed, with the cell of each unsafe row blank that is in most of its unsafe combinations.
 
     Rows without such a cell are left out.
-
-    Parameters
-    ----------
-    placed, found:
-        The rows, and those of them that are unsafe.
-    trees:
-        The attributes' hierarchies.
-    order:
-        The attributes that may be blanked; of equal cells of a row, the one that comes first here is blanked.
     """
     most: exp.Expr = number(0)
     for i in order:
@@ -159,13 +140,7 @@ def kept(placed: exp.Table, judged: exp.Query, keys: Sequence[str]) -> exp.Selec
 
 
 def mu_argus(task: LocalTask) -> LocalOutcome:
-    """Make the combinations of attributes safe.
-
-    Raises
-    ------
-    InfeasibleError
-        No full-domain generalization satisfies the policy, and what was tried before leaves out more rows than may be.
-    """
+    """Make the combinations of attributes safe."""
     return _Argus(task).run()
 
 

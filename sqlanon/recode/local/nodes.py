@@ -89,15 +89,6 @@ def combinations(frequency: exp.Expr, heights: Levels, floor: Levels, offsets: S
     """The distinct combinations of known values, numbered in the order of their codes.
 
     Makes ``combination``, ``q{i}_n{l}`` from the floor to the top, and ``n``, rows.
-
-    Parameters
-    ----------
-    frequency:
-        A frequency set at or below the floor.
-    heights, floor:
-        Of the hierarchies, and the levels at which values are told apart.
-    offsets:
-        By attribute, as in `Tree`.
     """
     codes = [
         code_name(i, level)
@@ -174,21 +165,6 @@ def nodes(
     ``leaves`` (ground values of the hierarchy under it, less one), ``rows`` (of the source), ``low`` and ``high`` (the
     positions of its first and last ground value, among all ground values in their order), and ``released``: whether it
     may be.
-
-    Parameters
-    ----------
-    coded, hierarchy:
-        The attribute's coded values, and its hierarchy's table.
-    tree_leaves, top:
-        The hierarchy's ground values, and the label of its top.
-    floor, ceiling:
-        The lowest level, and the highest that may be released.
-    offsets:
-        As in `Tree`.
-    order:
-        By which ground values are ordered: over ``level_0`` of the hierarchy.
-    forbidden:
-        Labels that must not be released.
     """
     height = coded.height
     places = _positions(hierarchy, height, order)

@@ -111,15 +111,6 @@ def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> ex
     """The groups that a relation makes of combinations, judged.
 
     Makes one row a group: the keys, ``class_size`` (rows), ``class_count`` (rows or persons) and ``kept``.
-
-    Parameters
-    ----------
-    members:
-        What is counted, and asked.
-    placed:
-        The relation: ``combination``, ``n`` and the keys. A combination may be in several groups.
-    keys:
-        The columns that tell the groups apart.
     """
     # To the queries of classes, the keys are attributes at their ground level.
     codes = [code_name(i, 0) for i in range(len(keys))]

@@ -94,15 +94,6 @@ def in_cells(of: exp.Table, cells: Sequence[int]) -> exp.Select:
 def open_blocks(of: exp.Table, classes: exp.Table, rows: int, most: int) -> exp.Select:
     """The members of groups that may be worth dividing: ``combination``, ``block`` (their group), and ``cell``, a group
     of their own.
-
-    Parameters
-    ----------
-    of, classes:
-        The groups.
-    rows:
-        Fewer cannot be divided.
-    most:
-        Groups of more combinations are left as they are.
     """
     together = exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col(CELL, "m")])
     on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
@@ -246,11 +237,6 @@ def k_similar(task: LocalTask) -> LocalOutcome:
     """Group similar combinations.
 
     It ends sooner at the policy's ``time_limit`` or ``max_checks``: at any time there are groups that hold.
-
-    Raises
-    ------
-    InfeasibleError
-        No full-domain generalization satisfies the policy.
     """
     search, start, best, rounds = grouped(task)
     if best is start and task.prepared.requirements.shields:
@@ -316,15 +302,6 @@ class _Similar:
 
 def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -> list[int]:
     """The groups that cost least together and have enough rows; none if there are no such.
-
-    Parameters
-    ----------
-    count:
-        How many things are grouped.
-    groups:
-        By the things in it, as bits, the rows of a group and what it costs. What is not there is no group.
-    needed:
-        So many rows must be in groups. A row that is in none costs `recode.local.groups.UNIT`.
 
     >>> best_grouping(3, {0b011: (5, 7), 0b100: (4, 0), 0b111: (9, 20)}, 9)
     [3, 4]

@@ -202,17 +202,7 @@ def all_split(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: 
 def moved(
     cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table, column: str, nodes: Sequence[int]
 ) -> exp.Select:
-    """A cutting with some of an attribute's nodes replaced.
-
-    Parameters
-    ----------
-    cutting, attribute:
-        Where, and whose nodes.
-    moves:
-        Made by `splits` or `raises`.
-    column, nodes:
-        Which moves are made: those with these nodes in that column.
-    """
+    """A cutting with some of an attribute's nodes replaced."""
     columns: list[exp.Expr] = [col(released_name(i), "p") for i in range(len(trees))]
     new = exp.Coalesce(this=col(OTHER, "s"), expressions=[columns[attribute]])
     columns[attribute] = named(new, released_name(attribute))
@@ -242,16 +232,6 @@ def whole(classes: exp.Table) -> exp.Select:
 def gains(split: exp.Query, classes: exp.Table, attribute: int) -> exp.Select:
     """What splitting gains: one row for each node that is worth it, with the price that it saves and the rows that it
     loses beside.
-
-    Parameters
-    ----------
-    split:
-        The classes after all splits of an attribute, made by `priced`, with ``split``. Splits of one attribute are in
-        different classes: none changes what another gains.
-    classes:
-        The classes as they are, made by `priced`.
-    attribute:
-        Whose nodes are split.
     """
 
     def sums(key: exp.Expr, source: exp.Expr) -> exp.Select:
@@ -288,13 +268,7 @@ TRIED = 32
 
 
 def subtree(task: LocalTask) -> LocalOutcome:
-    """Find a cut of each attribute's hierarchy.
-
-    Raises
-    ------
-    InfeasibleError
-        No full-domain generalization satisfies the policy.
-    """
+    """Find a cut of each attribute's hierarchy."""
     return _Cuts(task).run()
 
 
@@ -400,16 +374,7 @@ class _Cuts:
         return sorted(found, key=lambda one: (-one.worth, one.node))
 
     def _descend(self, cut: _Cut, raised: tuple[int, int] | None = None) -> _Cut:
-        """Split until nothing is left to split. The tables of the cut go, and it with them.
-
-        Parameters
-        ----------
-        cut:
-            Where from.
-        raised:
-            An attribute and its node that is split only when nothing else is left. Then what was not worth a split is
-            not looked at again, either: this is one of many moves that are tried.
-        """
+        """Split until nothing is left to split. The tables of the cut go, and it with them."""
         is_trial = raised is not None
         waiting = {i: self._splits(cut, i) for i in self.attributes}
         fresh = set(self.attributes)

@@ -139,20 +139,7 @@ def _summary(
     leaves: exp.Expr,
     alone: exp.Expr | None = None,
 ) -> exp.Select:
-    """What classes are released as.
-
-    Parameters
-    ----------
-    facts:
-        Aggregates over the values of a class.
-    own:
-        Whether several values are shown in the class's own way: over the facts, the lowest common ancestor ``m``, and
-        what may be released for it, ``a``.
-    label, leaves:
-        Of that.
-    alone:
-        When one value is shown in this way, too.
-    """
+    """What classes are released as."""
     columns = [node_name(attribute, level) for level in range(tree.floor, tree.height)]
     common = exp.Case()
     for name in columns:
@@ -248,19 +235,6 @@ def summarised(
 ) -> LocalOutcome:
     """Release groups as ranges of numbers and times or their medians, other attributes as lowest common ancestors or
     as sets of values.
-
-    Parameters
-    ----------
-    task:
-        Its policy has the ``summary``.
-    parts:
-        ``combination`` and ``part``, its group.
-    allowed:
-        By attribute, the nodes that may be released: made by `recode.local.mondrian_statements.allowed_nodes`.
-    prefix:
-        Of the names of the tables that are made.
-    rounds:
-        How often the strategy went over the combinations.
     """
     steps, work, summary = task.steps, task.work, task.prepared.policy.search.summary
     classes = steps.make(work(f"{prefix}_members"), mn.members(task.combinations, parts))

@@ -81,13 +81,7 @@ class LocalTask:
         return judged_groups(self.members, placed, keys)
 
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
-        """The search of a full-domain strategy, and the generalization that it chose by the policy's measure.
-
-        Raises
-        ------
-        InfeasibleError
-            No generalization satisfies the policy, or none was found.
-        """
+        """The search of a full-domain strategy, and the generalization that it chose by the policy's measure."""
         search, outcome = find(self.engine, self.prepared, strategy, self.progress)
         assert outcome.levels is not None  # else it is infeasible
         self.clock.checks += len(search.figures)
@@ -128,11 +122,6 @@ def local_task(engine: Engine, prepared: SearchInput, work: Namer, progress: Pro
 
     Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
     ``local_members`` (with persons) and ``local_members_d`` (for each distribution of sensitive values).
-
-    Raises
-    ------
-    SourceError
-        The combinations are more than may be fetched of Spark.
     """
     steps = StatementRunner(engine)
     trees = tuple(_tree(steps, prepared, i, work) for i in range(len(prepared.attributes)))

@@ -38,28 +38,7 @@ BEFORE = "release_before"
 
 
 def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
-    """Write a release, audit it, and put it in its place.
-
-    Parameters
-    ----------
-    engine:
-        Runs the recode statement.
-    content:
-        What is to be released.
-    path:
-        A ``.parquet`` file, or a DuckDB file by any other name. A release that is there already is replaced.
-    table_name:
-        The table in a DuckDB file.
-
-    Raises
-    ------
-    ReleaseError
-        The place cannot be written, or holds something that is no release of this table.
-    OvertakenError
-        Another run has published there meanwhile.
-    AuditError
-        The audit refused the release; what was there before still is.
-    """
+    """Write a release, audit it, and put it in its place."""
     is_parquet = path.suffix.lower() == ".parquet"
     if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
         raise ReleaseError(f"{path} {wrong}")
@@ -91,15 +70,7 @@ def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str)
 def audited(
     engine: DuckDBEngine, content: Content, directory: Path, kept: Kept, is_parquet: bool = False
 ) -> Verification:
-    """Write a release to a private directory, and hold it against all that is known.
-
-    Raises
-    ------
-    ReleaseError
-        It cannot be written.
-    AuditError
-        The audit refused it.
-    """
+    """Write a release to a private directory, and hold it against all that is known."""
     staged = directory / "release.duckdb"
     rows = content.manifest(0, 0, 0, "").rows_table
     write_rows(engine, content, staged, rows)

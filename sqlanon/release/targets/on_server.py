@@ -62,13 +62,7 @@ class Spot(Protocol):
         ...
 
     def opened(self) -> AbstractContextManager[Server]:
-        """The server, for a while.
-
-        Raises
-        ------
-        ReleaseError
-            It cannot be reached.
-        """
+        """The server, for a while."""
         ...
 
 
@@ -106,13 +100,7 @@ class ServerRelease(Generic[AnySpot]):
         return f"{self.spot.schema}.{self.spot.name}"
 
     def class_sizes(self) -> list[tuple[int, int]]:
-        """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending.
-
-        Raises
-        ------
-        ReleaseError
-            It is gone, or the server cannot be reached.
-        """
+        """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
         with self.spot.opened() as server, server.told(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 

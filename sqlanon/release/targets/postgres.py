@@ -43,28 +43,7 @@ def publish_postgres(
     spot: PostgresSpot,
     fill: Callable[[exp.Table], None],
 ) -> Verification:
-    """Write a release to PostgreSQL, audit it there, and let readers see it: all of it, or nothing.
-
-    Parameters
-    ----------
-    engine:
-        Audits the rows.
-    server:
-        A connection to where the release goes.
-    content:
-        What is to be released; its query counts for nothing.
-    spot:
-        Where it goes.
-    fill:
-        Fills the table that it is given, by the connection, in the transaction that is open.
-
-    Raises
-    ------
-    ReleaseError
-        There is no such schema, or something else has the name, or it cannot be written.
-    AuditError
-        The audit refused the release; what was there before still is.
-    """
+    """Write a release to PostgreSQL, audit it there, and let readers see it: all of it, or nothing."""
     types = {column.name: column.type for column in content.columns}
     if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if pg.type_there(type_) is None]:
         raise ReleaseError(
@@ -108,13 +87,7 @@ class _Older:
 
     @classmethod
     def found(cls, server: PostgresEngine, spot: PostgresSpot) -> _Older:
-        """Look, and let nobody else publish under this name meanwhile.
-
-        Raises
-        ------
-        ReleaseError
-            There is no such schema, or something that is no release, or that belongs to somebody else, has a name.
-        """
+        """Look, and let nobody else publish under this name meanwhile."""
         server.rows(pr.alone(f"sqlanon {spot.schema}.{spot.name}"))  # of this database
         schemas = server.rows(pc.schema(), [spot.schema])
         if not schemas:

@@ -41,15 +41,7 @@ def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
 
 
 def server_checks(server: PostgresEngine, schema: str, name: str, manifest: Manifest) -> list[Check]:
-    """All checks of a release that need the catalog of the server.
-
-    Parameters
-    ----------
-    server:
-        In a transaction.
-    schema, name, manifest:
-        Of the release, which is there.
-    """
+    """All checks of a release that need the catalog of the server."""
     own = name if manifest.version is None else versioned(name, manifest.version)
     numbers = {one: number_of(server, schema, one) for one in (name, own, MANIFEST)}
     columns = [column.name for column in manifest.columns]

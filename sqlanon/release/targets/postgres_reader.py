@@ -50,15 +50,7 @@ class PostgresSpot:
 
     @classmethod
     def of(cls, place: str, table_name: str) -> PostgresSpot:
-        """Of an address, or ``env:NAME``, and ``schema.name``.
-
-        Raises
-        ------
-        ReleaseError
-            The name has no schema.
-        SourceError
-            The environment variable is not set.
-        """
+        """Of an address, or ``env:NAME``, and ``schema.name``."""
         parts = table_parts(table_name)
         if len(parts) != 2:
             raise ReleaseError(f"{table_name!r} names no release in PostgreSQL: write schema.name")
@@ -76,13 +68,7 @@ class PostgresSpot:
 
     @contextmanager
     def opened(self) -> Iterator[PostgresEngine]:
-        """A connection there, for a while.
-
-        Raises
-        ------
-        ReleaseError
-            It cannot be reached.
-        """
+        """A connection there, for a while."""
         try:
             server = PostgresEngine.open(self.address, "the release")
         except SourceError as error:
@@ -101,13 +87,7 @@ class PostgresRelease(ServerRelease[PostgresSpot]):
     """A release that was published in PostgreSQL."""
 
     def verify(self) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
-
-        Raises
-        ------
-        ReleaseError
-            It is gone, or is no release any more.
-        """
+        """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
         return verify_postgres(self.spot, self.limits)
 
     def class_sizes_sql(self) -> str:
@@ -121,13 +101,7 @@ class PostgresRelease(ServerRelease[PostgresSpot]):
 
 @contextmanager
 def open_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
-    """Open a release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, cannot be read, or is not a release.
-    """
+    """Open a release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own."""
     with _opened(spot, limits) as (release, _):
         yield release
 
@@ -183,13 +157,7 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> M
 
 @contextmanager
 def copied_rows(engine: DuckDBEngine, spot: PostgresSpot, manifest: Manifest) -> Iterator[exp.Table]:
-    """The rows that the view shows, copied to the engine that has their source, for a while.
-
-    Raises
-    ------
-    ReleaseError
-        They cannot be read.
-    """
+    """The rows that the view shows, copied to the engine that has their source, for a while."""
     target, types = table(COPIED, "main", "temp"), {column.name: column.type for column in manifest.columns}
     with spot.opened() as server, server.told(ReleaseError), server.reading():
         query = travelling(select([col(name) for name in types], spot.table), types)
@@ -202,20 +170,7 @@ def copied_rows(engine: DuckDBEngine, spot: PostgresSpot, manifest: Manifest) ->
 
 
 def verify_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Verification:
-    """Verify a release in PostgreSQL by itself: columns, counts, requirements, content digest.
-
-    Parameters
-    ----------
-    spot:
-        Where it is.
-    limits:
-        What the engine that checks it may take.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or not a release.
-    """
+    """Verify a release in PostgreSQL by itself: columns, counts, requirements, content digest."""
     with _opened(spot, limits) as (release, checks):
         found = verify_release(spot.path, release, fresh=False)
         return replace(found, checks=(*found.checks, *checks))

@@ -104,13 +104,6 @@ def parameter(place: int) -> exp.Parameter:
 def is_column_list(query: str, columns: Sequence[str], source: str) -> bool:
     """Whether a view's query, as PostgreSQL writes it, is a list of plain columns of one table, and nothing more.
 
-    Parameters
-    ----------
-    query:
-        It. Older servers write the table's name before each column.
-    columns, source:
-        What it should list, and the name of the table without its schema.
-
     >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1;', ["zip"], "r_v1")
     True
     >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1 WHERE r_v1.zip IS NULL;', ["zip"], "r_v1")

@@ -49,28 +49,7 @@ _TAKEN = "LOCATION_ALREADY_EXISTS"
 def publish_spark(
     engine: DuckDBEngine, server: SparkEngine, content: Content, spot: SparkSpot, rows: exp.Query
 ) -> Verification:
-    """Write a release to Spark, audit it there, and let readers see it: all of it, or nothing.
-
-    Parameters
-    ----------
-    engine:
-        Has the source, for what is held against that.
-    server:
-        Spark.
-    content:
-        What is to be released; its query counts for nothing.
-    spot:
-        Where it goes.
-    rows:
-        The query that gives the rows, in Spark's terms.
-
-    Raises
-    ------
-    ReleaseError
-        There is no such schema, or something else has the name, or it cannot be written.
-    AuditError
-        The audit refused the release; what was there before still is.
-    """
+    """Write a release to Spark, audit it there, and let readers see it: all of it, or nothing."""
     types = {column.name: column.type for column in content.columns}
     _refuse_types(types)
     with server.told(ReleaseError):
@@ -102,13 +81,7 @@ def _refuse_types(types: Mapping[str, str]) -> None:
 
 
 def _next_version(server: SparkEngine, spot: SparkSpot) -> int:
-    """The number of the next version.
-
-    Raises
-    ------
-    ReleaseError
-        There is no such schema, or something that is no release has the name.
-    """
+    """The number of the next version."""
     names = names_there(server, spot)
     if spot.name in names:
         shown = Described.by(server, spot.table).version_shown(spot)

@@ -54,15 +54,7 @@ class SparkSpot:
 
     @classmethod
     def of(cls, place: Any, table_name: str) -> SparkSpot:
-        """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them.
-
-        Raises
-        ------
-        ReleaseError
-            The name is none that Spark could have.
-        SourceError
-            The environment variable is not set.
-        """
+        """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them."""
         if flaw := spark_name_flaw(table_name):
             raise ReleaseError(f"{table_name!r} names no release in Spark: it {flaw}")
         schema, name = (part.lower() for part in table_parts(table_name))
@@ -90,13 +82,7 @@ class SparkSpot:
 
     @contextmanager
     def opened(self) -> Iterator[SparkEngine]:
-        """A session there, for a while: the one that was given, or a new one.
-
-        Raises
-        ------
-        ReleaseError
-            It cannot be reached.
-        """
+        """A session there, for a while: the one that was given, or a new one."""
         place = "the release"
         try:
             engine = SparkEngine.open(self.address, place) if self.address else SparkEngine(self.session, place)
@@ -192,13 +178,7 @@ def _shown(rows: exp.Table) -> str:
 
 
 def names_there(server: SparkEngine, spot: SparkSpot) -> frozenset[str]:
-    """The tables and views in the schema of a release whose names begin with its own.
-
-    Raises
-    ------
-    ReleaseError
-        There is no such schema.
-    """
+    """The tables and views in the schema of a release whose names begin with its own."""
     if spot.schema not in {str(name).lower() for (name,) in server.rows(sr.schemas(spot.schema))}:
         raise ReleaseError(f"there is no schema {spot.schema!r} in Spark: make it first (CREATE SCHEMA)")
     found = server.rows(sr.relations(spot.schema, spot.name))
@@ -225,15 +205,6 @@ def checks_of(
 ) -> list[Check]:
     """Whether the catalog has a release as it was published, and nothing more. The right rows may come from the wrong
     place, and be others tomorrow; and what a view does not show may still be told.
-
-    Parameters
-    ----------
-    server, spot:
-        Where it is.
-    view, version, manifest:
-        Its view, the version that it shows, and what that claims.
-    names:
-        The tables and views whose names begin with its own.
     """
     rows = spot.rows(version)
     flaws = ["there is none"] if view is None else view.flaws_of_view(spot, rows, manifest)

@@ -31,13 +31,7 @@ _SHORTEST = "com.fasterxml.jackson.core.io.schubfach.DoubleToDecimal"
 
 
 def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """One row of ``rows``, ``digest``.
-
-    Parameters
-    ----------
-    relation, types:
-        What, and DuckDB's types of its columns: those of `digestible`.
-    """
+    """One row of ``rows``, ``digest``."""
     columns = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
     raw: list[exp.Expr] = [named(_raw(col(name), type_), cell) for cell, name, type_ in columns]
     hashed: list[exp.Expr] = [

@@ -49,13 +49,7 @@ class SparkRelease(ServerRelease[SparkSpot]):
     warnings: tuple[str, ...] = ()
 
     def verify(self) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
-
-        Raises
-        ------
-        ReleaseError
-            It is gone, or is no release any more.
-        """
+        """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
         return verify_spark(self.spot, self.limits)
 
     def verify_sql(self) -> list[str]:
@@ -71,20 +65,7 @@ class SparkRelease(ServerRelease[SparkSpot]):
 
 
 def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
-    """Verify a release in Spark by itself: columns, counts, requirements, content digest.
-
-    Parameters
-    ----------
-    spot:
-        Where it is.
-    limits:
-        What the engine that checks it may take.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or not a release.
-    """
+    """Verify a release in Spark by itself: columns, counts, requirements, content digest."""
     with spot.opened() as server, server.told(ReleaseError):
         names = names_there(server, spot)
         view = Described.by(server, spot.table) if spot.name in names else None
@@ -108,13 +89,7 @@ def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
 
 @contextmanager
 def fetched_rows(engine: DuckDBEngine, spot: SparkSpot, manifest: Manifest) -> Iterator[exp.Table]:
-    """The rows that the view shows, for the engine that has their source, for a while.
-
-    Raises
-    ------
-    ReleaseError
-        They cannot be read.
-    """
+    """The rows that the view shows, for the engine that has their source, for a while."""
     with (
         spot.opened() as server,
         server.told(ReleaseError),

@@ -118,22 +118,7 @@ class Counted:
 
 @contextmanager
 def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits: Limits) -> Iterator[Counted]:
-    """Count rows that are in Spark.
-
-    Parameters
-    ----------
-    server, relation:
-        Where they are.
-    manifest:
-        What is claimed of them.
-    limits:
-        What the engine that checks may take.
-
-    Raises
-    ------
-    BrokenReleaseError
-        A value does not have its type.
-    """
+    """Count rows that are in Spark."""
     types, wanted = types_of(server, relation), looked_at(manifest)
     as_claimed = list(types.items()) == [(column.name, column.type) for column in manifest.columns]
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:

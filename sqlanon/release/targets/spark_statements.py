@@ -36,13 +36,6 @@ def released_table(target: exp.Table, types: Mapping[str, str], release: str) ->
 
     With its columns spelled out: of a query Spark takes over the comments, which are the source's, too. And a table
     that is there before its rows are is found, and dropped, if they never are.
-
-    Parameters
-    ----------
-    target, types:
-        Which, and DuckDB's types of its columns.
-    release:
-        The name of the release.
     """
     return _parquet_table(target, {name: type_there(type_) or "" for name, type_ in types.items()}, release)
 
@@ -76,13 +69,6 @@ def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: e
 
     The seed of Spark's random numbers stands in its plans, which it logs: who has it knows the order in which rows came
     to a task. So each number is hashed together with a secret.
-
-    Parameters
-    ----------
-    target, rows, columns:
-        Where to, and what.
-    secret:
-        Has one row with one column, `SECRET`: 256 bits that nobody knows.
     """
     shown: list[exp.Expr] = [col(name) for name in columns]
     query = select(shown, subquery(rows, "released"))
@@ -107,15 +93,6 @@ def manifest_of(relation: exp.Table) -> exp.Select:
 
 def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], told: str) -> exp.Create:
     """The view that readers name, over the table of the newest version: in its place from one moment to the next.
-
-    Parameters
-    ----------
-    view, rows:
-        Which, and of which table.
-    columns:
-        Its columns, with what is told of each.
-    told:
-        What is told of all.
 
     >>> from sqlanon.expressions import table
     >>> stable_view(table("r", "s"), table("r_v2", "s"), {"zip": "first digits"}, "a release").sql("spark")
@@ -189,17 +166,7 @@ def dropped(target: exp.Table) -> exp.Drop:
 
 
 def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> exp.Select:
-    """The distinct combinations of a release's columns, with how many rows have each, as they travel.
-
-    Parameters
-    ----------
-    relation:
-        The released rows.
-    types:
-        The columns, with DuckDB's types.
-    count:
-        The name of the count.
-    """
+    """The distinct combinations of a release's columns, with how many rows have each, as they travel."""
     counted = named(exp.Count(this=exp.Star()), count)
     query = select([*map(col, types), counted], relation.copy(), [col(name) for name in types])
     return leaving(query, {**types, count: "BIGINT"}, TEXT)
