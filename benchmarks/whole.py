@@ -31,7 +31,7 @@ from harness import (
 REFERENCE = {"Adult-8": 1400, "FARS-8": 3400}
 
 # What `sqlanon anonymize` loads; asked for by a process of its own, and taken off the whole.
-IMPORTS = "import sqlanon.cli, sqlanon.database, sqlanon.progress"
+IMPORTS = "import sqlanon.cli, sqlanon.database, sqlanon.cli.progress"
 
 
 def split(case: str, folder: Path) -> tuple[int, dict[str, float]]:

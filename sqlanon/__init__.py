@@ -5,7 +5,8 @@ The way of the data, and where each arrow lives::
     policy -> source -> hierarchies -> frequency set -> search  -> recode  -> noise, decoys -> release, ledger
     policy/   sources/  hierarchies/   frequency/       search/    recode/    noise/ decoys/   release/ ledger/
 
-Each folder has the SQL of its stage. `pipeline` goes along the line; `database` has the verbs, and `result` what they
+Each folder has the SQL of its stage. `pipeline` has the search and what is made of what it found; `database` has the
+verbs, and `result` what they
 give back. Classes are judged by `requirements/` and scored by `measures/`. `engines/` run statements and know nothing
 of privacy; `engines/dialects/` are the words of each. `risk/` and `suggest/` look at a source as it stands, `attacks/`
 try what outsiders would, `extend/` lets a release grow, `live/` leaves a view in the source's own database,

@@ -1,7 +1,4 @@
-"""The catalog: hierarchies, runs and releases, kept in a private DuckDB file of the data holder.
-
-The lattice as a table: what a search looked at, one row a generalization.
-"""
+"""The catalog: hierarchies, runs, lattices and releases, kept in a private DuckDB file of the data holder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """`Database`: what a user holds. Its methods are the verbs, each a few lines over the parts.
 
-The verbs of a `Database` that look at a private table before anything of it is released.
-
-The verbs of a `Database` for live views: views in the private database itself, for a gateway that serves them.
+`Looking` has the verbs that look at a table before it is released, `Viewing` those for live views.
 """
 
 from __future__ import annotations
@@ -39,20 +37,17 @@ from sqlanon.sources.workspace import Workspace
 from sqlanon.statement_runner import StatementRunner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import duckdb
     import pyarrow
 
     from sqlanon.compare import ComparisonProgress
     from sqlanon.extend import Extension
-    from sqlanon.statement_runner import Plan
-if TYPE_CHECKING:
-    import duckdb
-
+    from sqlanon.live import LiveView
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlanon.live import LiveView
+    from sqlanon.statement_runner import Plan
 
 
 class Viewing:

@@ -1,6 +1,5 @@
-"""Small pieces that every query is made of. Identifiers are always quoted: names come from strangers.
-
-Statements written as SQL: parsed once, and filled with expressions, never with text.
+"""Small pieces that every query is made of, and templates: statements written as SQL, parsed once, and filled with
+expressions, never with text. Identifiers are always quoted: names come from strangers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `anonymize` gives back: a `Result`, which can be published.
-
-The figures of a result: plain values, which say how good it is to programs, to people and to the catalog.
-"""
+"""What `anonymize` gives back: a `Result`, with its figures as plain values, which can be published."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ from sqlanon.release.targets.postgres_reader import PostgresRelease
 from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.requirements.combinations import guarantee_of
-from sqlanon.risk.narrowing import Narrowing
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 from sqlanon.sources.warehouse import without_variables
@@ -49,13 +45,10 @@ from sqlanon.version import __version__
 if TYPE_CHECKING:
     import duckdb
 
-    from sqlanon.decoys import Filled
-    from sqlanon.noise.stage import Noised
+    from sqlanon.decoys import Decoys, Filled
+    from sqlanon.noise.stage import Linking, Noised
     from sqlanon.report import Unpublished
     from sqlanon.report.notebook import Charts
-if TYPE_CHECKING:
-    from sqlanon.decoys import Decoys
-    from sqlanon.noise.stage import Linking
     from sqlanon.risk.narrowing import Narrowing
 
 

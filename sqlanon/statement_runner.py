@@ -1,7 +1,4 @@
-"""Statements that are run, or only shown.
-
-The stages of a job that is laid out, and not done: their names, and their SQL.
-"""
+"""Statements that are run, or only shown; and a plan, the stages of a job that is shown without being run."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""What runs do beside one another: private directories, private files, and locks.
+"""What runs do beside one another: private directories, private files, locks, and disks that are full.
 
-Directories are for spilling, and for a release while it is being written.
-
-They hold private values, so they are 0700, and they do not outlive the run: removed at its end, and, where
-it was killed, by the next run. A run holds a lock on each of its directories, on the directory itself, so that no
-moment of its making or of its removal is without one; a directory whose lock is free belongs to nobody alive.
-
-Disks that are full, or cannot be written: which one, and what to do.
+Directories are for spilling, and for a release while it is being written. They hold private values, so they are 0700,
+and they do not outlive the run: removed at its end, and, where it was killed, by the next run. A run holds a lock on
+each of its directories, on the directory itself, so that no moment of its making or of its removal is without one; a
+directory whose lock is free belongs to nobody alive.
 """
 
 from __future__ import annotations

@@ -348,7 +348,7 @@ CLEANING = """
 import signal
 import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.interrupts import hear_interrupts
+from sqlanon.cli.interrupts import hear_interrupts
 from sqlglot import parse_one
 
 engine = DuckDBEngine(duckdb.connect(":memory:"))

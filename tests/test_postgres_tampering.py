@@ -266,7 +266,9 @@ def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Se
     assert told.endswith("plain indexes that are not sqlanon's: r_v1_a_idx, r_v1_c_b_a_idx")
     empty.run(f"CREATE INDEX faster ON {SCHEMA}.r_v1 (b)")
     assert failing(release) == ["table"]
-    assert "'faster' has a name of somebody's choice: drop it, or rename it to 'r_v1_b_idx'" in str(release.verify())
+    assert "'faster' does not have PostgreSQL's default name: drop it, or rename it to 'r_v1_b_idx'" in str(
+        release.verify()
+    )
     empty.run(f"ALTER INDEX {SCHEMA}.faster RENAME TO r_v1_b_idx")
     assert failing(release) == []
 

@@ -1,6 +1,5 @@
-"""Checking a release with decoys against its source, which cannot tell them; and against the catalog, which can.
-
-Queries that hold a release with decoys against the real rows, as released.
+"""Checking a release with decoys against its source and the real rows, and against the catalog, which knows the
+decoys.
 """
 
 from __future__ import annotations

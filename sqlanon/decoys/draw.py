@@ -1,12 +1,10 @@
-"""Filling the classes that stay too small with decoys, once the search is done.
-
-Source: the post-analytics of the IAB's paper on anonymizing its data, which inject decoys (see ``docs/decoys.md``).
-
-Decoys: rows of nobody that fill the classes that stayed too small, and the release that has them.
+"""Filling the classes that stay too small with decoys, rows of nobody, once the search is done.
 
 A class of 1 to k − 1 rows is *vulnerable*. Its decoys have its labels; each of their other values is that of a *donor*:
 a kept row of the smallest class above that has at least k of them. Levels are raised one step at a time, all attributes
 together. A donor is drawn for each column by itself, so that a decoy is nobody's row.
+
+Source: the post-analytics of the IAB's paper on anonymizing its data, which inject decoys (see ``docs/decoys.md``).
 """
 
 from __future__ import annotations

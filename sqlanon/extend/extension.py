@@ -107,7 +107,20 @@ class Extension:
         return self._recoding.select(shuffled=False).sql(dialect=dialect, pretty=True)
 
     def publish(self, force: bool = False) -> Release:
-        """Put the extended release in the place of the release."""
+        """Put the extended release in the place of the release.
+
+        Parameters
+        ----------
+        force:
+            Whether it is published even where it breaks another release of the ledger; the ledger says so then.
+
+        Raises
+        ------
+        ReleaseError
+            The place cannot be written, or the release is not there any more.
+        AuditError
+            The audit refused it; nothing was changed.
+        """
         if self._refusals:
             raise AuditError(list(self._refusals))
         engine, publication = self._run.engine, self._publication

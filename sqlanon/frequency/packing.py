@@ -1,9 +1,8 @@
-"""Combinations of a table's values in packed keys: made once, then grouped by many sets of attributes.
+"""Combinations of values in packed keys: made once, then grouped by many sets of attributes.
 
-Combinations of values as packed keys: a number for each value, and several numbers in one word.
-
-Then the combinations of any set of attributes are groups of ``word & mask``, and one statement counts those of many
-sets. A word has 63 bits; what does not fit into one goes into the next.
+A value is a number, and several numbers are in one word. Then the combinations of any set of attributes are groups of
+``word & mask``, and one statement counts those of many sets. A word has 63 bits; what does not fit into one goes into
+the next.
 
 Names of columns, all ours. In the combinations: ``id``, ``q0, q1, ...`` (values) and ``n`` (rows). In the numbers of an
 attribute's values: ``value``, ``code``. In the packed keys: ``id``, ``w0, w1, ...`` and ``n``.
@@ -174,7 +173,7 @@ class Packed:
     Attributes
     ----------
     combinations, numbers, keys:
-        The tables of `frequency.packed`.
+        The tables made below.
     packing:
         Where the numbers of values are in the keys.
     count:

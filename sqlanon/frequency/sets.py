@@ -1,10 +1,9 @@
 """The frequency sets of a run: each at some levels, made where a generalization is asked about that none is below.
 
 A small table has one, at the lowest levels. Of a large one that would be as large as the table itself. So there a set
-is as low as it probably stays small: it serves what is asked about next. (Sets rolled up from sets were tried: what a
-search asks about is so near the border of what satisfies that they seldom served twice.)
-
-How many classes a generalization of a large table will have, by guess: nothing is counted, and nothing proven.
+is as low as it probably stays small, by an estimate of its classes: it serves what is asked about next. (Sets rolled
+up from sets were tried: what a search asks about is so near the border of what satisfies that they seldom served
+twice.)
 """
 
 from __future__ import annotations

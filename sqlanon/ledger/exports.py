@@ -83,6 +83,6 @@ def compared_with_nothing(known: list[Export], publications: list[Publication]) 
     if not found:
         return []
     return [
-        f"the ledger has {' and '.join(found)}, and the release that this makes in the warehouse is compared with "
-        "none: sqlanon does not see its rows; compare copies with sqlanon attack"
+        f"the ledger has {' and '.join(found)}, which this export is not compared with, because its rows are in the "
+        "warehouse: compare copies with sqlanon attack"
     ]

@@ -160,8 +160,8 @@ class Together:
         found = list(self.warnings)
         for one in self.elsewhere:
             found.append(
-                f"{one} has releases of this source, too, and nothing was held against them: let the policies name one "
-                "[catalog] database"
+                f"{one} has releases of this source, too, and they were not compared with this one: point the policies "
+                "to the same [catalog] database"
             )
         if self.replaced is not None and self.replaced.digest != digest:
             found.append(
@@ -187,7 +187,7 @@ class Together:
         if isinstance(found, str):
             return self._not_looked_at(name, publication, found)
         if not found:
-            return Check(name, True, "neither tells more with the other at hand")
+            return Check(name, True, "neither release reveals more beside the other")
         message = self._recognized(publication) + "; ".join(attack.told for attack in found)
         if publication.run_id in self.prepared.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from

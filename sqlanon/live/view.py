@@ -86,7 +86,7 @@ class _Found:
 
 
 def live(space: Workspace, policy: Policy, name: str | None, progress: Progress) -> LiveView:
-    """See `sqlanon.viewing.Viewing.live`."""
+    """See `Database.live`."""
     _refuse(space, policy, name)
     with space.run(policy) as run:
         with readable():
@@ -118,7 +118,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
 
 
 def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
-    """See `sqlanon.viewing.Viewing.live_sql`."""
+    """See `Database.live_sql`."""
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
@@ -130,7 +130,7 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
 
 
 def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
-    """See `sqlanon.viewing.Viewing.drop_live`."""
+    """See `Database.drop_live`."""
     space.home(policy)
     with space.writing(policy) as engine, _writable(), engine.inside(engine.holder.database):
         known = known_views(engine)

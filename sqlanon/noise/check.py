@@ -1,9 +1,7 @@
-"""The noise of a release, checked with its source: what `verify` cannot tell from the release alone.
+"""The noise of a release, checked with its source: is each value one that noise can make, and is the noise of its size?
 
-A release with noise against its source: is each value one that noise can make, and is the noise of its size?
-
-Over the released rows and the source recoded without noise, which name columns alike; and the classes of the latter,
-made by `noise.statements.classes` with the released labels as keys.
+It compares the released rows with the source recoded without noise, which name columns alike, by the classes of the
+latter, made by `noise.statements.classes` with the released labels as keys.
 """
 
 from __future__ import annotations

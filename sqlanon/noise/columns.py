@@ -1,7 +1,4 @@
-"""What of a source gets noise, and whether it can.
-
-How a release is made of rows that have got noise.
-"""
+"""Which columns of a source get noise, whether they can, and how a release is made of rows that have it."""
 
 from __future__ import annotations
 

@@ -1,24 +1,6 @@
-"""Checks of a policy's sections against one another, over those that are sound in themselves.
+"""Checks of a policy's sections against one another. Each assumes sections that are sound in themselves.
 
-Checks of the columns that `risk` looks at, against the attributes' roles.
-
-Checks of a source, or of a release, in PostgreSQL against the rest of a policy.
-
-Checks of a source, or of a release, in Spark against the rest of a policy.
-
-Checks of a policy for a table in a warehouse, of which sqlanon has no more than a frequency set.
-
-Checks of what a policy asks of its release file and of earlier releases, against the rest of it.
-
-Checks of decoys against the rest of a policy.
-
-Checks of noise, its budget and its confidence against the rest of a policy.
-
-Checks of a policy whose source's rows are not at hand, but counts of their combinations.
-
-Checks of the privacy requirements against the attributes, the population and the release.
-
-They read what is written, sound or not: a wrong number in a requirement hides no wrong name in it.
+The checks of requirements read what is written, sound or not: a wrong number hides no wrong name.
 """
 
 from __future__ import annotations

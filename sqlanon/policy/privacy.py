@@ -1,7 +1,7 @@
 """What a release must meet: every privacy requirement as a policy asks for it.
 
-Each class is one requirement with its parameters, sound in itself; ``privacy_checks`` holds them against the
-attributes. What they mean in SQL is in ``sqlanon.privacy``.
+Each class is one requirement with its parameters, sound in itself; ``checks`` holds them against the
+attributes. What they mean in SQL is in ``sqlanon.requirements``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Whether a Parquet file has its rows and its manifest, and nothing beside them.
+"""Whether a Parquet file has its rows and its manifest, and nothing else.
 
 What the engine passes over, another reader of the file sees: metadata of columns, values in a dictionary that no row
 has, statistics, bytes between the parts. So the layout is read here, byte by byte but for the insides of pages:
 
     PAR1 | pages of each column of each row group | Bloom filters | footer | its length | PAR1
 
-Reading Thrift's compact protocol, in which Parquet has its metadata, field by field: nothing is passed over.
-
-Libraries of Parquet skip fields that they do not know; a reader of the file sees them.
+The metadata is in Thrift's compact protocol. Libraries of Parquet skip fields that they do not know; here every field
+is read.
 """
 
 from __future__ import annotations

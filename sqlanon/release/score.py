@@ -3,9 +3,7 @@
 A measure that looks at values which are not released gives them away: two tables that differ in one person's value,
 and have the same release, would show two scores. So a manifest has the score where it can be worked out from the rest
 of the manifest and from the released rows, and `verify` does so. The holder has it in any case, in the result and the
-catalog.
-
-The values inside nested ones: each field, element, key and value of a column, as a relation of its own.
+catalog. `leaves_of` goes into fields, elements, keys and values of nested columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""The distribution of a column: labels with their rows, or ranges of numbers. What is in few rows is not told, and does
-not follow from what is told.
-
-What a report draws: small tables, counted where the rows are.
+"""The distribution of a column in a report: labels with their rows, or ranges of numbers, counted where the rows are.
+What is in few rows is not told, and does not follow from what is told.
 """
 
 from __future__ import annotations

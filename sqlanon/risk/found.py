@@ -130,7 +130,13 @@ class Risk:
         }  # fmt: skip
 
     def relation(self, name: str) -> Any:
-        """One of the `tables` as a relation of the `Database` that found this; it is gone when that is closed."""
+        """One of the `tables` as a relation of the `Database` that found this; it is gone when that is closed.
+
+        Raises
+        ------
+        KeyError
+            There is no table of that name.
+        """
         if self._relate is None:
             raise ValueError("this was not found by a database: use .tables")
         return self._relate(self.tables[name])

@@ -4,8 +4,6 @@ ZIP codes are generalized, the district is released as it is, and a district has
 the ZIP code than its label says. Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization and
 suppression" (2002), section 2.2.
 
-How much released columns narrow the generalized quasi-identifiers, beyond their released labels.
-
 Two rows with one label share their ground value with some probability; with the same values of other released columns,
 too, with a greater one if these say more of it. The shares of pairs are estimated without bias from groups of any size,
 and from samples.
@@ -258,7 +256,7 @@ def narrowing_columns(
     if (why := _why_not(source)) is not None:
         told = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
-            raise SourceError(f'{told}; privacy.dependencies = "error" asks for it')
+            raise SourceError(f'{told}; privacy.dependencies = "error" requires it')
         return (), (f"{told}; docs/dependencies.md has a query that shows it",)
     steps, asked, sampled = StatementRunner(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]

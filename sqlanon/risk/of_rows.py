@@ -1,6 +1,5 @@
-"""The individual risk by weights, and that of households: where rows of one class differ.
-
-The risk of each row, as one query over the source.
+"""The individual risk by weights, and that of households, where rows of one class differ; and of each row, as one
+query.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Null-map and wrong-map: what the rows of a release match in the population.
-
-What released rows match in a population table that is generalized the same way.
+"""Null-map and wrong-map: what the rows of a release match in a population that is generalized the same way.
 
 Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4: null-map and wrong-map protection.
 """

@@ -1,8 +1,6 @@
-"""What a search has learnt of a lattice.
-
-What a strategy may ask of the table itself, beside the checks of generalizations.
-
-What a check of one generalization tells: of itself, of all below it, and of all above it.
+"""What a search has learnt of a lattice, what a check of one generalization says of others, and what else a strategy
+may
+ask of the table.
 """
 
 from __future__ import annotations

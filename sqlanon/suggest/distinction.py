@@ -1,6 +1,5 @@
-"""The distinction and separation of every set of attributes up to a size, level by level.
-
-How well sets of attributes tell rows apart.
+"""The distinction and separation of every set of attributes up to a size, level by level: how well they tell rows
+apart.
 
 Source: R. Motwani, Y. Xu, "Efficient algorithms for masking and finding quasi-identifiers" (2007): a set of attributes
 is an α-distinct quasi-identifier if its combinations are at least α of the rows, and it separates α of the pairs of

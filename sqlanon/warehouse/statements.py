@@ -1,10 +1,9 @@
 """The statements that a warehouse runs, in its own dialect: the frequency set, the release, the audit.
 
-The audit of a release in a warehouse: what is asked of its rows there, and nothing of how they were found.
-
-Each query of violations returns the classes that break a requirement, with the figure that does: none, if it holds.
-In what they are made of, ``q0, q1, ...`` are the columns that tell classes apart, ``value`` is a sensitive one, ``n``
-its rows, ``p`` its share of the class and ``q`` that of the source. NULL is a value of its own.
+The audit asks the released rows, and knows nothing of how they were found. Each of its queries returns the classes that
+break a requirement, with the figure that does: none, if it holds. In what they are made of, ``q0, q1, ...`` are the
+columns that tell classes apart, ``value`` is a sensitive one, ``n`` its rows, ``p`` its share of the class and ``q``
+that of the source. NULL is a value of its own.
 """
 
 from __future__ import annotations

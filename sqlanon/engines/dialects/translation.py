@@ -5,7 +5,8 @@ translated is listed: the kinds of nodes, with the parts of them that are known 
 Where an engine means something else, a rewrite makes it the same. All else is refused, by its name.
 
 What holds everywhere: a decimal literal becomes a DOUBLE, as DuckDB makes of it beside one; what is added up of a
-column and cast to BIGINT are counts (`names.total`); of several equal values any one may be taken (``ANY_VALUE``).
+column and cast to BIGINT are counts (`expressions.total`); of several equal values any one may be taken
+(``ANY_VALUE``).
 """
 
 from __future__ import annotations

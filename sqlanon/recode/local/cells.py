@@ -17,15 +17,8 @@ least weight of blanked cells, by the attributes' weights, a suppressed row coun
 
 What finds no place is suppressed.
 
-Every way to part a few classes into blocks, and what blanks it takes to make each block one class.
-
-Names of columns, all ours, beside those of `recode.local.cells_statements`: ``way`` numbers the ways, ``block`` the
-blocks of a way from 1 on. Block 0 is suppressed.
-
-Blanking cells of the rows that a generalization would suppress.
-
-A *blank* is the top label of its attribute, and a value of its own: rows are in one class if they read the same, blanks
-and all. Names of columns, all ours: ``class`` numbers the classes that break the policy; ``node_i`` is the node that a
+``way`` numbers the ways to part classes, ``block`` the blocks of a way from 1 on. Block 0 is suppressed.
+Names of columns, all ours: ``class`` numbers the classes that break the policy; ``node_i`` is the node that a
 reader sees, so that one whose label is the top label is the root; ``pattern`` is a set of blanked attributes, a bit for
 each.
 """

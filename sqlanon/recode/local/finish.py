@@ -1,10 +1,8 @@
-"""From what a local strategy placed to what is released of it: as readers see it, judged once more.
+"""From what a local strategy placed to what is released of it: as readers see it, judged once more; and its statements,
+to be shown without running them.
 
-The statements of local recoding, to be shown: nothing of the data is known.
-
-Labels of numbers that sort as text in the order of their lower ends: ``05-09``, ``10``, ``10-14``.
-
-As with intervals, negative numbers come before the others, and are in the order of their digits among themselves.
+Labels of numbers sort as text in the order of their lower ends: ``05-09``, ``10``, ``10-14``. As with intervals,
+negative numbers come before the others, and are in the order of their digits among themselves.
 """
 
 from __future__ import annotations

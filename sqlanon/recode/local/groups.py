@@ -1,12 +1,8 @@
 """Groups of combinations that hold, found on a path through the lattice; what two local strategies share.
 
-Combinations that go to another group: what that costs, and what is worth it.
-
-Groups of combinations: what a group is released as, what that costs, and where else a combination may go.
-
 A group has a number, ``cell``: the least combination that was in it when it was made. It is released as the lowest
-nodes that its members have in common and that may be released. Prices are whole numbers, so that sums of them are the
-same in any order: the loss of a row, in units of 10⁻⁹.
+nodes that its members have in common and that may be released. Combinations may go to another group where that costs
+less. Prices are whole numbers, so that sums of them are the same in any order: the loss of a row, in units of 10⁻⁹.
 """
 
 from __future__ import annotations
@@ -360,7 +356,7 @@ class Grouping:
     Attributes
     ----------
     members, classes:
-        See `recode.local.moves.members` and `recode.local.moves.tightened`.
+        See `members` and `tightened`.
     price:
         Of all rows, in units of 10⁻⁹; a row that is in no group has the price of one of which nothing is shown.
     rows:
@@ -379,7 +375,7 @@ class Groups:
     Attributes
     ----------
     prices:
-        The combinations, made by `recode.local.moves.priced`.
+        The combinations, made by `priced`.
     rounds:
         The steps taken and statements that compared all groups.
     """

@@ -501,7 +501,7 @@ class Balance:
 
 
 class Tables:
-    """The tables of the search, in the engine: see `recode.local.iab_statements`."""
+    """The tables of the search, in the engine."""
 
     def __init__(self, task: LocalTask) -> None:
         self.task = task

@@ -1,6 +1,6 @@
-"""Judging groups of combinations, and what was placed: each combination with the nodes it is released as.
-
-Figures of what a local strategy keeps.
+"""Judging groups of combinations, and what was placed: each combination with the nodes it is released as, and the
+figures
+of what is kept.
 """
 
 from __future__ import annotations

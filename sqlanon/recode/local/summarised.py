@@ -1,6 +1,6 @@
-"""What groups are released as, where the policy's ``summary`` says it.
-
-What classes of combinations are released as: ranges, medians, sets, and lowest common ancestors.
+"""What classes of combinations are released as, where the policy's ``summary`` says it: ranges, medians, sets, and
+lowest
+common ancestors.
 
 Each query gives for every ``part`` the ``node`` of one attribute, with its ``label``, ``leaves`` and ``level``. A node
 that the attribute's tree does not have gets a number above its root, and the level of the lowest common ancestor of its

@@ -124,7 +124,7 @@ def _indexes(server: PostgresEngine, relation: str, number: int | None) -> tuple
         if not is_plain:
             wrong.append(f"index {name!r} is not over released columns alone, without options: drop it")
         elif name != own:
-            wrong.append(f"index {name!r} has a name of somebody's choice: drop it, or rename it to {own!r}")
+            wrong.append(f"index {name!r} does not have PostgreSQL's default name: drop it, or rename it to {own!r}")
         else:
             plain.append(name)
     return wrong, plain
@@ -151,7 +151,7 @@ def _versions(server: PostgresEngine, schema: str, name: str, own: str) -> Check
     others = sorted(
         one for one in names if one.lower() == name.lower() or version_of(one.lower(), name.lower()) is not None
     )
-    return Check("versions", not others, f"not of the release: {', '.join(others)}" if others else "no other is there")
+    return Check("versions", not others, f"not of the release: {', '.join(others)}" if others else "no other relations")
 
 
 def _manifest(server: PostgresEngine, schema: str, name: str, number: int | None, manifest: Manifest) -> Check:

@@ -241,7 +241,7 @@ def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset
     if left:
         told = f"left by a publication that did not end, and removed by the next one: {', '.join(left)}"
         return Check("versions", None, told)
-    return Check("versions", True, "no other is there")
+    return Check("versions", True, "no other relations")
 
 
 def in_the_way(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> list[Check]:
