@@ -27,10 +27,10 @@ from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_o
 from sqlanon.policy import Policy, is_server
 from sqlanon.publishing import refuse_types_of
 from sqlanon.release.anywhere import spot_of, verify_anywhere
+from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.release.targets.file import utc_now
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
-from sqlanon.risk.narrowing import narrowing_columns, refused
 from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources import readable
 from sqlanon.sources.workspace import Workspace

@@ -20,10 +20,10 @@ from sqlanon.policy import Hierarchy, Policy
 from sqlanon.recode.local.finish import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.recode.pushdown import shown_there
 from sqlanon.recode.recoding import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
+from sqlanon.release.dependencies import ENOUGH, PAIRS, narrowing_statements
 from sqlanon.release.macros import digest_of, k_anonymity_of
 from sqlanon.release.requirements import Audited, Private, requirement_queries
 from sqlanon.requirements import Domain, requirements_of
-from sqlanon.risk.narrowing import ENOUGH, PAIRS, narrowing_statements
 from sqlanon.search.candidate import candidate
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice

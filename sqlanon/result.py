@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from sqlanon.decoys import Decoys, Filled
     from sqlanon.noise.stage import Linking, Noised
+    from sqlanon.release.dependencies import Narrowing
     from sqlanon.report import Unpublished
     from sqlanon.report.notebook import Charts
-    from sqlanon.risk.narrowing import Narrowing
 
 
 class ResultFigures:

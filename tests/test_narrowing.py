@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.expressions import col, table
-from sqlanon.risk.narrowing import narrowing, pinned_groups
+from sqlanon.release.dependencies import narrowing, pinned_groups
 
 PEOPLE = """
     SELECT i AS name, (1000 + (i * 7919) % 1000)::VARCHAR AS zip, (hash(i + 7) % 60)::INTEGER AS age,

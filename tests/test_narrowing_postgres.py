@@ -12,7 +12,7 @@ from test_narrowing import PEOPLE, ROLES
 
 import sqlanon
 from sqlanon.errors import AuditError, SourceError
-from sqlanon.risk import narrowing
+from sqlanon.release import dependencies as narrowing
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from sqlanon.expressions import col
 from sqlanon.frequency.scan import domain_of
 from sqlanon.ledger.linked import Linked, titled
 from sqlanon.ledger.side_by_side import Subject
+from sqlanon.release.dependencies import pinned_groups
 from sqlanon.requirements import Domain, Requirements, requirements_of
-from sqlanon.risk.narrowing import pinned_groups
 from sqlanon.statement_runner import StatementRunner
 
 KEEPS = "local"

@@ -10,8 +10,8 @@ from sqlanon.terminal import percent, say, show_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlanon.release.dependencies import Narrowing
     from sqlanon.risk import Leakage, Risk, UniquesMatrix
-    from sqlanon.risk.narrowing import Narrowing
 
 MOST_LEAKING = 10
 """So many sets of attributes are shown; ``--json`` has all."""

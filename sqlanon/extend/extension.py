@@ -31,6 +31,7 @@ from sqlanon.ledger import (
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.check import Check
+from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.release.published import Release
 from sqlanon.release.score import released_score
@@ -38,7 +39,6 @@ from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.staging import Content
 from sqlanon.release.targets.file import publish, utc_now
 from sqlanon.release_draft import ranges_of
-from sqlanon.risk.narrowing import Narrowing
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run

@@ -19,7 +19,7 @@ from sqlanon.measures import Figures
 from sqlanon.policy import Policy
 from sqlanon.recode.full_domain import measure_of
 from sqlanon.recode.recoding import Column, Recoding, suppressed_classes
-from sqlanon.risk.narrowing import narrowing_columns, refused
+from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings

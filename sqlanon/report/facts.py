@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlanon.histogram import ClassSizes
 from sqlanon.release.check import Check
+from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Manifest
-from sqlanon.risk.narrowing import Narrowing
 
 FEW = 5
 """Without a k, what is in fewer rows than these is neither named nor counted."""

@@ -22,6 +22,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.recode.full_domain import allowed_rows, measure_of
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
+from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.macros import k_anonymity_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata_check import promised_k
@@ -35,7 +36,6 @@ from sqlanon.report import distributions as charts
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
 from sqlanon.report.words import of_persons
-from sqlanon.risk.narrowing import Narrowing
 from sqlanon.sources.earlier import EARLIER
 
 SAMPLE = 1500

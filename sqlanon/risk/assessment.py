@@ -25,6 +25,7 @@ from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.histogram import ClassSizes
 from sqlanon.policy import Policy, RiskSection
+from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.requirements import Domain, KAnonymity, Requirements, requirements_of
 from sqlanon.requirements.base import Distribution
 from sqlanon.risk import queries as rq
@@ -32,7 +33,6 @@ from sqlanon.risk.found import Risk
 from sqlanon.risk.journalist import JournalistRisk, PopulationSizes, journalist_by_estimate, journalist_by_table
 from sqlanon.risk.leakage import ranked
 from sqlanon.risk.marketer import MarketerRisk, marketer_by_estimate, marketer_by_table
-from sqlanon.risk.narrowing import Narrowing, narrowing_columns_of_source
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.of_rows import risk_of_rows
 from sqlanon.risk.population import population_risk

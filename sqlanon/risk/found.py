@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from sqlanon.histogram import ClassSizes
+from sqlanon.release.dependencies import Narrowing
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.journalist import JournalistRisk
 from sqlanon.risk.leakage import Leakage
 from sqlanon.risk.marketer import MarketerRisk
-from sqlanon.risk.narrowing import Narrowing
 from sqlanon.risk.population import PopulationRisk
 from sqlanon.risk.prosecutor import ProsecutorRisk
 from sqlanon.risk.requirements import RequirementRisk

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlanon.errors import HierarchyError, InfeasibleError
 from sqlanon.policy import Policy, SourceSection, table_parts
-from sqlanon.risk.narrowing import Narrowing, narrowing_columns_of_source
+from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.search.preparation import prepare
 from sqlanon.sources.run import Run
 from sqlanon.statement_runner import StatementRunner

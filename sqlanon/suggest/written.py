@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from sqlanon.risk.narrowing import Narrowing
+from sqlanon.release.dependencies import Narrowing
 from sqlanon.suggest.propose import Proposal
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
