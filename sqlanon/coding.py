@@ -32,6 +32,9 @@ from sqlanon.expressions import (
 Levels: TypeAlias = tuple[int, ...]
 """A generalization: a level for each quasi-identifier, in the policy's order."""
 
+SOURCE = "s"
+"""What the private table is called in the statement that makes the release."""
+
 ROWS = "n"
 KNOWN = "known"
 

@@ -497,7 +497,7 @@ class Database(Looking, Viewing):
             engine.execute(insert_lattice(work("lattice")), rows)
         levels = found.chosen.generalization
         dependencies, narrowed = narrowing_columns(engine, work, prepared, found.chosen.recoding, levels)
-        refusals = refused(prepared, levels, dependencies, unique)
+        refusals = refused(engine, prepared, levels, dependencies)
         seconds["search"] = time.perf_counter() - started
         noised = None
         if noise is not None:

@@ -73,6 +73,33 @@ def test_a_database_needs_no_data_frames_and_no_terminal(tmp_path: Path) -> None
     assert HEAVY & loaded == {"duckdb", "pydantic", "sqlglot"}
 
 
+ALONE = """
+import os, pkgutil, sys
+import duckdb, pyarrow, pydantic, sqlglot, sqlglot.optimizer, typer, rich.table, altair
+import sqlanon
+names = {NAMES}
+for name in names or [one.name for one in pkgutil.walk_packages(sqlanon.__path__, "sqlanon.")]:
+    if not (child := os.fork()):
+        try:
+            exec(f"from sqlanon import {name}" if names else f"import {name}")
+        except ModuleNotFoundError as error:  # of an extra
+            os._exit(int(error.name.startswith("sqlanon")))
+        except ImportError as error:
+            print(name, error, flush=True)
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{name} cannot be imported first")
+"""
+
+
+@pytest.mark.parametrize("names", [sorted(sqlanon.__all__), pytest.param([], marks=pytest.mark.slow)])
+def test_each_name_and_module_can_be_imported_first(names: list[str]) -> None:
+    script = ALONE.replace("{NAMES}", str(names)).replace(", altair", "" if names else ", altair")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_every_public_name_is_there_and_no_other() -> None:
     for name in sqlanon.__all__:
         assert getattr(sqlanon, name) is not None

@@ -68,7 +68,7 @@ def extend(run: Run, policy: Policy) -> Extension:
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies,
         warnings=[*unique_warnings(prepared, unique), *narrowed],
-        _refusals=refused(prepared, levels, dependencies, unique),
+        _refusals=refused(run.engine, prepared, levels, dependencies),
         _run=run,
         _prepared=prepared,
         _publication=publication,

@@ -11,6 +11,9 @@ from sqlanon.expressions import col, is_there, or_zero, select, total, where
 NEARLY = 0.9
 """A column with this many distinct values per row is nearly unique."""
 
+KEY = 0.5
+"""A column with this many distinct values per row may be a key of many rows, whatever the others share."""
+
 
 def distinct_counts(source: exp.Table, columns: Sequence[str], counted: str | None = None) -> exp.Select:
     """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
@@ -24,11 +27,11 @@ def distinct_counts(source: exp.Table, columns: Sequence[str], counted: str | No
     return select(figures, source.copy())
 
 
-def nearly_unique(columns: Sequence[str], figures: Sequence[int]) -> list[str]:
-    """The columns whose distinct values are at least `NEARLY` of their values, by the figures of `distinct_counts`.
+def nearly_unique(columns: Sequence[str], figures: Sequence[int], share: float = NEARLY) -> list[str]:
+    """The columns whose distinct values are at least a share of their values, by the figures of `distinct_counts`.
 
     >>> nearly_unique(["cost", "ward"], [98, 100, 5, 100])
     ['cost']
     """
     counts = zip(columns, figures[::2], figures[1::2], strict=True)
-    return [name for name, distinct, values in counts if values > 1 and distinct >= NEARLY * values]
+    return [name for name, distinct, values in counts if values > 1 and distinct >= share * values]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, Coded, Levels, below_top, code_name
+from sqlanon.coding import KNOWN, SOURCE, Coded, Levels, below_top, code_name
 from sqlanon.expressions import (
     aliased,
     all_columns,
@@ -28,9 +28,6 @@ from sqlanon.requirements.presence import KMap
 from sqlanon.search.classes import KEPT, ClassSpace, judged
 
 MASKED = "masked"
-
-SOURCE = "s"
-"""What the private table is called in the statement that makes the release."""
 
 
 @dataclass(frozen=True)

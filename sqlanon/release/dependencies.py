@@ -38,10 +38,11 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.frequency.looks import some_rows
+from sqlanon.frequency.unique import KEY
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.recode.pushdown import shipped, shown_there
 from sqlanon.recode.recoding import ByClass, Column
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.preparation import SearchInput, unique_columns
 from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns
 from sqlanon.statement_runner import StatementRunner
@@ -300,22 +301,22 @@ def narrowing_statements(
 
 
 def refused(
-    prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing], unique: Sequence[str]
+    engine: ArrowEngine, prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing]
 ) -> tuple[str, ...]:
-    """Why the policy refuses a version of the source: columns that narrow, and those that are nearly unique.
+    """Why the policy refuses a version of the source: columns that narrow, and those that are keys.
 
-    Of the latter nothing can be measured, for hardly two rows share a value. They are keys: a table that has one beside
-    a quasi-identifier gives the value of each row away, whether the two depend on one another or not.
+    Of rows whose value no other row has nothing can be measured. A column with many of them is a key: a table that has
+    it beside a quasi-identifier gives the value of each such row away, whether the two depend on one another or not.
     """
     _, quasi = _asked_of(prepared.columns, prepared.released, levels)
     if prepared.policy.privacy.dependencies != "error" or not quasi:
         return ()
     names = _listed([prepared.released[j].name for j in quasi])
     keys = (
-        f"{name!r} is nearly unique, and so a key: a table that has it beside {names} gives the values away, row by "
-        "row; whether it depends on them cannot be measured (hardly two rows share a value): make it identifying or "
-        "quasi, round it, or leave it out"
-        for name in unique
+        f"{name!r} is a key of many rows: it has at least half as many distinct values as rows, and a table that has "
+        f"it beside {names} gives their values away; whether it depends on them cannot be measured (these rows share no "
+        "value): make it identifying or quasi, round it, or leave it out"
+        for name in unique_columns(engine, prepared, KEY)
     )
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
 

@@ -26,7 +26,7 @@ from sqlanon.frequency.scan import (
     sensitive_pairs,
 )
 from sqlanon.frequency.sets import FrequencySets, Ground
-from sqlanon.frequency.unique import distinct_counts, nearly_unique
+from sqlanon.frequency.unique import NEARLY, distinct_counts, nearly_unique
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
@@ -191,10 +191,10 @@ def prepare(
     )
 
 
-def unique_columns(engine: Engine, prepared: SearchInput) -> list[str]:
+def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> list[str]:
     """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
     names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
-    return nearly_unique(names, _distinct_counts(engine, prepared.source, names)) if names else []
+    return nearly_unique(names, _distinct_counts(engine, prepared.source, names), share) if names else []
 
 
 def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from sqlanon.coding import SOURCE
 from sqlanon.engines.values import one_float, one_form
 from sqlanon.errors import UntranslatableError
 from sqlanon.expressions import (
@@ -25,7 +26,6 @@ from sqlanon.expressions import (
     total,
     where,
 )
-from sqlanon.recode.recoding import SOURCE
 
 COUNT = "n"
 """The column of a frequency set that counts; where an attribute has that name, with a line below."""
