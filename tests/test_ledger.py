@@ -493,7 +493,7 @@ def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Pat
         assert section is not None
         catalog = section.model_copy(update={"database": hospital / database})
         result, _ = publish(asked.model_copy(update={"catalog": catalog}))
-        told = [one for one in result.warnings if "let the policies name one" in one]
+        told = [one for one in result.warnings if "point the policies to the same" in one]
         assert told == [one for one in told if str(hospital / place) in one]
         assert len(told) == (name == "two")
 

@@ -471,7 +471,7 @@ def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_p
         assert not [one for one in result.warnings if "ledger" in one]  # the first, and the one that failed is none
         again = db.anonymize(policy)
         again.export(tmp_path / "y", "Trino")
-        assert [one for one in again.warnings if "the ledger has 1 earlier export, and" in one]
+        assert [one for one in again.warnings if "the ledger has 1 earlier export, which" in one]
         unrecorded = sqlanon.Policy(**parts | {"release": {"table": "shared.patients", "ledger": False}})
         db.anonymize(unrecorded).export(tmp_path / "z", "trino")
     with duckdb.connect(str(tmp_path / "c.duckdb"), read_only=True) as reader:

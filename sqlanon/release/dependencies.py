@@ -314,8 +314,8 @@ def refused(
     names = _listed([prepared.released[j].name for j in quasi])
     keys = (
         f"{name!r} is a key of many rows: it has at least half as many distinct values as rows, and a table that has "
-        f"it beside {names} gives their values away; whether it depends on them cannot be measured (these rows share no "
-        "value): make it identifying or quasi, round it, or leave it out"
+        f"it beside {names} gives their values away; whether it depends on them cannot be measured (these rows share "
+        "no value): make it identifying or quasi, round it, or leave it out"
         for name in unique_columns(engine, prepared, KEY)
     )
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
