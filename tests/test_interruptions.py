@@ -312,7 +312,7 @@ def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
 LONG = """
 import sys
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.release import publish
+from sqlanon.release.targets import file as publish
 from sqlglot import parse_one
 
 def long(engine, *_):

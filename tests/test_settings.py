@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -77,11 +77,9 @@ def watched(*folders: Path) -> Iterator[dict[Path, int]]:
 
     def watch() -> None:
         while not done.wait(0.002):
-            for path in (path for folder in folders for path in folder.rglob("*")):
-                try:
+            with suppress(OSError):  # a file or a folder is gone already
+                for path in (path for folder in folders for path in folder.rglob("*")):
                     most[path] = max(most.get(path, 0), path.stat().st_size)
-                except OSError:  # gone already
-                    continue
 
     thread = Thread(target=watch)
     thread.start()
