@@ -275,7 +275,7 @@ def test_the_digest_has_names_as_constants() -> None:
         connection.execute("CREATE TABLE t AS SELECT '02139' AS zip")
         for one in names:
             plan = connection.execute(f"EXPLAIN SELECT md5_number({one}) FROM t").fetchall()[0][1]
-            assert str(md5_number("zip")) in plan, plan
+            assert str(md5_number("zip")) in re.sub(r"[^0-9]", "", plan), plan  # some versions break long lines
 
 
 @pytest.mark.parametrize("type_", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"])

