@@ -5,7 +5,6 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 -- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
 CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 5 AS format;
-UPDATE sqlanon.catalog_format SET format = 5 WHERE format < 5;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -138,3 +137,7 @@ FROM (
     SELECT *, system.main.row_number() OVER (PARTITION BY run_id ORDER BY published_at) AS times FROM sqlanon.releases
 ) AS r
 LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;
+
+-- Before format 5 samples had other hashes.
+DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
+UPDATE sqlanon.catalog_format SET format = 5 WHERE format < 5;

@@ -252,3 +252,16 @@ def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added
     two = common + drawn(chosen, int(added * len(one)), 200, skew)
     share = len(common) / min(len(one), len(two))
     assert estimate(one, two, chosen) == pytest.approx(share, abs=0.2)
+
+
+def test_samples_of_an_older_catalog_are_not_compared(tmp_path: Path) -> None:
+    """Their hashes are others: a warning counts them, instead of taking the source for another one."""
+    make(tmp_path / "clinic.duckdb")
+    publish(policy(tmp_path, "first", at(tmp_path), "age"))
+    with duckdb.connect(tmp_path / "catalog.duckdb") as catalog:
+        catalog.execute("UPDATE sqlanon.catalog_format SET format = 4")
+    result = publish(policy(tmp_path, "second", of(tmp_path, "SELECT * FROM visits"), "zip"))
+    assert [one for one in result.warnings if "there is no sample of its rows" in one]
+    with duckdb.connect(tmp_path / "catalog.duckdb") as catalog:
+        query = "SELECT (SELECT format FROM sqlanon.catalog_format), count(DISTINCT run_id) FROM sqlanon.source_samples"
+        assert catalog.execute(query).fetchall() == [(5, 1)]
