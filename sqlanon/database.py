@@ -176,7 +176,7 @@ class Looking:
         SourceError
             The source or the population cannot be read, or does not fit the policy.
         HierarchyError
-            The hierarchy of a sensitive attribute, where a requirement needs it, is no tree over its values.
+            A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
         """
         from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
@@ -617,7 +617,7 @@ class Database(Looking, Viewing):
     def verify(self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
 
-        The catalog has the SHA-256 of the files that were published: a file that it knows must be as it was.
+        The catalog has the SHA-256 of the files that were published: a file in the catalog must be unchanged.
 
         Parameters
         ----------
@@ -634,7 +634,8 @@ class Database(Looking, Viewing):
         Raises
         ------
         ReleaseError
-            There is no release at that place; or it has noise or decoys, and is no file; or ``sha256`` is no SHA-256.
+            There is no release at that place; or it has noise or decoys and is not a file; or ``sha256`` is not a
+            SHA-256.
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """

@@ -562,8 +562,12 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
             assert [one.name for one in statement.find_all(exp.Literal)].count("NaN") == (4 if twice else 2), dialect
     before, after = ({name: found[i] for name, found in counts.items()} for i in range(2))
     assert after == {"one": (1,), "none": (1,), "weight": (3,)}
-    if stored:  # DuckDB writes one NaN to the dictionary of a Parquet file, and some versions one zero
+    if stored:
         assert before == {"one": (2,), "none": (2,), "weight": (5,)}
+    elif (
+        duckdb.__version__ >= "2"
+    ):  # it writes one NaN to the dictionary of a Parquet file, and both zeros; 1.5 one zero
+        assert before == {"one": (2,), "none": (1,), "weight": (4,)}
 
 
 def test_trino_is_told_to_sort(found: sqlanon.Result, tmp_path: Path) -> None:

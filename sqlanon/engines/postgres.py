@@ -25,7 +25,7 @@ PATH = "pg_catalog, pg_temp"
 """Where statements look names up: operators, functions and types are the server's own, whatever else there is.
 
 A function of another schema is taken in place of the server's own if its arguments fit exactly, even where pg_catalog
-stands first. It would run with the rights of whoever runs the statement.
+stands first. Such a function would run with the rights of the current user.
 """
 
 _SETTINGS = {

@@ -1,7 +1,7 @@
 """The frequency sets of a run: each at some levels, made where a generalization is asked about that none is below.
 
 A small table has one, at the lowest levels. Of a large one that would be as large as the table itself. So there a set
-is as low as it probably stays small, by an estimate of its classes: it serves what is asked about next. (Sets rolled
+is as low as its estimated number of classes allows, and serves the generalizations that are checked next. (Sets rolled
 up from sets were tried: what a search asks about is so near the border of what satisfies that they seldom served
 twice.)
 """

@@ -51,7 +51,7 @@ def complementary_victims(
     """One row: ``combinations`` that `complementary_release` finds, and ``victims``, the released rows in them.
 
     A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
-    either side, each group at most in full, and the lesser count is told. ``count`` is as of `groups`.
+    either side, each group at most in full, and the lesser count is reported. ``count`` is as of `groups`.
     """
     values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))

@@ -1,5 +1,5 @@
 """The distribution of a column in a report: labels with their rows, or ranges of numbers, counted where the rows are.
-What is in few rows is not told, and does not follow from what is told.
+Values in few rows are not shown, and do not follow from what is shown.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ class _Cut:
     Attributes
     ----------
     cutting, classes:
-        Made by a statement above.
+        Tables of the statements above.
     price, lost, count:
         The price of all rows, the rows that are suppressed, and the kept classes.
     """
