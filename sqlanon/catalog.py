@@ -165,8 +165,8 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
         if not engine.rows(_is_table("releases", BESIDE))[0][0]:  # a view would be a query of somebody else's
             return False
         releases = table("releases", SCHEMA, BESIDE)
-        of_source = exp.EQ(this=col("source"), expression=text(source))
-        elsewhere = exp.NEQ(this=col("path"), expression=text(str(but)))
+        of_source = col("source").eq(text(source))
+        elsewhere = col("path").neq(text(str(but)))
         query = select([exp.Count(this=exp.Star())], releases)
         query = query.where(of_source, elsewhere, is_null(col("replaced_at")), copy=False)
         return bool(engine.rows(query)[0][0])
@@ -180,7 +180,7 @@ def _is_table(name: str, database: str) -> exp.Select:
     """Whether a database has a table of the catalog."""
     query = select([exp.Count(this=exp.Star())], exp.Table(this=exp.Anonymous(this="duckdb_tables")))
     wanted = {"database_name": database, "schema_name": SCHEMA, "table_name": name}
-    return query.where(*(exp.EQ(this=col(key), expression=text(value)) for key, value in wanted.items()), copy=False)
+    return query.where(*(col(key).eq(text(value)) for key, value in wanted.items()), copy=False)
 
 
 def _format_of(engine: DuckDBEngine) -> int:
@@ -205,7 +205,7 @@ def store_hierarchies(
 ) -> None:
     """Copy a run's hierarchy tables to the open catalog; those of an earlier run of the same policy are replaced."""
     known = table("hierarchies", SCHEMA, ATTACHED)
-    same_policy = exp.EQ(this=col("policy_hash"), expression=exp.Placeholder())
+    same_policy = col("policy_hash").eq(exp.Placeholder())
     engine.execute(exp.Delete(this=known, where=exp.Where(this=same_policy)), [policy_hash])
     rows = [
         {
@@ -258,7 +258,7 @@ def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     except duckdb.Error:
         return None
     try:
-        in_place = exp.EQ(this=col("path"), expression=exp.Placeholder())
+        in_place = col("path").eq(exp.Placeholder())
         query = select([col("sha256"), is_null(col("intended_at"))], table("releases", SCHEMA, ATTACHED))
         query = query.where(in_place, is_null(col("replaced_at")), copy=False)
         rows = engine.rows(query.order_by(exp.Ordered(this=col("version"), desc=True, nulls_first=False)), [place])
@@ -274,9 +274,9 @@ def _decoys_of(engine: DuckDBEngine, digest: str) -> exp.Table | None:
         aliased(table(name, SCHEMA, ATTACHED), alias) for name, alias in (("decoys", "d"), ("releases", "r"))
     )
     query = select([col("table_name", "d")], known)
-    on = exp.EQ(this=col("run_id", "d"), expression=col("run_id", "r"))
+    on = col("run_id", "d").eq(col("run_id", "r"))
     query = query.join(releases, on=on, copy=False)
-    query = query.where(exp.EQ(this=col("digest", "r"), expression=exp.Placeholder()), copy=False).limit(1, copy=False)
+    query = query.where(col("digest", "r").eq(exp.Placeholder()), copy=False).limit(1, copy=False)
     try:
         rows = engine.rows(query, [digest])
     except duckdb.CatalogException:  # of a version that had none

@@ -78,7 +78,7 @@ def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
 def facts(values: Sequence[exp.Table]) -> exp.Query:
     """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
     null = is_null(col("value"))
-    has_null = exp.GT(this=where(exp.Count(this=exp.Star()), null), expression=number(0))
+    has_null = where(exp.Count(this=exp.Star()), null) > 0
     rows = exp.Coalesce(this=total(col("rows")), expressions=[number(0)])
     each = [
         select([named(number(i), "i"), exp.Count(this=exp.Star()), has_null.copy(), rows.copy()], one.copy())
@@ -107,7 +107,7 @@ def lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Sel
     value = col(f"q{attribute}")
     there = exp.TryCast(this=value, to=native_type(type_))
     back = cast(there, own)
-    lost = exp.Not(this=exp.Paren(this=exp.NullSafeEQ(this=back, expression=value.copy())))
+    lost = ~exp.Paren(this=exp.NullSafeEQ(this=back, expression=value.copy()))
     return select([exp.Count(this=exp.Star())], raw.copy()).where(lost, copy=False)
 
 
@@ -137,10 +137,7 @@ def coded_values(
     counted: list[exp.Expr] = [named(label.copy(), f"level_{i}") for i, label in enumerate(labels)]
     counted += [
         named(
-            exp.Sub(
-                this=exp.Window(this=exp.Count(this=exp.Star()), partition_by=[labels[level].copy()]),
-                expression=number(1),
-            ),
+            exp.Window(this=exp.Count(this=exp.Star()), partition_by=[labels[level].copy()]) - 1,
             f"leaves_{level}",
         )
         for level in range(1, height)
@@ -180,7 +177,7 @@ def rank_of(order: list[exp.Expr], type_: str = "INTEGER") -> exp.Cast:
         this=exp.DenseRank(),
         order=exp.Order(expressions=[exp.Ordered(this=term, nulls_first=True) for term in order]),
     )
-    return cast(exp.Sub(this=window, expression=number(1)), type_)
+    return cast(window - 1, type_)
 
 
 def level_codes(coded: Coded, level: int) -> exp.Select:
@@ -197,10 +194,10 @@ def group_counts(coded: Coded) -> exp.Select:
 
 def levels_with(coded: Coded, labels: Sequence[str]) -> exp.Select:
     """One row: for each level of an attribute, whether a known value of the source has one of some labels there."""
-    there = all_of([col(KNOWN), exp.GT(this=col("rows"), expression=number(0))])
+    there = all_of([col(KNOWN), col("rows") > 0])
     released = [cast(col("value"), "VARCHAR"), *(col(f"label_{level}") for level in range(1, coded.height + 1))]
     counts = [where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released]
-    return select([exp.GT(this=count, expression=number(0)) for count in counts], coded.table.copy())
+    return select([(count > 0) for count in counts], coded.table.copy())
 
 
 def labels_among(hierarchy: exp.Table, height: int, labels: Sequence[str]) -> exp.Select:
@@ -235,11 +232,11 @@ def marginals(coded: Coded, entropy: bool) -> exp.Select:
     count of the value).
     """
     rows = cast(col("rows"), "DOUBLE")
-    unknown = total(col("rows"), exp.Not(this=col(KNOWN)))
+    unknown = total(col("rows"), ~col(KNOWN))
     figures: list[exp.Expr] = [exp.Coalesce(this=unknown, expressions=[number(0)])]
     source: exp.Expr = coded.table.copy()
     below = range(1, coded.height)
-    figures += [exp.Sum(this=exp.Mul(this=rows.copy(), expression=col(f"leaves_{level}"))) for level in below]
+    figures += [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
     if entropy:
         groups = [
             named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
@@ -247,11 +244,11 @@ def marginals(coded: Coded, entropy: bool) -> exp.Select:
         ]
         source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
         figures += [
-            exp.Sum(this=exp.Mul(this=rows.copy(), expression=_log2(exp.Div(this=group, expression=rows.copy()))))
+            exp.Sum(this=rows * _log2(group / rows))
             for group in (col(f"group_{level}") for level in range(1, coded.height + 1))
         ]
     # A value that only the population has is nobody's here.
-    there = exp.GT(this=col("rows"), expression=number(0))
+    there = col("rows") > 0
     return select(figures, source).where(there, copy=False)
 
 

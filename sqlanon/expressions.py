@@ -12,29 +12,43 @@ from typing import Any, TypeAlias, TypeVar
 
 from sqlglot import exp, parse_one
 
-Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr]"
+Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
 
 
 def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
-    """A function that fills the placeholders (``:name``) of a statement with an expression, or a list of them.
+    """A function that fills the placeholders (``:name``) of a SELECT with an expression, or a list of them.
 
-    A placeholder that is not filled, or that the statement does not have, is an error.
+    A placeholder that is not filled, or that the statement does not have, is an error. All identifiers are quoted, and
+    types go through unread, as in `cast`. A list may be empty: then ``GROUP BY :keys`` goes.
 
     >>> from sqlanon.expressions import col, table
-    >>> sizes = template("SELECT :keys, count(*) AS n FROM :rows GROUP BY ALL")
+    >>> sizes = template("SELECT :keys, count(*)::BIGINT AS n FROM :rows GROUP BY :keys")
     >>> sizes(keys=[col("zip"), col("age")], rows=table("people")).sql("duckdb")
-    'SELECT "zip", "age", COUNT(*) AS n FROM "people" GROUP BY ALL'
+    'SELECT "zip", "age", CAST(COUNT(*) AS BIGINT) AS "n" FROM "people" GROUP BY "zip", "age"'
     """
+    fill = fragment(sql, dialect)
 
-    @lru_cache(maxsize=1)
-    def parsed() -> exp.Select:
-        # No placeholder stands for a table in SQL: there it is parsed as a table of that name. DuckDB's are $name.
-        relations = re.sub(r"\b(FROM|JOIN) :(?=\w)", rf"\1 {_TABLE}", sql)
-        statement = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
+    def select_(**filled: Filling) -> exp.Select:
+        statement = fill(**filled)
         assert isinstance(statement, exp.Select)
         return statement
 
-    def fill(**filled: Filling) -> exp.Select:
+    return select_
+
+
+def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
+    """The same of any other statement, or of an expression.
+
+    >>> from sqlanon.expressions import col
+    >>> fragment("coalesce(sum(:n), 0) >= :k")(n=col("rows"), k=5).sql("duckdb")
+    'COALESCE(SUM("rows"), 0) >= 5'
+    """
+
+    @lru_cache(maxsize=1)
+    def parsed() -> exp.Expr:
+        return _parsed(sql, dialect)
+
+    def fill(**filled: Filling) -> exp.Expr:
         statement, used = parsed().copy(), set[str]()
         for node in list(statement.find_all(exp.Placeholder, exp.Parameter, exp.Table)):
             if isinstance(node, exp.Table) and not node.name.startswith(_TABLE):
@@ -43,6 +57,8 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
                 continue
             name = node.name.removeprefix(_TABLE)
             used.add(name)
+            if node is statement:
+                return _one(filled[name])
             _put(node, filled[name])
         if unknown := filled.keys() - used:
             raise KeyError(f"the statement has no {', '.join(sorted(unknown))}")
@@ -54,19 +70,43 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
 _TABLE = "sqlanon_table_"
 
 
+def _parsed(sql: str, dialect: str) -> exp.Expr:
+    # No placeholder stands for a table in SQL: there it is parsed as a table of that name. DuckDB's are $name.
+    relations = re.sub(r"\b(FROM|JOIN|INTO|UPDATE|TABLE|VIEW) :(?=\w)", rf"\1 {_TABLE}", sql)
+    statement: exp.Expr = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
+    for identifier in statement.find_all(exp.Identifier):
+        identifier.set("quoted", True)
+    for cast_ in statement.find_all(exp.Cast):
+        if not cast_.args["to"].find(exp.Placeholder, exp.Parameter):
+            cast_.set("to", native_type(cast_.args["to"].sql(dialect).replace("TEXT", "VARCHAR")))
+    # sqlglot's own would guard against NULL at great length.
+    for call in list(statement.find_all(exp.Greatest, exp.Least)):
+        call.replace(anonymous(call.sql_names()[0], call.this, *call.expressions))
+    return statement
+
+
 def _put(node: exp.Expr, value: Filling) -> None:
-    if isinstance(value, exp.Expr):
-        new = value.copy()
-        if isinstance(node, exp.Table) and node.alias:
-            new.set("alias", node.args["alias"])
-        node.replace(new)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if isinstance(node.parent, exp.Ordered):
+            node = node.parent
+        parent, key = node.parent, node.arg_key
+        assert parent is not None
+        assert key is not None
+        before = parent.args[key]
+        at = next(i for i, one in enumerate(before) if one is node)
+        after = [*before[:at], *(one.copy() for one in value), *before[at + 1 :]]
+        parent.set(key, after)
+        if not after and isinstance(parent, exp.Group | exp.Order):
+            parent.pop()
         return
-    parent, key = node.parent, node.arg_key
-    assert parent is not None
-    assert key is not None
-    before = parent.args[key]
-    at = next(i for i, one in enumerate(before) if one is node)
-    parent.set(key, [*before[:at], *(one.copy() for one in value), *before[at + 1 :]])
+    new = _one(value)
+    if isinstance(node, exp.Table) and node.alias:
+        new.set("alias", node.args["alias"])
+    node.replace(new)
+
+
+def _one(value: Filling) -> exp.Expr:
+    return value.copy() if isinstance(value, exp.Expr) else exp.convert(value)
 
 
 _Relation = TypeVar("_Relation", bound=exp.Expr)
@@ -132,7 +172,7 @@ def literal_path(path: str) -> exp.Literal:
 def read_parquet(paths: Iterable[str]) -> exp.Table:
     """``read_parquet([...])`` of these files, with the columns that they have themselves."""
     files = exp.Array(expressions=[literal_path(path) for path in paths])
-    own = exp.EQ(this=exp.Var(this="hive_partitioning"), expression=exp.false())
+    own = exp.Var(this="hive_partitioning").eq(exp.false())
     return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[files, own]))
 
 
@@ -158,12 +198,12 @@ def all_of(conditions: Iterable[exp.Expr]) -> exp.Expr:
 
 
 def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return exp.And(this=left, expression=right)
+    return left & right
 
 
 def same(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
     """Equality that takes NULL as a value of its own; plain equality where there are no NULLs (it is faster)."""
-    return exp.NullSafeEQ(this=left, expression=right) if nullable else exp.EQ(this=left, expression=right)
+    return exp.NullSafeEQ(this=left, expression=right) if nullable else left.eq(right)
 
 
 def is_null(value: exp.Expr) -> exp.Is:
@@ -173,7 +213,7 @@ def is_null(value: exp.Expr) -> exp.Is:
 
 def is_there(value: exp.Expr) -> exp.Not:
     """Whether a value is not NULL."""
-    return exp.Not(this=is_null(value))
+    return ~is_null(value)
 
 
 def where(aggregate: exp.Expr, condition: exp.Expr) -> exp.Filter:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, ident, least, named, number, select
+from sqlanon.expressions import col, ident, least, named, select
 from sqlanon.ledger.linked import ROWS, Linked, both_grouped, finest, joined, rows_in
 
 _MEETING, _FOUND = "sqlanon meeting", "sqlanon found"
@@ -56,7 +56,7 @@ def _with_found(
     figures += [named(least(col(ROWS, "a"), col(ROWS, "b")), ROWS)]
     pairs = joined(attributes, 1)
     pairs.set("expressions", [*finest(attributes), *looks, *figures])
-    alone = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(1))
+    alone = exp.Count(this=exp.Star()).eq(1)
     only = [named(exp.AnyValue(this=col(figure.alias)), figure.alias) for figure in figures]
     by: list[exp.Expr] = [*_values(attributes), *(col(look.alias) for look in looks)]
     found = select([*_values(attributes), *only], exp.Table(this=ident(_MEETING)), by).having(alone, copy=False)

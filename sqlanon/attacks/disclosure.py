@@ -43,7 +43,7 @@ def homogeneity(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.
     ['v0', 'value', 'n']
     """
     value = named(exp.AnyValue(this=col("value")), "value")
-    one = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(1))
+    one = exp.Count(this=exp.Star()).eq(1)
     # Any value that is not NULL: of a class of NULLs there is none.
     return _classes(release, quasi, sensitive, [value, named(total(col(ROWS)), ROWS)], one)
 
@@ -54,7 +54,7 @@ def background_knowledge(release: exp.Expr, quasi: Sequence[str], sensitive: str
     They have at most ``known`` + 1 distinct values; those with one are there, too.
     """
     values = exp.Count(this=exp.Star())
-    few = exp.LTE(this=values.copy(), expression=number(known + 1))
+    few = values <= number(known + 1)
     return _classes(release, quasi, sensitive, [named(values, "values"), named(total(col(ROWS)), ROWS)], few)
 
 
@@ -67,8 +67,8 @@ def skewness(
     query = _shares(release, quasi, sensitive)
     grown = all_of(
         [
-            exp.GTE(this=col("ratio"), expression=number(ratio - TOLERANCE)),
-            exp.GTE(this=col("p"), expression=number(likely - TOLERANCE)),
+            col("ratio") >= number(ratio - TOLERANCE),
+            col("p") >= number(likely - TOLERANCE),
         ]
     )
     output = [*_labels(quasi), col("value"), col("p"), col("ratio"), col(ROWS)]
@@ -93,7 +93,7 @@ def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarch
         label = cast(col(f"level_{level}", "h"), "VARCHAR")
         known = exp.If(this=is_there(col("level_0", "h")), true=label, false=own.copy())
         labels.append(named(known, f"label_{level}"))
-    on = exp.EQ(this=own.copy(), expression=cast(col("level_0", "h"), "VARCHAR"))
+    on = own.eq(cast(col("level_0", "h"), "VARCHAR"))
     placed = select([all_columns("c"), *labels], subquery(_counts(release, quasi, sensitive), "c"))
     placed = placed.join(aliased(hierarchy, "h"), on=on, join_type="left", copy=False)
     agreed = [_is_one(col(f"label_{level}")) for level in levels]
@@ -110,10 +110,10 @@ def _is_one(label: exp.Expr) -> exp.Expr:
     """Whether a group has one value only, NULL among them."""
     distinct = exp.Count(this=exp.Distinct(expressions=[label]))
     nulls = exp.Cast(
-        this=exp.NEQ(this=exp.Count(this=label.copy()), expression=exp.Count(this=exp.Star())),
+        this=exp.Count(this=label.copy()).neq(exp.Count(this=exp.Star())),
         to=exp.DataType.build("INT"),
     )
-    return exp.EQ(this=exp.Add(this=distinct, expression=nulls), expression=number(1))
+    return (distinct + nulls).eq(1)
 
 
 def _labels(quasi: Sequence[str]) -> list[exp.Expr]:
@@ -135,7 +135,7 @@ def _classes(
     query = select([*_labels(quasi), *figures], subquery(_counts(release, quasi, sensitive), "c"))
     if quasi:
         query.set("group", exp.Group(expressions=_labels(quasi)))
-    some = exp.GT(this=exp.Count(this=exp.Star()), expression=number(0))  # without quasi-identifiers and rows
+    some = exp.Count(this=exp.Star()) > 0  # without quasi-identifiers and rows
     return query.having(all_of([condition, some]), copy=False)
 
 
@@ -146,13 +146,13 @@ def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Sele
     def within(by: list[exp.Expr]) -> exp.Window:
         return exp.Window(this=exp.Sum(this=rows.copy()), partition_by=by)
 
-    p = exp.Div(this=rows, expression=within(_labels(quasi)))
-    q = exp.Div(this=within([col("value")]), expression=within([]))
+    p = rows / within(_labels(quasi))
+    q = within([col("value")]) / within([])
     output = [
         *_labels(quasi),
         col("value"),
         col(ROWS),
         named(p, "p"),
-        named(exp.Div(this=p.copy(), expression=exp.Paren(this=q)), "ratio"),
+        named(p / exp.Paren(this=q), "ratio"),
     ]
     return select(output, subquery(_counts(release, quasi, sensitive), "c"))

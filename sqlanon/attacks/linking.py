@@ -48,13 +48,13 @@ def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
         return exp.Coalesce(this=total(col(ROWS), condition), expressions=[number(0)])
 
     def equal(value: exp.Expr, to: int) -> exp.Expr:
-        return exp.EQ(this=value, expression=number(to))
+        return value.eq(number(to))
 
     few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
     met = within(_MET, "m")
     one_each = all_of([equal(col(name), 1) for name in ("n_a", "n_b", "ways_a", "ways_b")])
     victims = _matched()
-    on = all_of([exp.EQ(this=col("b", "m"), expression=col("i", "l")), few.copy()])
+    on = all_of([col("b", "m").eq(col("i", "l")), few.copy()])
     victims = victims.join(within(_LINKED, "l"), on=on, join_type="semi", copy=False)
     matched, victims = (
         select([exp.Coalesce(this=total(col("n")), expressions=[number(0)])], subquery(each, "a"))
@@ -90,6 +90,6 @@ def _with_linked(query: exp.Select, release: exp.Expr, outside: exp.Expr, attrib
     matched = named(exp.Coalesce(this=col("matched", "s"), expressions=[number(0)]), "matched")
     people: list[exp.Expr] = [col(f"l{i}", "o") for i in range(len(attributes))]
     linked = select([*people, matched, col(ROWS, "o"), col("i", "o")], within(SECOND, "o"))
-    on = exp.EQ(this=col("i", "o"), expression=col("b", "s"))
+    on = col("i", "o").eq(col("b", "s"))
     linked = linked.join(subquery(sums, "s"), on=on, join_type="left", copy=False)
     return query.with_(ident(_LINKED), as_=linked, materialized=True, copy=False)

@@ -48,7 +48,7 @@ def unsorted_matching(
     values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = exp.Count(this=exp.Star())
     query = select([*values, named(rows, ROWS)], exp.Table(this=ident(_AGREEING)), [value.copy() for value in values])
-    query = query.having(exp.LT(this=rows.copy(), expression=number(k)), copy=False)
+    query = query.having(rows < number(k), copy=False)
     return _with_places(query, first, second, shared, attributes)
 
 
@@ -57,17 +57,17 @@ def places(first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes:
     ``chance`` the share of all pairs of rows that can: what a random order would give.
     """
     sizes = {name: select([exp.Count(this=exp.Star())], exp.Table(this=ident(_PLACED[name]))) for name in _PLACED}
-    pairs = exp.Mul(this=cast(col(ROWS, "a"), "DOUBLE"), expression=cast(col(ROWS, "b"), "DOUBLE"))
+    pairs = cast(col(ROWS, "a"), "DOUBLE") * cast(col(ROWS, "b"), "DOUBLE")
     meeting_pairs = joined(attributes, len(shared))
     meeting_pairs.set("expressions", [exp.Coalesce(this=exp.Sum(this=pairs), expressions=[number(0)])])
     one, two = (cast(subquery(size), "DOUBLE") for size in sizes.values())
-    all_pairs = exp.Nullif(this=exp.Mul(this=one, expression=two), expression=number(0))
+    all_pairs = exp.Nullif(this=one * two, expression=number(0))
     agreeing = select([exp.Count(this=exp.Star())], exp.Table(this=ident(_AGREEING)))
     query = exp.Select(
         expressions=[
             named(least(*(subquery(size.copy()) for size in sizes.values())), "places"),
             named(subquery(agreeing), "agreeing"),
-            named(exp.Div(this=subquery(meeting_pairs), expression=all_pairs), "chance"),
+            named(subquery(meeting_pairs) / all_pairs, "chance"),
         ]
     )
     return _with_places(query, first, second, shared, attributes)
@@ -83,7 +83,7 @@ def _with_places(
         placed = keyed(_in_order(table, columns, shared), attributes, len(shared), is_first)
         query = query.with_(ident(_PLACED[name]), as_=placed, materialized=True, copy=False)
     agreeing = exp.Select(expressions=finest(attributes)).from_(within(_PLACED[FIRST], "a"), copy=False)
-    on = all_of([exp.EQ(this=col(ROWS, "a"), expression=col(ROWS, "b")), meeting(attributes, len(shared))])
+    on = all_of([col(ROWS, "a").eq(col(ROWS, "b")), meeting(attributes, len(shared))])
     agreeing = agreeing.join(within(_PLACED[SECOND], "b"), on=on, copy=False)
     for i, _ in of_several_levels(attributes):
         pair = [same(col(f"l{i}", "a"), col("one", f"c{i}")), same(col(f"l{i}", "b"), col("two", f"c{i}"))]

@@ -134,11 +134,11 @@ def _outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known
     conditions: list[exp.Expr] = [is_there(col("value", "o"))]
     if longest:
         length = anonymous("length", cast(col("value", "o"), "VARCHAR"))
-        conditions.append(exp.LTE(this=length, expression=number(longest)))
+        conditions.append(length <= number(longest))
     if known is not None:
-        same = exp.EQ(this=col("value", "o"), expression=col("value", "k"))
+        same = col("value", "o").eq(col("value", "k"))
         there = select([number(1)], exp.alias_(known.copy(), "k", table=True)).where(same)
-        conditions.append(exp.Not(this=exp.Exists(this=there)))
+        conditions.append(~exp.Exists(this=there))
     return query.where(*conditions, copy=False)
 
 
@@ -188,7 +188,7 @@ def _show_source(section: SourceSection, source: Source, name: str, shown: Shown
                 if column.lower() in texts
             ]
             if types:
-                arguments.append(exp.EQ(this=exp.Var(this="types"), expression=exp.Struct(expressions=types)))
+                arguments.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
         relation: exp.Expr = exp.Table(this=anonymous(f"read_{kind}", *arguments))
         statements.append(f"{create_temporary_view(view, star(relation)).sql('duckdb')};")
     else:

@@ -101,9 +101,9 @@ def minimality(
     whole tells of these. ``by`` has the attributes by which it can be so split; ``n`` are the rows of such parts, by
     the attribute with the most.
     """
-    big = exp.LogicalAnd(this=exp.GTE(this=col(CLASS_COUNT), expression=number(k)))
-    broken = exp.Not(this=exp.LogicalAnd(this=col(KEPT)))
-    several = exp.GT(this=exp.Count(this=exp.Star()), expression=number(1))
+    big = exp.LogicalAnd(this=col(CLASS_COUNT) >= number(k))
+    broken = ~exp.LogicalAnd(this=col(KEPT))
+    several = exp.Count(this=exp.Star()) > 1
     rows = exp.Sum(this=exp.If(this=col(KEPT), true=number(0), false=col(CLASS_SIZE)))
     return _split(release, source, quasi, sensitive, requirements, all_of([big, broken, several]), rows)
 
@@ -145,7 +145,7 @@ def _split(
     )
     labels: list[exp.Expr] = [named(col(f"g{i}", "p"), f"v{i}") for i in range(len(quasi))]
     query = select([*labels, col("by", "w"), col(ROWS, "w")], within(_PARENTS, "p"))
-    on = exp.EQ(this=col("class", "p"), expression=col("class", "w"))
+    on = col("class", "p").eq(col("class", "w"))
     query = query.join(subquery(worst, "w"), on=on, copy=False)
     there = all_of(same(col(f"g{i}", "p"), cast(col(one.released, "r"), "VARCHAR")) for i, one in enumerate(quasi))
     query = query.join(aliased(release, "r"), on=there, join_type="semi", copy=False)

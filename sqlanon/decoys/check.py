@@ -36,7 +36,7 @@ def surplus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp
 
 def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
     """The classes of fewer than k real rows: ``q0``, ``q1``, ...: numbered, so that no name is taken twice."""
-    too_few = exp.LT(this=exp.Count(this=exp.Star()), expression=number(k))
+    too_few = exp.Count(this=exp.Star()) < number(k)
     output: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
     return select(output, real.copy(), [col(name) for name in quasi]).having(too_few, copy=False)
 
@@ -52,7 +52,7 @@ def part(rows: exp.Table, places: exp.Table, quasi: Mapping[str, str], within: b
 
 def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
     """One number: the classes that have not exactly k rows in the release."""
-    right = exp.EQ(this=exp.Count(this=exp.Star()), expression=number(k))
+    right = exp.Count(this=exp.Star()).eq(number(k))
     filled = select([named(col(name), f"q{i}") for i, name in enumerate(quasi)], among.copy())
     filled = filled.group_by(*(col(name) for name in quasi), copy=False).having(right, copy=False)
     on = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))

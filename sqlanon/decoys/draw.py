@@ -126,7 +126,7 @@ def real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[Coded])
         output.append(col(f"code_{i}", "j"))
         above = range(level + 1, attributes[i].height)
         if above:
-            on = exp.EQ(this=col(f"code_{level}", f"u{i}"), expression=col(f"code_{i}", "j"))
+            on = col(f"code_{level}", f"u{i}").eq(col(f"code_{i}", "j"))
             query = query.join(subquery(level_codes(attributes[i], level), f"u{i}"), on=on, copy=False)
         output += [named(col(f"code_{upper}", f"u{i}"), f"up_{i}_{upper}") for upper in above]
     if space.unknown:
@@ -137,8 +137,8 @@ def real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[Coded])
 def vulnerable(classes: exp.Table, k: int) -> exp.Select:
     """One row: how many vulnerable ``classes`` there are, their rows (``real_rows``), the ``smallest``, the
     ``decoys`` that fill them, and the ``smallest_kept`` class."""
-    short = exp.Not(this=col(KEPT))
-    missing = exp.Sub(this=number(k), expression=col(SIZE))
+    short = ~col(KEPT)
+    missing = number(k) - col(SIZE)
     return select(
         [
             named(where(exp.Count(this=exp.Star()), short), "classes"),
@@ -175,7 +175,7 @@ def donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -
             ],
             classes.copy(),
         )
-        enough = exp.GTE(this=col(DONORS), expression=number(k))
+        enough = col(DONORS) >= number(k)
         each.append(star(subquery(inner, "s")).where(enough, copy=False))
     return union_all(*each)
 
@@ -187,7 +187,7 @@ def decoy_targets(steps: exp.Table) -> exp.Select:
         *(named(anonymous("ARG_MIN", col(name), col(STEP)), name) for name in (FIRST, DONORS)),
     ]
     query = select([col(CLASS), *nearest], steps.copy(), [col(CLASS)])
-    return query.where(exp.Not(this=col(KEPT)), copy=False)
+    return query.where(~col(KEPT), copy=False)
 
 
 def sources(steps: exp.Table, wanted: exp.Table, classes: exp.Table, keys: Sequence[str]) -> exp.Select:
@@ -202,7 +202,7 @@ def sources(steps: exp.Table, wanted: exp.Table, classes: exp.Table, keys: Seque
 def picks(classes: exp.Table, wanted: exp.Table, k: int, keys: Sequence[str], values: Sequence[int]) -> exp.Select:
     """A row a decoy: its codes, ``step`` and ``first`` of its donors, and for each column ``j`` that is released as it
     is ``pick_j``: which of them it has its value from, 1 to their number, each as likely as any other."""
-    missing = exp.Sub(this=number(k), expression=col(SIZE, "c"))
+    missing = number(k) - col(SIZE, "c")
     codes: list[exp.Expr] = [col(key, "c") for key in keys]
     each = anonymous("UNNEST", anonymous("RANGE", missing))
     inner = select(
@@ -215,8 +215,8 @@ def picks(classes: exp.Table, wanted: exp.Table, k: int, keys: Sequence[str], va
 
 def _one_of(count: str) -> exp.Expr:
     """A whole number from 1 to a count."""
-    drawn = anonymous("FLOOR", exp.Mul(this=anonymous("RANDOM"), expression=col(count)))
-    return least(exp.Add(this=cast(drawn, "BIGINT"), expression=number(1)), col(count))
+    drawn = anonymous("FLOOR", anonymous("RANDOM") * col(count))
+    return least(cast(drawn, "BIGINT") + 1, col(count))
 
 
 def donated(
@@ -242,7 +242,7 @@ def decoys(picked: exp.Table, given: exp.Table | None, keys: Sequence[str], valu
     output: list[exp.Expr] = [col(key, "p") for key in keys]
     for j in values:
         assert given is not None
-        rank = exp.EQ(this=col(f"pick_{j}", "p"), expression=col(RANK, f"d{j}"))
+        rank = col(f"pick_{j}", "p").eq(col(RANK, f"d{j}"))
         on = all_of([_equal("p", f"d{j}", [STEP, FIRST]), rank])
         query = query.join(aliased(given, f"d{j}"), on=on, copy=False)
         output.append(col(f"value_{j}", f"d{j}"))
@@ -250,7 +250,7 @@ def decoys(picked: exp.Table, given: exp.Table | None, keys: Sequence[str], valu
 
 
 def _equal(left: str, right: str, names: Sequence[str]) -> exp.Expr:
-    return all_of(exp.EQ(this=col(name, left), expression=col(name, right)) for name in names)
+    return all_of(col(name, left).eq(col(name, right)) for name in names)
 
 
 @dataclass(frozen=True)

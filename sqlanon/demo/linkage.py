@@ -111,7 +111,7 @@ def fitting(people: exp.Table, voter: exp.Select, levels: Mapping[str, int], sen
     """
     different = exp.Count(this=exp.Distinct(expressions=[col(sensitive, "people")]))
     labels = [col(name, "voter") for name in SHARED]
-    fits = all_of(exp.EQ(this=col(name, "people"), expression=col(name, "voter")) for name in SHARED)
+    fits = all_of(col(name, "people").eq(col(name, "voter")) for name in SHARED)
     return (
         exp.select(*labels, exp.Count(this=col(sensitive, "people")), different)
         .from_(select(_labels(levels), subquery(voter, "voter")).subquery("voter"))
@@ -151,7 +151,7 @@ def label(attribute: str, level: int) -> exp.Expr:
 def _rightly_named(people: exp.Table, voters: exp.Table) -> exp.Select:
     """Build the join of the identified patients with the voters they are; it selects nothing yet."""
     alone = _classes(people, voters, GROUND).where(_one(_IN_TABLE), _one(_ON_LIST))
-    same = (exp.EQ(this=col(name, "patient"), expression=col(name, "voter")) for name in ("name", "address"))
+    same = (col(name, "patient").eq(col(name, "voter")) for name in ("name", "address"))
     return (
         exp.Select()
         .from_(aliased(people, "patient"))
@@ -187,4 +187,4 @@ def _using() -> list[int | str | exp.Expr]:
 
 
 def _one(count: str) -> exp.Expr:
-    return exp.EQ(this=col(count), expression=number(1))
+    return col(count).eq(1)

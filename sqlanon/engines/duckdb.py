@@ -157,7 +157,7 @@ class DuckDBEngine:
         own schemas of that name.
         """
         database = self.holder.database
-        here = exp.EQ(this=exp.column("database_name"), expression=text(database))
+        here = exp.column("database_name").eq(text(database))
         schemas = sorted(name for (name,) in self.rows(exp.select("schema_name").from_("duckdb_schemas()").where(here)))
         path = [self.holder.current_setting("search_path"), *(qualified(database, one) for one in ("main", *schemas))]
         self._set("search_path", qualified(database, "main"))  # a schema alone in the path is one of this database
@@ -362,5 +362,5 @@ class DuckDBEngine:
             self._set(name, before)
 
     def _set(self, name: str, value: str | bool) -> None:
-        assignment = exp.EQ(this=exp.Var(this=name), expression=exp.convert(value))
+        assignment = exp.Var(this=name).eq(exp.convert(value))
         self.execute(exp.Set(expressions=[exp.SetItem(this=assignment)]))

@@ -64,6 +64,6 @@ def repeated(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.
             "UNNEST", anonymous("RANGE", cast(number(0), "BIGINT"), col(left), cast(number(step), "BIGINT"))
         )
         parts = subquery(select([exp.Star(), named(every, begun)], rows), "rows")
-        remaining = least(cast(number(step), "BIGINT"), exp.Sub(this=col(left), expression=col(begun)))
+        remaining = least(cast(number(step), "BIGINT"), col(left) - col(begun))
         rows, left = subquery(select([exp.Star(), named(remaining, rest)], parts), "rows"), rest
     return select([col(name) for name in columns], rows)

@@ -21,7 +21,7 @@ FLOATING = ("FLOAT", "DOUBLE")
 def one_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
     """A floating-point number of any engine: one NaN, and no -0.0."""
     nan = exp.If(this=is_nan, true=cast(text("NaN"), type_))
-    return exp.Case(ifs=[nan], default=cast(exp.Add(this=value.copy(), expression=number(0)), type_))
+    return exp.Case(ifs=[nan], default=cast(value + 0, type_))
 
 
 def one_form(value: exp.Expr, type_: str) -> exp.Expr:

@@ -86,7 +86,7 @@ def sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> 
     mass = counted(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
     counts = select([col("value"), named(mass, "rows")], pairs.copy(), [col("value")])
     all_ = exp.Window(this=exp.Sum(this=cast(col("rows"), "DOUBLE")))
-    share = exp.Div(this=cast(col("rows"), "DOUBLE"), expression=all_)
+    share = cast(col("rows"), "DOUBLE") / all_
     output: list[exp.Expr] = [col("value"), named(rank_of([col("value")]), VALUE), col("rows"), named(share, SHARE)]
     return select(output, subquery(counts, "c"))
 
@@ -107,12 +107,10 @@ def domain(values: exp.Table) -> exp.Select:
         return exp.ArrayAgg(this=exp.Order(this=col(name), expressions=[exp.Ordered(this=col(VALUE))]))
 
     so_far = col("so_far")
-    larger = greatest(so_far, exp.Paren(this=exp.Sub(this=number(1), expression=so_far.copy())))
-    others = exp.Nullif(
-        this=exp.Paren(this=exp.Sub(this=exp.Count(this=exp.Star()), expression=number(1))), expression=number(0)
-    )
-    all_but_last = exp.Paren(this=exp.Sub(this=exp.Sum(this=larger), expression=number(1)))
-    widest = exp.Div(this=all_but_last, expression=others)
+    larger = greatest(so_far, exp.Paren(this=number(1) - so_far))
+    others = exp.Nullif(this=exp.Paren(this=exp.Count(this=exp.Star()) - 1), expression=number(0))
+    all_but_last = exp.Paren(this=exp.Sum(this=larger) - 1)
+    widest = all_but_last / others
     from_zero = anonymous("list_prepend", number(0.0), listed("sum_so_far"))
     return select([named(listed("so_far"), CUMULATED), named(from_zero, SUMS), named(widest, WIDEST)], both)
 
@@ -185,8 +183,8 @@ def distribution(pairs: Pairs, attributes: Sequence[Coded], levels: Levels) -> e
     if pairs.moving:
         mover: exp.Expr = col(MOVER, "r")
         if pairs.leaves is not None:
-            each = exp.Mul(this=cast(mover, "BIGINT"), expression=number(pairs.leaves))
-            mover = exp.Add(this=each, expression=col("leaf", "s"))
+            each = cast(mover, "BIGINT") * number(pairs.leaves)
+            mover = each + col("leaf", "s")
         keys[MOVER] = mover
     count: exp.Expr = total(col(ROWS, "r")) if pairs.counted else exp.Count(this=exp.Star())
     return with_upper_codes(grouped(query, keys, {ROWS: count}), attributes, levels)

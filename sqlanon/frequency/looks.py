@@ -23,7 +23,7 @@ def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Selec
         return select(output, source.copy())
     placed = select([*output, named(exp.Window(this=exp.RowNumber()), PLACE)], source.copy())
     query = select([one.copy() for one in output], subquery(placed, "s"))
-    nth = exp.EQ(this=exp.Mod(this=anonymous("HASH", col(PLACE)), expression=number(step)), expression=number(0))
+    nth = exp.Mod(this=anonymous("HASH", col(PLACE)), expression=number(step)).eq(0)
     return query.where(nth, copy=False)
 
 
@@ -52,7 +52,7 @@ def column_figures(
         value = cast(col(name), "DOUBLE")
         finite = where(exp.Max(this=value), _finite(name))
         least = where(exp.Min(this=value.copy()), _finite(name))
-        output.append(named(exp.Sub(this=finite, expression=least), f"spread_{i}"))
+        output.append(named(finite - least, f"spread_{i}"))
     return select(output, rows.copy())
 
 
@@ -68,4 +68,4 @@ def content_figures(rows: exp.Select, texts: Mapping[int, str], patterns: Mappin
 
 
 def _finite(name: str) -> exp.Expr:
-    return exp.And(this=is_there(col(name)), expression=anonymous("ISFINITE", cast(col(name), "DOUBLE")))
+    return is_there(col(name)) & anonymous("ISFINITE", cast(col(name), "DOUBLE"))

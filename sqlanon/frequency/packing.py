@@ -94,7 +94,7 @@ def numbered_combinations(source: exp.Table, columns: Sequence[str]) -> exp.Sele
 def value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
     """A number for each value of an attribute, from 1 on."""
     value = col(f"q{attribute}")
-    single = exp.EQ(this=exp.Sum(this=col(ROWS)), expression=number(1))
+    single = exp.Sum(this=col(ROWS)).eq(1)
     if singles_apart:
         first = exp.Order(expressions=[exp.Ordered(this=single)])
         count = exp.Window(this=exp.RowNumber(), order=first)
@@ -119,7 +119,7 @@ def packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: 
     parts: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
     query = exp.Select().from_(aliased(combinations, "r"), copy=False)
     for i, (one, (word, first, _)) in enumerate(zip(numbers, packing.places, strict=True)):
-        parts[word].append(exp.Mul(this=col(CODE, f"v{i}"), expression=number(1 << first)))
+        parts[word].append(col(CODE, f"v{i}") * number(1 << first))
         on = same(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
         query = query.join(aliased(one, f"v{i}"), on=on, copy=False)
     words = [named(_sum(terms), f"w{j}") for j, terms in enumerate(parts)]
@@ -129,7 +129,7 @@ def packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: 
 def _sum(terms: Sequence[exp.Expr]) -> exp.Expr:
     found = terms[0] if terms else number(0)
     for term in terms[1:]:
-        found = exp.Add(this=found, expression=term)
+        found = found + term
     return found
 
 

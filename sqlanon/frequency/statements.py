@@ -81,7 +81,7 @@ def person_count(rows: exp.Expr) -> exp.Select:
 
 def movers(members: exp.Table) -> exp.Select:
     """The persons that are in several combinations, each with a number. (Rows without a person are one person.)"""
-    several = exp.GT(this=exp.Count(this=exp.Star()), expression=number(1))
+    several = exp.Count(this=exp.Star()) > 1
     numbered = exp.Window(this=exp.RowNumber())
     query = select([col(PERSON), named(cast(numbered, "INTEGER"), MOVER)], members.copy(), [col(PERSON)])
     return query.having(several, copy=False)
@@ -145,8 +145,8 @@ def coded_rows(
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
     if population:
-        nobody = exp.EQ(this=col(ROWS, "r"), expression=number(0))
-        known = exp.Or(this=exp.Paren(this=known), expression=nobody)
+        nobody = col(ROWS, "r").eq(0)
+        known = exp.Paren(this=known) | nobody
     return query, {**codes, KNOWN: known}
 
 
@@ -179,7 +179,7 @@ def with_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Leve
         if level < attribute.height - 1:
             upper = f"u{i}"
             output += [named(col(f"code_{j}", upper), code_name(i, j)) for j in range(level + 1, attribute.height)]
-            on = exp.EQ(this=col(code_name(i, level), "g"), expression=col(f"code_{level}", upper))
+            on = col(code_name(i, level), "g").eq(col(f"code_{level}", upper))
             wide = wide.join(subquery(level_codes(attribute, level), upper), on=on, copy=False)
     return wide.select(*output, copy=False)
 
@@ -189,4 +189,4 @@ def counted(fixed: str, moving: str | None) -> exp.Cast:
     if moving is None:
         return total(col(fixed))
     distinct = exp.Count(this=exp.Distinct(expressions=[col(moving)]))
-    return cast(exp.Add(this=exp.Sum(this=col(fixed)), expression=distinct), "BIGINT")
+    return cast(exp.Sum(this=col(fixed)) + distinct, "BIGINT")

@@ -79,7 +79,7 @@ def _first_known(values: list[exp.Expr]) -> exp.Expr:
 
 def _before(bound: exp.Expr, kind: Kind) -> exp.Expr:
     """The last value before a bound, where there is one."""
-    return bound if kind == "number" else exp.Sub(this=bound, expression=number(1))
+    return bound if kind == "number" else (bound - 1)
 
 
 def _value(label: exp.Expr, form: str, group: int, kind: Kind) -> exp.Expr:
@@ -103,7 +103,7 @@ def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
     year, decade = part_of(label, "([0-9]{4})"), part_of(label, "([0-9]{3})0s")
     month = _day(part_of(label, "([0-9]{4}-[0-9]{2})"), text("-01"))
     # There is no year 0: the first decade begins with year 1.
-    began = exp.Case(ifs=[exp.If(this=exp.EQ(this=decade, expression=text("000")), true=text("0001"))])
+    began = exp.Case(ifs=[exp.If(this=decade.eq("000"), true=text("0001"))])
     began = began.else_(exp.DPipe(this=decade.copy(), expression=text("0")))
     return [
         (month, anonymous("last_day", month.copy())),
@@ -120,10 +120,10 @@ def _quarter(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     year = _day(part_of(label, form), text("-01-01"))
 
     def month(nth: exp.Expr) -> exp.Expr:
-        return cast(exp.Add(this=year.copy(), expression=anonymous("to_months", nth)), "DATE")
+        return cast(year + anonymous("to_months", nth), "DATE")
 
-    before = exp.Mul(this=number(3), expression=exp.Paren(this=exp.Sub(this=quarter, expression=number(1))))
-    last = exp.Sub(this=exp.Mul(this=number(3), expression=quarter.copy()), expression=number(1))
+    before = number(3) * exp.Paren(this=quarter - 1)
+    last = (number(3) * quarter) - 1
     return month(before), anonymous("last_day", month(last))
 
 
@@ -132,6 +132,6 @@ def _week(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     form = "([0-9]{4})-W([0-9]{2})"
     first = cast(anonymous("date_trunc", text("week"), _day(part_of(label, form), text("-01-04"))), "DATE")
     week = _tried(part_of(label, form, 2), "INTEGER")
-    days = exp.Mul(this=number(7), expression=exp.Paren(this=exp.Sub(this=week, expression=number(1))))
-    monday = exp.Add(this=first, expression=exp.Paren(this=days))
-    return monday, exp.Add(this=monday.copy(), expression=number(6))
+    days = number(7) * exp.Paren(this=week - 1)
+    monday = first + exp.Paren(this=days)
+    return monday, monday + 6

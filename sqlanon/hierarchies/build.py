@@ -182,7 +182,7 @@ def _joined(part: Listed, query: exp.Select, index: int) -> Labelled:
     everything = all_columns("v")
     columns: list[exp.Expr] = [everything, named(col("key", "k"), key)]
     columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
-    equal = exp.EQ(this=col(VALUE, "v"), expression=col("key", "k"))
+    equal = col(VALUE, "v").eq(col("key", "k"))
     joined = select(columns, subquery(query, "v"))
     joined.append("joins", exp.Join(this=aliased(keys_table(index), "k"), side="LEFT", on=equal))
     return Labelled(joined, tuple(col(name) for name in names), is_known(col(key)))

@@ -125,6 +125,6 @@ def file_query(file: HierarchyFile) -> exp.Select:
     # DuckDB takes a path for a pattern: a bracket in it has to stand for itself.
     reader = exp.ReadCSV(
         this=text(glob.escape(str(file.path))),
-        expressions=[exp.EQ(this=exp.Var(this=name), expression=value) for name, value in options.items()],
+        expressions=[exp.Var(this=name).eq(value) for name, value in options.items()],
     )
     return select([exp.Star()], exp.Table(this=reader))

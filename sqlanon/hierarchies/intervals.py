@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from sqlanon.expressions import cast, col, number, text
+from sqlanon.expressions import cast, col, text
 from sqlanon.hierarchies.labels import date_text, day
 from sqlanon.hierarchies.parts import (
     VALUE,
@@ -76,11 +76,11 @@ def _exact_number(scale: Scale) -> exp.Expr:
     # By the number's text, which is what people see: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.
     rounded = to_type(to_type(value, "VARCHAR"), scale.exact, attempt=True)
     # Only small numbers have more than 12 decimals in their text; they are rounded down.
-    small = exp.LT(this=exp.Abs(this=value.copy()), expression=number(10_000))
-    rounded_up = exp.GT(this=cast(rounded.copy(), scale.column_type), expression=value.copy())
+    small = exp.Abs(this=value.copy()) < 10_000
+    rounded_up = cast(rounded.copy(), scale.column_type) > value
     unit = scale.literal(Decimal(1).scaleb(-scale.computed))
-    down = exp.Sub(this=rounded.copy(), expression=unit)
-    return choose([(exp.And(this=small, expression=rounded_up), down)], rounded)
+    down = rounded - unit
+    return choose([(small & rounded_up, down)], rounded)
 
 
 def _within_range(scale: Scale, x: str) -> exp.Expr:
@@ -94,9 +94,9 @@ def _inside(scale: Scale, x: str) -> exp.Expr:
     """Return x; NULL in an open end."""
     conditions: list[exp.Expr] = []
     if scale.below is not None:
-        conditions.append(exp.GTE(this=col(x), expression=scale.literal(scale.below)))
+        conditions.append(col(x) >= scale.literal(scale.below))
     if scale.above is not None:
-        conditions.append(exp.LT(this=col(x), expression=scale.literal(scale.above)))
+        conditions.append(col(x) < scale.literal(scale.above))
     return choose([(exp.and_(*conditions), col(x))])
 
 
@@ -104,10 +104,10 @@ def _start(scale: Scale, x: str, width: Decimal) -> exp.Expr:
     """Return x - ((x - origin) mod width). SQL's % has the sign of its dividend: hence twice."""
     distance: exp.Expr = col(x)
     if scale.origin:
-        distance = exp.Paren(this=exp.Sub(this=distance, expression=scale.literal(scale.origin)))
+        distance = exp.Paren(this=distance - scale.literal(scale.origin))
     size = scale.literal(width)
-    rest = exp.Add(this=exp.Mod(this=distance, expression=size), expression=size.copy())
-    return exp.Sub(this=col(x), expression=exp.Mod(this=exp.Paren(this=rest), expression=size.copy()))
+    rest = exp.Mod(this=distance, expression=size) + size
+    return col(x) - exp.Mod(this=exp.Paren(this=rest), expression=size.copy())
 
 
 def _from(scale: Scale, start: str) -> exp.Expr:
@@ -115,17 +115,17 @@ def _from(scale: Scale, start: str) -> exp.Expr:
     bound: exp.Expr = col(start)
     if scale.below is not None:
         end = scale.literal(scale.below)
-        bound = choose([(exp.LT(this=col(start), expression=end), end.copy())], bound)
+        bound = choose([(col(start) < end, end.copy())], bound)
     return _shown(scale, bound)
 
 
 def _to(scale: Scale, start: str, width: Decimal) -> exp.Expr:
     """Return the upper bound, not above the open end: the last integer, or else the first number beyond."""
     step = 0 if scale.half_open else 1
-    bound: exp.Expr = exp.Add(this=col(start), expression=scale.literal(_less(width, step)))
+    bound: exp.Expr = col(start) + scale.literal(_less(width, step))
     if scale.above is not None:
         end = scale.literal(_less(scale.above, step))
-        bound = choose([(exp.GT(this=bound, expression=end), end.copy())], bound.copy())
+        bound = choose([(bound > end, end.copy())], bound.copy())
     return _shown(scale, bound)
 
 
@@ -137,7 +137,7 @@ def _less(value: Decimal, step: int) -> Decimal:
 def _shown(scale: Scale, bound: exp.Expr) -> exp.Expr:
     """Return a bound as a date, or a number with the decimals that labels show."""
     if scale.start is not None:
-        return exp.Add(this=_date(scale.start), expression=to_type(bound, "INTEGER"))
+        return _date(scale.start) + to_type(bound, "INTEGER")
     return bound if scale.shown == scale.computed else to_type(bound, f"DECIMAL(38, {scale.shown})")
 
 
@@ -148,7 +148,7 @@ def _date(value: date) -> exp.Cast:
 def _digits(prefix: str, level: int) -> exp.Expr:
     """Return the length of the level's longest bound, without sign."""
     ends = [exp.Abs(this=col(f"{prefix}{end}_{level}")) for end in ("from", "to")]
-    larger = choose([(exp.GT(this=ends[0], expression=ends[1]), ends[0].copy())], ends[1].copy())
+    larger = choose([(ends[0] > ends[1], ends[0].copy())], ends[1].copy())
     longest = exp.Length(this=to_type(exp.Window(this=exp.Max(this=larger)), "VARCHAR"))
     return to_type(longest, "INTEGER")
 
@@ -173,5 +173,5 @@ def _bound_text(scale: Scale, prefix: str, end: str, level: int) -> exp.Expr:
         return date_text(bound)
     digits = to_type(exp.Abs(this=bound), "VARCHAR")
     padded = pad(digits, col(f"{prefix}digits_{level}"), "0", left=True)
-    negative = exp.LT(this=bound.copy(), expression=number(0))
+    negative = bound < 0
     return join_texts([choose([(negative, text("-"))], text("")), padded])

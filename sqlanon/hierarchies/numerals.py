@@ -30,16 +30,16 @@ def written_out(numeral: exp.Expr) -> exp.Expr:
     def zeros(count: exp.Expr) -> exp.Expr:
         return anonymous("repeat", text("0"), count)
 
-    small = exp.Sub(this=exp.Neg(this=exp.Paren(this=exponent.copy())), expression=number(1))
+    small = exp.Neg(this=exp.Paren(this=exponent.copy())) - 1
     return exp.Case(
         ifs=[
             exp.If(
-                this=exp.LT(this=exponent, expression=number(0)),
+                this=exponent < 0,
                 true=_joined(sign.copy(), text("0."), zeros(small), digits.copy()),
             ),
             exp.If(
-                this=exp.GTE(this=exponent.copy(), expression=size),
-                true=_joined(sign, digits, zeros(exp.Sub(this=exponent.copy(), expression=size.copy())), text(".0")),
+                this=exponent >= size,
+                true=_joined(sign, digits, zeros(exponent - size), text(".0")),
             ),
         ],
         default=anonymous("regexp_replace", _positive_zero(numeral), text(r"^(-?)\."), text(r"\10.")),
@@ -58,7 +58,7 @@ def whole_digits(numeral: exp.Expr) -> exp.Length:
 
 def padded(numeral: exp.Expr, digits: exp.Expr) -> exp.Expr:
     """A number without an exponent, with at least so many digits before the point: ``-007.5``."""
-    zeros = exp.Sub(this=digits, expression=whole_digits(numeral))
+    zeros = digits - whole_digits(numeral)
     fill = anonymous("repeat", text("0"), anonymous("greatest", zeros, number(0)))
     begun = anonymous("regexp_extract", numeral.copy(), text("^-?"))
     rest = anonymous("ltrim", numeral.copy(), text("-"))

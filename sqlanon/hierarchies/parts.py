@@ -104,7 +104,7 @@ def choose(cases: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None 
 
 def is_known(expression: exp.Expr) -> exp.Not:
     """``NOT expression IS NULL``."""
-    return exp.Not(this=is_null(expression))
+    return ~is_null(expression)
 
 
 def join_texts(parts: Sequence[exp.Expr]) -> exp.Expr:
@@ -264,7 +264,7 @@ def cast_key(text: exp.Expr, column_type: str) -> exp.Expr:
     if scale is None:
         return key
     exact = to_type(text.copy(), f"DECIMAL(38, {scale})", attempt=True)
-    return choose([(exp.EQ(this=exact, expression=key.copy()), key)])
+    return choose([(exact.eq(key), key)])
 
 
 def _exact_scale(kind: ColumnKind, column_type: str) -> int | None:

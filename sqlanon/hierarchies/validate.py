@@ -85,14 +85,14 @@ def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Sele
     ]
     wrong = reduce(_add, findings) if findings else number(0)
     ends = exp.Min(this=top), exp.Max(this=top.copy())
-    null = is_null(col(VALUE)), exp.GT(this=col("rows"), expression=number(0))
+    null = is_null(col(VALUE)), col("rows") > 0
     own = select([_rows()], draft.values.copy()).where(*null, copy=False)
     nulls = subquery(own) if draft.nullable else number(0)
     return select([_rows(), ground, distinct, *ends, wrong, nulls], target.copy())
 
 
 def _add(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return exp.Add(this=left, expression=right)
+    return left + right
 
 
 def usual_checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
@@ -168,7 +168,7 @@ def _keys_listed_twice(keys: exp.Table) -> exp.Select:
     spelled = exp.Min(this=col("text")), exp.Max(this=col("text"))
     query = _finding(keys, (to_type(col("key"), "VARCHAR"), *spelled), _rows(), group=col("key"))
     query.where(is_known(col("key")), copy=False)
-    return query.having(exp.GT(this=_rows(), expression=number(1)), copy=False)
+    return query.having(_rows() > 1, copy=False)
 
 
 def _missing_labels(part: Listed, keys: exp.Table) -> exp.Select:
@@ -209,7 +209,7 @@ def _several(target: exp.Table, column: str, label: exp.Column | None, counted: 
     query = _finding(target, (label, *ends), several, group=label.copy() if label else None)
     query.where(is_known(col("level_0")), copy=False)
     # Far faster than to count the distinct values.
-    return query.having(exp.NEQ(this=ends[0].copy(), expression=ends[1].copy()), copy=False)
+    return query.having(ends[0].neq(ends[1]), copy=False)
 
 
 def _nulls(values: exp.Table) -> exp.Select:
@@ -220,10 +220,10 @@ def _nulls(values: exp.Table) -> exp.Select:
 def _unknown_values(values: exp.Table, target: exp.Table) -> exp.Select:
     label = to_type(col(VALUE, "v"), "VARCHAR")
     query = _finding(aliased(values, "v"), (label, None, None), col("rows", "v"))
-    equal = exp.EQ(this=col(VALUE, "v"), expression=col("level_0", "h"))
+    equal = col(VALUE, "v").eq(col("level_0", "h"))
     query.append("joins", exp.Join(this=aliased(target, "h"), kind="ANTI", on=equal))
     # A value that only a population has is nobody's here: it may stay without a label.
-    there = exp.GT(this=col("rows", "v"), expression=number(0))
+    there = col("rows", "v") > 0
     return query.where(is_known(col(VALUE, "v")), there, copy=False)
 
 

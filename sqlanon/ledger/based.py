@@ -261,7 +261,7 @@ def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tu
     with catalog.open_catalog(run.engine, catalog_section.database):
         keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
         query = select([col(KEY_HASH)], keys)
-        of_run = exp.EQ(this=col("run_id"), expression=text(one.publication.run_id))
+        of_run = col("run_id").eq(text(one.publication.run_id))
         found = run.engine.rows(select([exp.Count(this=exp.Star())], keys.copy()).where(of_run, copy=False))[0][0]
         if not found:
             return None

@@ -36,7 +36,7 @@ def complementary_release(
     values = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
     query = select([*values, named(rows, ROWS)], within(MEETING, "m"), [value.copy() for value in values])
-    query = query.having(exp.LT(this=rows.copy(), expression=number(k)), copy=False)
+    query = query.having(rows < number(k), copy=False)
     return _with_meeting(query, first, second, shared, attributes)
 
 
@@ -56,7 +56,7 @@ def complementary_victims(
     values: list[exp.Expr] = [col(f"v{i}") for i in range(len(attributes))]
     rows = total(col(ROWS))
     found = select([*values], within(MEETING, "m"), [value.copy() for value in values])
-    found = found.having(exp.LT(this=rows, expression=number(k)), copy=False)
+    found = found.having(rows < number(k), copy=False)
     on = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(attributes)))
     pairs = select([all_columns("m")], within(MEETING, "m"))
     pairs = pairs.join(within(_FOUND, "f"), on=on, join_type="semi", copy=False)

@@ -49,7 +49,7 @@ def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterat
         yield
     except BaseException:
         with suppress(SqlanonError), alone_with(path), catalog.open_catalog(engine, path):
-            is_this = [exp.EQ(this=col(name), expression=exp.Placeholder()) for name in ("run_id", "path")]
+            is_this = [col(name).eq(exp.Placeholder()) for name in ("run_id", "path")]
             delete = exp.Delete(this=_exports(), where=exp.Where(this=exp.and_(*is_this, copy=False)))
             engine.execute(delete, [export.run_id, export.path])
         raise

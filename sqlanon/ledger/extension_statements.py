@@ -24,7 +24,7 @@ def unreleased(rows: exp.Table) -> exp.Select:
 
 def released(rows: exp.Table) -> exp.Select:
     """The marked rows that the release has."""
-    return select([exp.Star()], rows.copy()).where(exp.Not(this=_is_new(col(EARLIER))), copy=False)
+    return select([exp.Star()], rows.copy()).where(~_is_new(col(EARLIER)), copy=False)
 
 
 def unreleased_space(space: ClassSpace, marks: Coded) -> ClassSpace:
@@ -42,7 +42,7 @@ def unreleased_space(space: ClassSpace, marks: Coded) -> ClassSpace:
 
 def _is_new(mark: exp.Expr) -> exp.Expr:
     bits = exp.BitwiseAnd(this=mark, expression=number(RELEASED))
-    return exp.EQ(this=exp.Paren(this=bits), expression=number(0))
+    return exp.Paren(this=bits).eq(0)
 
 
 def extended(released: exp.Expr, added: exp.Expr, columns: Sequence[str], shuffled: bool = True) -> exp.Select:
@@ -57,7 +57,7 @@ def class_figures(rows: exp.Expr, quasi: Sequence[str]) -> exp.Select:
     """One row: ``rows``, ``classes``, ``smallest_class`` and ``squares`` of released rows."""
     size = named(exp.Count(this=exp.Star()), "size")
     each = select([size], rows, [col(name) for name in quasi])
-    squared = exp.Sum(this=exp.Mul(this=col("size"), expression=cast(col("size"), "DOUBLE")))
+    squared = exp.Sum(this=col("size") * cast(col("size"), "DOUBLE"))
     figures: list[exp.Expr] = [
         named(exp.Coalesce(this=exp.Sum(this=col("size")), expressions=[number(0)]), "rows"),
         named(exp.Count(this=exp.Star()), "classes"),
@@ -70,6 +70,6 @@ def class_figures(rows: exp.Expr, quasi: Sequence[str]) -> exp.Select:
 def changed_labels(then: exp.Expr, now: exp.Expr, level: int) -> exp.Select:
     """How many ground values had another label at a level than they have now."""
     on = same(col("level_0", "t"), col("level_0", "n"))
-    differs = exp.Not(this=same(col(f"level_{level}", "t"), col(f"level_{level}", "n")))
+    differs = ~same(col(f"level_{level}", "t"), col(f"level_{level}", "n"))
     query = exp.Select(expressions=[exp.Count(this=exp.Star())]).from_(aliased(then, "t"), copy=False)
     return query.join(aliased(now, "n"), on=on, copy=False).where(differs, copy=False)

@@ -122,7 +122,7 @@ def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None])
     versions that are kept there."""
     replace_at(engine, str(intent.path), intent.published_at, kept)
     if intent.run_id != UNRECORDED:
-        out = exp.EQ(this=col("intended_at"), expression=exp.Null())
+        out = col("intended_at").eq(exp.Null())
         where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
         update = exp.Update(this=_releases(), expressions=[out], where=exp.Where(this=where))
         engine.execute(update, [intent.run_id, str(intent.path)])
@@ -143,8 +143,8 @@ def replace_at(engine: DuckDBEngine, place: str, at: datetime, kept: Collection[
     if kept:
         version = exp.Coalesce(this=col("version"), expressions=[number(1)])  # the first that a file has is not counted
         there = exp.In(this=version, expressions=[number(one or 1) for one in kept])
-        standing = exp.and_(standing, exp.Not(this=there), copy=False)
-    gone = exp.EQ(this=col("replaced_at"), expression=exp.Placeholder())
+        standing = exp.and_(standing, ~there, copy=False)
+    gone = col("replaced_at").eq(exp.Placeholder())
     engine.execute(exp.Update(this=_releases(), expressions=[gone], where=exp.Where(this=standing)), [at, place])
 
 
@@ -154,8 +154,8 @@ def forget_gone(engine: DuckDBEngine) -> None:
     keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
     engine.execute(exp.Delete(this=keys, where=exp.Where(this=is_gone())))
     # What was published with noise counts for good.
-    noisy = select([col("run_id")], _releases()).where(exp.Not(this=is_null(col("epsilon"))), copy=False)
-    others = exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=noisy)))
+    noisy = select([col("run_id")], _releases()).where(~is_null(col("epsilon")), copy=False)
+    others = ~exp.In(this=col("run_id"), query=exp.Subquery(this=noisy))
     samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
     engine.execute(exp.Delete(this=samples, where=exp.Where(this=exp.and_(is_gone(), others, copy=False))))
 
@@ -165,15 +165,15 @@ def _releases() -> exp.Table:
 
 
 def _is_intent() -> exp.Expr:
-    return exp.Not(this=is_null(col("intended_at")))
+    return ~is_null(col("intended_at"))
 
 
 def _of_run() -> exp.Expr:
-    return exp.EQ(this=col("run_id"), expression=exp.Placeholder())
+    return col("run_id").eq(exp.Placeholder())
 
 
 def _at_place() -> exp.Expr:
-    return exp.EQ(this=col("path"), expression=exp.Placeholder())
+    return col("path").eq(exp.Placeholder())
 
 
 def _claims_at(intent: Intent, places: Places, engine: DuckDBEngine) -> Claims | None:

@@ -135,7 +135,7 @@ def groups(
     rows = exp.Count(this=exp.Star()) if count is None else total(col(count, "r"))
     counted = select([*output, named(rows, ROWS)], aliased(release, "r"), by)
     if not by:  # no rows are no group
-        counted = counted.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
+        counted = counted.having(exp.Count(this=exp.Star()) > 0, copy=False)
     texts: list[exp.Expr] = [named(cast(col(f"l{i}"), "VARCHAR"), f"l{i}") for i, _ in there]
     return select([*texts, *(col(f"s{j}") for j in range(len(shared))), col(ROWS)], subquery(counted, "c"))
 
@@ -158,7 +158,7 @@ def keyed(grouped: exp.Select, attributes: Sequence[Linked], shared: int, first:
             output.append(named(col(f"l{i}", "g"), f"k{i}"))
             continue
         name = f"h{i}"
-        on = exp.EQ(this=col(f"l{i}", "g"), expression=col("own", name))
+        on = col(f"l{i}", "g").eq(col("own", name))
         query = query.join(subquery(_upward(one.hierarchy, own, other), name), on=on, join_type="left", copy=False)
         found = exp.If(this=is_there(col("own", name)), true=col("other", name), false=col(f"l{i}", "g"))
         output.append(named(found, f"k{i}"))
@@ -259,7 +259,7 @@ def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: 
     output = [named(where(count, is_range), "ranges"), named(where(count.copy(), is_null(col("label", "r"))), "others")]
     query = select([*output], subquery(labels, "l")).where(is_there(col("label", "l")), copy=False)
     for alias, known, kind in (("n", aliased(nodes, "n"), "anti"), ("r", subquery(ranges(labels, nodes), "r"), "left")):
-        on = exp.EQ(this=col("label", "l"), expression=col("label", alias))
+        on = col("label", "l").eq(col("label", alias))
         query = query.join(known, on=on, join_type=kind, copy=False)
     return query.with_(ident(_nodes_name(0)), as_=nodes_in_order(hierarchy, range(height + 1)), copy=False)
 
@@ -272,7 +272,7 @@ def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Se
     nodes = exp.Select(expressions=[col("node")], distinct=exp.Distinct()).from_(subquery(union_all(*each), "e"))
     counts: list[exp.Expr] = [exp.Count(this=col("label", "l")), exp.Count(this=col("node", "n"))]
     query = select(counts, subquery(labels, "l"))
-    on = exp.EQ(this=col("label", "l"), expression=col("node", "n"))
+    on = col("label", "l").eq(col("node", "n"))
     return query.join(subquery(nodes, "n"), on=on, join_type="left", copy=False)
 
 
@@ -280,12 +280,12 @@ def _pairs(one: Linked, hierarchy: exp.Expr, present: dict[str, exp.Select]) -> 
     """The labels of two levels that go together, as far as the releases have them: those of one ground value."""
     first = _at_levels(hierarchy, one.first_levels, present[FIRST])
     second = _at_levels(hierarchy, one.second_levels, present[SECOND])
-    is_lower = exp.LT(this=col("level", "a"), expression=col("level", "b"))
+    is_lower = col("level", "a") < col("level", "b")
     finer = exp.If(this=is_lower, true=col("label", "a"), false=col("label", "b"))
     pairs: list[exp.Expr] = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, "finer")]
     query = exp.Select(expressions=pairs, distinct=exp.Distinct()).from_(subquery(first, "a"), copy=False)
-    other = exp.NEQ(this=col("level", "a"), expression=col("level", "b"))
-    on = exp.And(this=same(col("value", "a"), col("value", "b")), expression=other)
+    other = col("level", "a").neq(col("level", "b"))
+    on = same(col("value", "a"), col("value", "b")) & other
     return query.join(subquery(second, "b"), on=on, copy=False)
 
 
@@ -378,11 +378,9 @@ def _met(attributes: Sequence[Linked], shared: int, step: int, finest: Finest) -
     finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
     numbers = [named(col(f"p{step}", side), side) for side in ("a", "b")]
     query = select([*numbers, *(finer if finest else ())], within(met_name(step - 1), "m"))
-    query = query.join(subquery(one, "a"), on=exp.EQ(this=col(before, "a"), expression=col("a", "m")), copy=False)
+    query = query.join(subquery(one, "a"), on=col(before, "a").eq(col("a", "m")), copy=False)
     query = query.join(within(pairs_name(i), "c"), on=same(col(label, "a"), col("one", "c")), copy=False)
-    on = exp.And(
-        this=exp.EQ(this=col(before, "b"), expression=col("b", "m")), expression=same(col(label, "b"), col("two", "c"))
-    )
+    on = col(before, "b").eq(col("b", "m")) & same(col(label, "b"), col("two", "c"))
     return query.join(subquery(two, "b"), on=on, copy=False)
 
 
@@ -435,12 +433,12 @@ def joined(attributes: Sequence[Linked], shared: int, numbers: bool = False) -> 
         return query.join(within(SECOND, "b"), on=meeting(attributes, shared), copy=False)
     query, last = exp.Select().from_(within(met_name(len(several)), "m"), copy=False), f"p{len(several)}"
     for name, side in ((FIRST, "a"), (SECOND, "b")):
-        on = exp.EQ(this=col(last, side), expression=col(side, "m"))
+        on = col(last, side).eq(col(side, "m"))
         query = query.join(within(name, side), on=on, copy=False)
     for i, _ in () if numbers else several:
         finer = exp.Select(expressions=[col("f"), col("finer")], distinct=exp.Distinct())
         finer = finer.from_(exp.Table(this=ident(pairs_name(i))), copy=False)
-        on = exp.EQ(this=col("f", f"c{i}"), expression=col(f"f{i}", "m"))
+        on = col("f", f"c{i}").eq(col(f"f{i}", "m"))
         query = query.join(subquery(finer, f"c{i}"), on=on, copy=False)
     return query
 

@@ -61,9 +61,9 @@ def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
     ]
     query = select([*output], subquery(both, "r"), [col("label", "r")])
     for alias, end in (("a", "first"), ("b", "last")):
-        on = exp.EQ(this=col(end, "r"), expression=_plain(col("label", alias)))
+        on = col(end, "r").eq(_plain(col("label", alias)))
         query = query.join(exp.alias_(nodes.copy(), alias, table=True), on=on, copy=False)
-    on = exp.EQ(this=col("label", "r"), expression=col("label", "n"))
+    on = col("label", "r").eq(col("label", "n"))
     return query.join(exp.alias_(nodes.copy(), "n", table=True), on=on, join_type="anti", copy=False)
 
 
@@ -80,13 +80,13 @@ def overlapping(one: exp.Expr, two: exp.Expr, numbers: bool) -> exp.Select:
     """
 
     def within(inner: str, outer: str) -> exp.Expr:
-        lower = exp.GTE(this=col("low", inner), expression=col("low", outer))
-        return all_of([lower, exp.LTE(this=col("high", inner), expression=col("high", outer))])
+        lower = col("low", inner) >= col("low", outer)
+        return all_of([lower, col("high", inner) <= col("high", outer)])
 
     own, name = ("id", "f") if numbers else ("label", "finer")
     first, second = col(own, "a"), col(own, "b")
     if numbers:
-        both: exp.Expr = exp.Add(this=exp.Mul(this=first, expression=number(_MORE_THAN_LABELS)), expression=second)
+        both: exp.Expr = (first * number(_MORE_THAN_LABELS)) + second
     else:
         both = exp.DPipe(this=exp.DPipe(this=first, expression=text(" & ")), expression=second)
     finer = exp.Case(
@@ -98,10 +98,10 @@ def overlapping(one: exp.Expr, two: exp.Expr, numbers: bool) -> exp.Select:
     )
     on = all_of(
         [
-            exp.LTE(this=col("low", "a"), expression=col("high", "b")),
-            exp.LTE(this=col("low", "b"), expression=col("high", "a")),
-            exp.Paren(this=exp.Or(this=col("is_range", "a"), expression=col("is_range", "b"))),
-            exp.NEQ(this=col("label", "a"), expression=col("label", "b")),
+            col("low", "a") <= col("high", "b"),
+            col("low", "b") <= col("high", "a"),
+            exp.Paren(this=col("is_range", "a") | col("is_range", "b")),
+            col("label", "a").neq(col("label", "b")),
         ]
     )
     output = [named(col("label", "a"), "one"), named(col("label", "b"), "two"), named(finer, name)]
@@ -118,7 +118,7 @@ def placed(labels: exp.Query, nodes: exp.Expr, have_ranges: bool, numbered: exp.
     if numbered is None:
         return found
     query = select([exp.Column(this=exp.Star(), table=ident("p")), col("id", "x")], subquery(found, "p"))
-    on = exp.EQ(this=col("label", "p"), expression=col("label", "x"))
+    on = col("label", "p").eq(col("label", "x"))
     return query.join(exp.alias_(numbered.copy(), "x", table=True), on=on, copy=False)
 
 
@@ -127,7 +127,7 @@ def _placed(labels: exp.Query, nodes: exp.Expr, have_ranges: bool) -> exp.Query:
         [col("label", "l"), col("low", "n"), col("high", "n"), named(exp.false(), "is_range")],
         subquery(labels.copy(), "l"),
     )
-    on = exp.EQ(this=col("label", "l"), expression=col("label", "n"))
+    on = col("label", "l").eq(col("label", "n"))
     own = own.join(exp.alias_(nodes.copy(), "n", table=True), on=on, copy=False)
     if not have_ranges:
         return own

@@ -328,14 +328,14 @@ def _refuse_overtaken(
 
 def _insert_again(engine: DuckDBEngine, name: str, row: dict[str, Any]) -> None:
     """Add a row of a run; it may be there from a publication that came to nothing."""
-    of_run = exp.EQ(this=col("run_id"), expression=text(row["run_id"]))
+    of_run = col("run_id").eq(text(row["run_id"]))
     engine.execute(exp.Delete(this=table(name, catalog.SCHEMA, catalog.ATTACHED), where=exp.Where(this=of_run)))
     catalog.insert(engine, name, row)
 
 
 def _keep_keys(engine: DuckDBEngine, run_id: str, keys: exp.Query) -> None:
     target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-    of_before = exp.EQ(this=col("run_id"), expression=text(run_id))
+    of_before = col("run_id").eq(text(run_id))
     engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
     of_run = select([named(text(run_id), "run_id"), col("key_hash")], exp.Subquery(this=keys))
     engine.execute(exp.Insert(this=target, expression=of_run))
@@ -343,7 +343,7 @@ def _keep_keys(engine: DuckDBEngine, run_id: str, keys: exp.Query) -> None:
 
 def _keep_sample(engine: DuckDBEngine, run_id: str, sample: exp.Query) -> None:
     target = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
-    of_before = exp.EQ(this=col("run_id"), expression=text(run_id))
+    of_before = col("run_id").eq(text(run_id))
     engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
     engine.execute(exp.Insert(this=target, expression=sample))
 

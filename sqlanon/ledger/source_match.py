@@ -298,7 +298,7 @@ class SameRows:
         engine, sampled = self.run.engine, self.run.work("source_sample")
         with catalog.open_catalog(engine, self.path):
             samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
-            of_run = exp.EQ(this=col("run_id"), expression=text(run_id))
+            of_run = col("run_id").eq(text(run_id))
             query = select([col("source_rows"), col("column_names"), col(HASHES)], samples)
             engine.execute(create_table(sampled.copy(), query.where(of_run, copy=False)))
         try:

@@ -54,7 +54,7 @@ def _text_of(column: str) -> exp.Expr:
     as_number = cast(exp.TryCast(this=own, to=native_type("DOUBLE")), "VARCHAR")
     as_time = cast(exp.TryCast(this=own.copy(), to=native_type("TIMESTAMP")), "VARCHAR")
     trimmed = anonymous("trim", own.copy())
-    is_ascii = exp.EQ(this=anonymous("strlen", own.copy()), expression=anonymous("length", own.copy()))
+    is_ascii = anonymous("strlen", own.copy()).eq(anonymous("length", own.copy()))
     lowered = exp.If(this=is_ascii, true=anonymous("lower", trimmed), false=_ascii_lowered(trimmed.copy()))
     return exp.Coalesce(this=as_number, expressions=[as_time, lowered])
 
@@ -87,7 +87,7 @@ def known_values(sampled: exp.Expr, place: int, values: exp.Expr) -> exp.Select:
     """One row: the hashes of a column of a sample, and how many of them a column has."""
     hashes = exp.Select(expressions=[named(_at(place), "h")], distinct=exp.Distinct())
     hashes = hashes.from_(sampled.copy(), copy=False)
-    on = exp.EQ(this=col("h", "s"), expression=col("h", "o"))
+    on = col("h", "s").eq(col("h", "o"))
     query = select([exp.Count(this=col("h", "s")), exp.Count(this=col("h", "o"))], subquery(hashes, "s"))
     return query.join(aliased(values, "o"), on=on, join_type="left", copy=False)
 
@@ -108,7 +108,7 @@ def frequencies(combined: exp.Expr) -> exp.Select:
     """One row: all rows, the combinations of one row, and those of two."""
     counts: list[exp.Expr] = [total(col(ROWS))]
     for n in (1, 2):
-        once = exp.EQ(this=col(ROWS), expression=number(n))
+        once = col(ROWS).eq(number(n))
         counts.append(exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=once)))
     return select(counts, combined.copy())
 
@@ -121,13 +121,13 @@ def found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], 
     by: list[exp.Expr] = [one.this.copy() for one in hashes]
     taken = select([*hashes, named(exp.Count(this=exp.Star()), "m")], sampled.copy(), by)
     rows, there = total(col("m", "s")), col(ROWS, "x")
-    once = exp.EQ(this=there, expression=number(1))
+    once = there.eq(1)
     output: list[exp.Expr] = [rows, exp.Coalesce(this=total(col("m", "s"), once), expressions=[number(0)])]
-    for condition in (is_null(there.copy()), once.copy(), exp.EQ(this=there.copy(), expression=number(2))):
+    for condition in (is_null(there.copy()), once.copy(), there.eq(2)):
         output.append(where(exp.Count(this=exp.Star()), condition))
     query = select(output, subquery(taken, "s"))
     for i, own in enumerate(values):
-        on = exp.EQ(this=col(f"h{i}", "s"), expression=col("h", f"v{i}"))
+        on = col(f"h{i}", "s").eq(col("h", f"v{i}"))
         query = query.join(aliased(own, f"v{i}"), on=on, join_type="left", copy=False)
     paired = [same(col("v", f"v{i}"), col(f"c{i}", "x")) for i in range(len(places))]
     # What has no value here would read as NULL.
@@ -152,7 +152,7 @@ def least_known(sampled: exp.Expr, place: int, values: exp.Expr, is_whole: bool)
     if is_whole:
         return query
     greatest = subquery(select([exp.Max(this=col("h"))], values.copy()))
-    return query.where(exp.LTE(this=col("h", "s"), expression=greatest), copy=False)
+    return query.where(col("h", "s") <= greatest, copy=False)
 
 
 def arrived_sample(arrow: exp.Expr, columns: int) -> exp.Select:

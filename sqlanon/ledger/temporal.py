@@ -71,7 +71,7 @@ def _by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
     if keys:
         there.set("group", exp.Group(expressions=[col(key) for key in keys]))
     whole = exp.Window(this=exp.Sum(this=col(ROWS, "b")), partition_by=[col(key, "b") for key in keys])
-    more = exp.Sub(this=whole, expression=exp.Coalesce(this=col(ROWS, "a"), expressions=[number(0)]))
+    more = whole - exp.Coalesce(this=col(ROWS, "a"), expressions=[number(0)])
     found = least(col(ROWS, "b"), greatest(more, number(0)))
     query = select([*_labels(attributes), named(found, ROWS)], within(SECOND, "b"))
     on = meeting(attributes, shared)
@@ -83,12 +83,12 @@ def _counted_apart(attributes: Sequence[Linked], shared: int) -> exp.Select:
     compared = len(of_several_levels(attributes))
     last, rows = f"p{compared}", total(col(ROWS, "a"))
     met = select([col("b", "m"), named(rows, ROWS)], within(met_name(compared), "m"), [col("b", "m")])
-    on = exp.EQ(this=col(last, "a"), expression=col("a", "m"))
+    on = col(last, "a").eq(col("a", "m"))
     met = met.join(within(FIRST, "a"), on=on, copy=False)
     there = exp.Coalesce(this=col(ROWS, "t"), expressions=[number(0)])
-    more = greatest(exp.Sub(this=col(ROWS, "b"), expression=there), number(0))
+    more = greatest(col(ROWS, "b") - there, number(0))
     query = select([*_labels(attributes), named(more, ROWS)], within(SECOND, "b"))
-    on = exp.EQ(this=col(last, "b"), expression=col("b", "t"))
+    on = col(last, "b").eq(col("b", "t"))
     return query.join(subquery(met, "t"), on=on, join_type="left", copy=False)
 
 

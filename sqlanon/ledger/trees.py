@@ -24,7 +24,7 @@ def stored_name(run_id: str, attribute: str) -> str:
 def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
     """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
     known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-    of_run = exp.EQ(this=col("run_id"), expression=text(run_id))
+    of_run = col("run_id").eq(text(run_id))
     engine.execute(exp.Delete(this=known, where=exp.Where(this=of_run)))  # published twice
     for one in hierarchies:
         name = stored_name(run_id, one.attribute)
@@ -48,7 +48,7 @@ def is_gone() -> exp.Expr:
     """Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
     releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
     standing = select([col("run_id")], releases).where(is_null(col("replaced_at")), copy=False)
-    return exp.Not(this=exp.In(this=col("run_id"), query=exp.Subquery(this=standing)))
+    return ~exp.In(this=col("run_id"), query=exp.Subquery(this=standing))
 
 
 def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
@@ -61,7 +61,7 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
     with catalog.open_catalog(engine, policy.catalog.database):
         known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
         query = select([col("attribute"), col("height"), col("table_name")], known)
-        of_run = exp.EQ(this=col("run_id"), expression=text(run_id))
+        of_run = col("run_id").eq(text(run_id))
         for attribute, height, name in engine.rows(query.where(of_run, copy=False)):
             target = run.work(f"of_{name}")
             copy = create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED)))

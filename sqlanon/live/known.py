@@ -52,11 +52,8 @@ def _found(engine: DuckDBEngine, schema: str, name: str) -> tuple[str, str | Non
     for kind in ("table", "view"):
         source = exp.Table(this=anonymous(f"duckdb_{kind}s"))
         wanted = {"schema_name": text(schema), f"{kind}_name": text(name)}
-        same = [
-            exp.EQ(this=exp.Lower(this=col(column)), expression=exp.Lower(this=value))
-            for column, value in wanted.items()
-        ]
-        here = exp.EQ(this=col("database_name"), expression=exp.func("current_database"))
+        same = [exp.Lower(this=col(column)).eq(exp.Lower(this=value)) for column, value in wanted.items()]
+        here = col("database_name").eq(exp.func("current_database"))
         each.append(select([named(text(kind), "kind"), col("comment")], source).where(here, *same, copy=False))
     rows = engine.rows(union_all(*each))
     return rows[0] if rows else None
@@ -67,7 +64,7 @@ def can_be_secure(engine: DuckDBEngine) -> bool:
     if int(duckdb.__version__.partition(".")[0]) < 2:
         return False
     source = exp.Table(this=anonymous("duckdb_databases"))
-    here = exp.EQ(this=col("database_name"), expression=exp.func("current_database"))
+    here = col("database_name").eq(exp.func("current_database"))
     path, tags = engine.rows(select([col("path"), col("tags")], source).where(here, copy=False))[0]
     version = tags.get("storage_version", "")
     return path is None or (version.startswith("v") and int(version[1:].partition(".")[0]) >= 2)
@@ -77,8 +74,8 @@ def status_of(engine: DuckDBEngine, known: Known) -> tuple[int, int, int]:
     """Of a live view, now: the rows of its table, how many it leaves out, and how many it may."""
     query = select([col("rows"), col("suppressed"), col("limit")], subquery(status_query([known]), "s"))
     its = [
-        exp.EQ(this=col("schema"), expression=text(known.schema)),
-        exp.EQ(this=col("view"), expression=text(known.name)),
+        col("schema").eq(text(known.schema)),
+        col("view").eq(text(known.name)),
     ]
     rows, suppressed, limit = engine.rows(query.where(*its, copy=False))[0]
     return rows, suppressed, limit

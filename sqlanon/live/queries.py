@@ -70,7 +70,7 @@ class LiveColumn:
         """Whether the column still has its type: the same for all rows, known before any is read."""
         now = col(self.name)
         told = type_text(now) if "ENUM" in self.type else anonymous("TYPEOF", now)
-        return exp.EQ(this=told, expression=text(self.type))
+        return told.eq(text(self.type))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def live_labels(hierarchy: exp.Table, level: int, height: int, top: str | None, 
     if forbidden:
         shown = cast(label.copy(), "VARCHAR")
         one_of = exp.In(this=shown, expressions=[text(one) for one in forbidden])
-        known = known.where(exp.Not(this=exp.Coalesce(this=one_of, expressions=[exp.false()])), copy=False)
+        known = known.where(~exp.Coalesce(this=one_of, expressions=[exp.false()]), copy=False)
     null: exp.Expr = text(top or "") if level == height else exp.null()
     parts: list[exp.Query] = [known]
     if height and not (level == height and top in forbidden):  # of a single value there is no NULL beside it
@@ -208,7 +208,7 @@ def live_status(recipe: LiveRecipe) -> exp.Select:
             named(exp.Coalesce(this=subquery(kept), expressions=[number(0)]), KEPT),
         ]
     )
-    left_out = exp.Sub(this=col("rows"), expression=col(KEPT))
+    left_out = col("rows") - col(KEPT)
     return _with_parts(select([col("rows"), named(left_out, "suppressed")], subquery(counts, "s")), recipe)
 
 

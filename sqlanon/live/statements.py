@@ -190,7 +190,7 @@ def _removing(known: Known) -> Iterator[exp.Expr]:
         drop = drop_table(table(name, SCHEMA))
         drop.set("exists", True)
         yield drop
-    its = exp.EQ(this=col("id"), expression=number(known.number))
+    its = col("id").eq(number(known.number))
     yield exp.Delete(this=table(DEFINITIONS, SCHEMA), where=exp.Where(this=its))
 
 
@@ -202,9 +202,9 @@ def status_query(counted: Sequence[Known]) -> exp.Select:
     ]
     none = [named(cast(exp.null(), "BIGINT"), name) for name in ("id", "rows", "suppressed")]
     each = each or [exp.Select(expressions=none).where(exp.false(), copy=False)]
-    share = exp.Mul(this=cast(col("rows", "s"), "DECIMAL(18, 0)"), expression=col("suppression_limit", "d"))
+    share = cast(col("rows", "s"), "DECIMAL(18, 0)") * col("suppression_limit", "d")
     limit = cast(exp.Floor(this=share), "BIGINT")
-    advised = exp.GT(this=col("suppressed", "s"), expression=limit.copy())
+    advised = col("suppressed", "s") > limit
     return select(
         [
             named(col("view_schema", "d"), "schema"),
@@ -220,7 +220,7 @@ def status_query(counted: Sequence[Known]) -> exp.Select:
         aliased(table(DEFINITIONS, SCHEMA), "d"),
     ).join(
         subquery(union_all(*each), "s"),
-        on=exp.EQ(this=col("id", "d"), expression=col("id", "s")),
+        on=col("id", "d").eq(col("id", "s")),
         join_type="left",
         copy=False,
     )

@@ -63,18 +63,16 @@ def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequ
         shown = as_number(typed(on_steps(exp.Paren(this=meant), step.copy(), one), one), one.type)
         # What is cut off at a bound need not be on a step.
         meant_or_cut = [shown, *(number(limit) for limit in one.limits)]
-        as_made = exp.Paren(
-            this=exp.or_(*(exp.EQ(this=y.copy(), expression=value) for value in meant_or_cut), copy=False)
-        )
+        as_made = exp.Paren(this=exp.or_(*(y.eq(value) for value in meant_or_cut), copy=False))
         right = exp.Coalesce(this=as_made, expressions=[exp.false()])  # NaN is none of them, for it would be cut off
-        output.append(where(exp.Count(this=exp.Star()), exp.Not(this=right)))
+        output.append(where(exp.Count(this=exp.Star()), ~right))
     return _in_classes(released, classes, quasi, output, "left")
 
 
 def _within(end: exp.Expr, least: exp.Expr, most: exp.Expr) -> exp.Expr:
     """Whether values on both sides of an end may be released: else what is cut off tells nothing of it."""
-    above = exp.GT(this=end.copy(), expression=least.copy())
-    return exp.Paren(this=all_of([above, exp.LT(this=end.copy(), expression=most.copy())]))
+    above = end > least
+    return exp.Paren(this=all_of([above, end < most]))
 
 
 def beyond(
@@ -88,42 +86,39 @@ def beyond(
     exp(−d/b) / 2.
     """
     delta, step = col(f"delta_{j}", "c"), col(f"step_{j}", "c")
-    high = exp.Paren(this=exp.Add(this=col(f"low_{j}", "c"), expression=delta))
+    high = exp.Paren(this=col(f"low_{j}", "c") + delta)
     half = number(0.5)
 
     def midway(value: exp.Expr, rounding: type[exp.Expr], step_out: type[exp.Expr]) -> exp.Expr:
-        steps = rounding(this=exp.Div(this=value, expression=step.copy()))
-        return exp.Mul(this=exp.Paren(this=step_out(this=steps, expression=half.copy())), expression=step.copy())
+        steps = rounding(this=value / step)
+        return exp.Paren(this=step_out(this=steps, expression=half.copy())) * step
 
     lower = exp.Paren(this=midway(col(f"low_{j}", "c"), exp.Floor, exp.Sub))
     upper = exp.Paren(this=midway(high, exp.Ceil, exp.Add))
-    noisy = exp.GT(this=delta.copy(), expression=number(0.0))
+    noisy = delta > 0.0
     least, most = (number(limit) for limit in column.limits)
     open_lower: list[exp.Expr] = [noisy, _within(lower, least, most)]
     open_upper: list[exp.Expr] = [noisy.copy(), _within(upper, least, most)]
     is_out = exp.or_(
-        all_of([*open_lower, exp.LT(this=col(f"y_{j}", "r"), expression=lower.copy())]),
-        all_of([*open_upper, exp.GT(this=col(f"y_{j}", "r"), expression=upper.copy())]),
+        all_of([*open_lower, col(f"y_{j}", "r") < lower]),
+        all_of([*open_upper, col(f"y_{j}", "r") > upper]),
         copy=False,
     )
     found = _in_classes(released, classes, quasi, [where(exp.Count(this=exp.Star()), is_out)], "inner")
-    scale = exp.Paren(this=exp.Div(this=delta.copy(), expression=number(column.epsilon)))
+    scale = exp.Paren(this=delta / number(column.epsilon))
 
     def chance(distance: exp.Expr, open_: list[exp.Expr]) -> exp.Expr:
-        size = exp.Exp(this=exp.Neg(this=exp.Div(this=exp.Paren(this=distance), expression=scale.copy())))
-        there = exp.Div(this=size, expression=number(2.0))
+        size = exp.Exp(this=exp.Neg(this=exp.Paren(this=distance) / scale))
+        there = size / 2.0
         return exp.If(this=all_of(one.copy() for one in open_), true=there, false=number(0.0))
 
     x = col(f"x_{j}", "r")
-    p = exp.Add(
-        this=chance(exp.Sub(this=x, expression=lower.copy()), open_lower),
-        expression=chance(exp.Sub(this=upper.copy(), expression=x.copy()), open_upper),
-    )
+    p = chance(x - lower, open_lower) + chance(upper - x, open_upper)
     each = _in_classes(records, classes, quasi, [named(p, "p"), named(noisy.copy(), "noisy")], "inner")
-    rest = exp.Paren(this=exp.Sub(this=number(1.0), expression=col("p")))
+    rest = exp.Paren(this=number(1.0) - col("p"))
     sums: list[exp.Expr] = [
         exp.Sum(this=col("p")),
-        exp.Sum(this=exp.Mul(this=col("p"), expression=rest)),
+        exp.Sum(this=col("p") * rest),
         cast(where(exp.Count(this=exp.Star()), col("noisy")), "BIGINT"),
     ]
     return found, select(sums, subquery(each, "p"))

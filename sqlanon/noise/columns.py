@@ -73,7 +73,7 @@ class NoisyRecoding:
         if self.kept is None:
             return query.select(named(exp.true(), "released"), copy=False)
         there = is_there(col("record", "k"))
-        on = exp.EQ(this=col("record", "n"), expression=col("record", "k"))
+        on = col("record", "n").eq(col("record", "k"))
         query = query.join(aliased(self.kept, "k"), on=on, join_type="left", copy=False)
         return query.select(named(there, "released"), copy=False)
 

@@ -76,19 +76,17 @@ def _nearest_of_one(noisy: exp.Table) -> exp.Select:
         named(_running(exp.Min(this=col("original")), descending=True), "above"),
     ]
     placed = select([all_columns("b"), *neighbours], subquery(both, "b"))
-    below = exp.Paren(this=exp.Sub(this=col("place"), expression=col("below")))
-    above = exp.Paren(this=exp.Sub(this=col("above"), expression=col("place")))
-    own = exp.Abs(this=exp.Sub(this=col("place"), expression=col("own")))
+    below = exp.Paren(this=col("place") - col("below"))
+    above = exp.Paren(this=col("above") - col("place"))
+    own = exp.Abs(this=col("place") - col("own"))
     nearest = least(below, above)  # there is one at least, and NULL is passed over
-    linked = exp.LTE(this=own, expression=nearest)
-    two = all_of(
-        [exp.EQ(this=below.copy(), expression=above.copy()), exp.NEQ(this=col("below"), expression=col("above"))]
-    )
+    linked = own <= nearest
+    two = all_of([below.eq(above), col("below").neq(col("above"))])
     alone = all_of(
         [
             linked.copy(),
-            exp.EQ(this=col("others"), expression=number(1)),
-            exp.Not(this=exp.Coalesce(this=exp.Paren(this=two), expressions=[exp.false()])),
+            col("others").eq(1),
+            ~exp.Coalesce(this=exp.Paren(this=two), expressions=[exp.false()]),
         ]
     )
     query = select([col("record"), named(linked, "linked"), named(alone, "strictly")], subquery(placed, "p"))
@@ -108,17 +106,17 @@ def _nearest_of_several(noisy: exp.Table, classes: exp.Table, columns: Sequence[
     nearest = exp.Min(this=other)
     query = select([col("record", "r"), named(own, "own"), named(nearest, "nearest")], aliased(noisy, "r"))
     query = query.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
-    apart = exp.NEQ(this=col("record", "r"), expression=col("record", "o"))
+    apart = col("record", "r").neq(col("record", "o"))
     query = query.join(aliased(noisy, "o"), on=all_of([_same_class("o"), apart]), join_type="left", copy=False)
     if every > 1:
-        chosen = exp.EQ(this=exp.Mod(this=col("record", "r"), expression=number(every)), expression=number(0))
+        chosen = exp.Mod(this=col("record", "r"), expression=number(every)).eq(0)
         query = query.where(chosen, copy=False)
     query = query.group_by(col("record", "r"), own.copy(), copy=False)
     farther = exp.Coalesce(this=col("nearest"), expressions=[number(EVERYTHING)])
     found: list[exp.Expr] = [
         col("record"),
-        named(exp.LTE(this=col("own"), expression=farther), "linked"),
-        named(exp.LT(this=col("own"), expression=farther.copy()), "strictly"),
+        named(col("own") <= farther, "linked"),
+        named(col("own") < farther, "strictly"),
     ]
     return of_rows(select(found, subquery(query, "p")))
 
@@ -130,15 +128,15 @@ def _distance(columns: Sequence[NoisyColumn], alias: str) -> exp.Expr:
     """
     parts = []
     for j, one in enumerate(columns):
-        scale = exp.Div(this=col(f"delta_{j}", "c"), expression=number(one.epsilon))
-        off = exp.Abs(this=exp.Sub(this=col(f"y_{j}", "r"), expression=col(f"x_{j}", alias)))
-        none = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
-        parts.append(exp.If(this=none, true=number(0.0), false=exp.Div(this=off, expression=exp.Paren(this=scale))))
+        scale = col(f"delta_{j}", "c") / number(one.epsilon)
+        off = exp.Abs(this=col(f"y_{j}", "r") - col(f"x_{j}", alias))
+        none = col(f"delta_{j}", "c").eq(0.0)
+        parts.append(exp.If(this=none, true=number(0.0), false=off / exp.Paren(this=scale)))
     return greatest(*parts) if len(parts) > 1 else parts[0]
 
 
 def _same_class(alias: str) -> exp.Expr:
-    return exp.EQ(this=col("class", "r"), expression=col("class", alias))
+    return col("class", "r").eq(col("class", alias))
 
 
 def _half_widths(columns: Sequence[NoisyColumn], confidence: float) -> list[exp.Expr]:
@@ -146,8 +144,8 @@ def _half_widths(columns: Sequence[NoisyColumn], confidence: float) -> list[exp.
     factor = -math.log(-math.expm1(math.log(confidence) / len(columns)))
     widths: list[exp.Expr] = []
     for j, one in enumerate(columns):
-        width = exp.Mul(this=col(f"delta_{j}", "c"), expression=number(factor / one.epsilon))
-        none = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
+        width = col(f"delta_{j}", "c") * number(factor / one.epsilon)
+        none = col(f"delta_{j}", "c").eq(0.0)
         widths.append(exp.If(this=none, true=number(EVERYTHING), false=width))
     return widths
 
@@ -185,7 +183,7 @@ def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], c
     spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
     so_far = exp.Window(this=exp.Sum(this=col("original")), partition_by=[col("class")], order=order, spec=spec)
     counted = select([col("record"), col("turn"), named(so_far, "so_far")], subquery(union_all(*ends), "e"))
-    is_upper = exp.EQ(this=col("turn"), expression=number(2))
+    is_upper = col("turn").eq(2)
     signed = exp.If(this=is_upper, true=col("so_far"), false=exp.Neg(this=col("so_far")))
     count = named(cast(exp.Sum(this=signed), "BIGINT"), "near")
     query = select([col("record"), count], subquery(counted, "c"), [col("record")])
@@ -210,40 +208,36 @@ def near_in_all(
     counts = [col("near", name) for name in names]
     together: exp.Expr = counts[0]
     for count in counts[1:]:
-        together = exp.Add(this=together, expression=count.copy())
-    others = exp.Paren(this=exp.Mul(this=number(len(each) - 1), expression=col("size", "c")))
+        together = together + count
+    others = exp.Paren(this=number(len(each) - 1) * col("size", "c"))
     bounds: list[exp.Expr] = [
         col("record", "r"),
-        named(exp.Sub(this=exp.Paren(this=together), expression=others), "at_least"),
+        named(exp.Paren(this=together) - others, "at_least"),
         named(least(*(count.copy() for count in counts)), "at_most"),
     ]
     known = select(bounds, aliased(noisy, "r")).join(aliased(classes, "c"), on=_same_class("c"), copy=False)
     for name, table in zip(names, each, strict=True):
-        on = exp.EQ(this=col("record", "r"), expression=col("record", name))
+        on = col("record", "r").eq(col("record", name))
         known = known.join(aliased(table, name), on=on, copy=False)
     inside = all_of(
-        exp.LTE(this=exp.Abs(this=exp.Sub(this=col(f"v_{j}", "r"), expression=col(f"x_{j}", "o"))), expression=width)
+        (exp.Abs(this=col(f"v_{j}", "r") - col(f"x_{j}", "o")) <= width)
         for j, width in enumerate(_half_widths(columns, confidence))
     )
     open_ = all_of(
         [
-            exp.LT(this=col("at_least", "b"), expression=number(k)),
-            exp.GT(this=col("at_most", "b"), expression=number(0)),
+            col("at_least", "b") < number(k),
+            col("at_most", "b") > 0,
         ]
     )
     counted = select([col("record", "r"), named(where(exp.Count(this=exp.Star()), inside), "near")], table_of("bounds"))
-    counted = counted.join(
-        aliased(noisy, "r"), on=exp.EQ(this=col("record", "b"), expression=col("record", "r")), copy=False
-    )
+    counted = counted.join(aliased(noisy, "r"), on=col("record", "b").eq(col("record", "r")), copy=False)
     counted = counted.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
     counted = counted.join(aliased(noisy, "o"), on=_same_class("o"), copy=False)
     counted = counted.where(open_, copy=False).group_by(col("record", "r"), copy=False)
-    decided = exp.If(
-        this=exp.EQ(this=col("at_most", "b"), expression=number(0)), true=number(0), false=col("at_least", "b")
-    )
+    decided = exp.If(this=col("at_most", "b").eq(0), true=number(0), false=col("at_least", "b"))
     found = named(exp.Coalesce(this=col("near", "n"), expressions=[decided]), "near")
     query = select([col("record", "b"), found], table_of("bounds"))
-    on = exp.EQ(this=col("record", "b"), expression=col("record", "n"))
+    on = col("record", "b").eq(col("record", "n"))
     query = query.join(subquery(counted, "n"), on=on, join_type="left", copy=False)
     return query.with_(ident("bounds"), as_=known, materialized=True, copy=False)
 
@@ -266,6 +260,6 @@ def risk(links: exp.Table, kept: exp.Table | None) -> exp.Select:
         [count, where(count.copy(), col("linked", "l")), where(count.copy(), col("strictly", "l"))], aliased(links, "l")
     )
     if kept is not None:
-        on = exp.EQ(this=col("record", "l"), expression=col("record", "k"))
+        on = col("record", "l").eq(col("record", "k"))
         query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
     return query

@@ -98,7 +98,7 @@ def as_number(value: exp.Expr, type_: str) -> exp.Expr:
     """A value as a DOUBLE; of a date the days since 1970-01-01."""
     if type_ == _DATE:
         epoch = cast(exp.Literal.string("1970-01-01"), _DATE)
-        value = exp.Paren(this=exp.Sub(this=value, expression=epoch))
+        value = exp.Paren(this=value - epoch)
     return cast(value, "DOUBLE")
 
 
@@ -114,7 +114,7 @@ def usable(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
 
 def is_zero(x: exp.Expr) -> exp.Expr:
     """Whether a value is 0, or so near to it that to be off by something has no meaning in shares of it."""
-    return exp.LT(this=exp.Abs(this=x), expression=number(1 / LARGEST))
+    return exp.Abs(this=x) < number(1 / LARGEST)
 
 
 def typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
@@ -122,4 +122,4 @@ def typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
     if column.type != _DATE:
         return cast(value, column.released_type)
     epoch = cast(exp.Literal.string("1970-01-01"), _DATE)
-    return cast(exp.Paren(this=exp.Add(this=epoch, expression=cast(value, "INTEGER"))), _DATE)
+    return cast(exp.Paren(this=epoch + cast(value, "INTEGER")), _DATE)

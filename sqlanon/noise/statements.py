@@ -45,7 +45,7 @@ _TINIEST = 1e-290
 
 def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row: for each column the rows whose value no noise can be added to."""
-    missing = [exp.Not(this=exp.Paren(this=usable(col(one.name), one))) for one in columns]
+    missing = [(~exp.Paren(this=usable(col(one.name), one))) for one in columns]
     return select([where(exp.Count(this=exp.Star()), one) for one in missing], source.copy())
 
 
@@ -66,11 +66,11 @@ def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[Noisy
         x, value = col(f"x_{j}"), col(f"value_{one.place}")
         lowest, highest = exp.Min(this=x), exp.Max(this=x.copy())
         # Values may differ where as DOUBLE they are equal: no range is 0 for that.
-        ulp = exp.Mul(this=exp.Abs(this=highest.copy()), expression=number(2.0**-52))
-        wide = greatest(exp.Sub(this=highest, expression=lowest.copy()), ulp, number(_TINIEST))
-        differ = exp.GT(this=exp.Max(this=value), expression=exp.Min(this=value.copy()))
-        inverse = exp.Div(this=number(1.0), expression=exp.Abs(this=x.copy()))
-        zero, other = is_zero(x.copy()), exp.Not(this=is_zero(x.copy()))
+        ulp = exp.Abs(this=highest.copy()) * number(2.0**-52)
+        wide = greatest(highest - lowest, ulp, number(_TINIEST))
+        differ = exp.Max(this=value) > exp.Min(this=value.copy())
+        inverse = number(1.0) / exp.Abs(this=x.copy())
+        zero, other = is_zero(x.copy()), ~is_zero(x.copy())
         figures += [
             named(lowest, f"low_{j}"),
             named(exp.If(this=differ, true=wide, false=number(0.0)), f"delta_{j}"),
@@ -80,7 +80,7 @@ def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[Noisy
     grouped = select([*own, *figures], records.copy(), [key.copy() for key in own])
     with_grid: list[exp.Expr] = [all_columns("g")]
     for j, one in enumerate(columns):
-        grid = exp.Div(this=col(f"delta_{j}", "g"), expression=number(float(STEPS)))
+        grid = col(f"delta_{j}", "g") / number(float(STEPS))
         with_grid += [named(grid, f"grid_{j}"), named(_step(one, j), f"step_{j}")]
     # The number of a class is its place among them by their keys, so that it is the same on every run.
     ranks = [named(rank_of([col(key, "g")]), f"key_{i}") for i, key in keys.items()]
@@ -96,16 +96,16 @@ def _step(column: NoisyColumn, j: int) -> exp.Expr:
     Where there is no noise it is the policy's granularity, if any (else NULL: values stay).
     """
     unit = float(column.unit or 1)
-    ratio = exp.Div(this=col(f"delta_{j}", "g"), expression=number(STEPS * unit))
+    ratio = col(f"delta_{j}", "g") / number(STEPS * unit)
     # Of logarithms the last digits differ among engines; of powers of two none do.
     near = exp.Pow(this=number(2.0), expression=exp.Round(this=anonymous("LOG2", ratio)))
-    twice = exp.Mul(this=near.copy(), expression=number(2.0))
-    power: exp.Expr = exp.If(this=exp.GTE(this=near, expression=ratio.copy()), true=near.copy(), false=twice)
+    twice = near * 2.0
+    power: exp.Expr = exp.If(this=near >= ratio, true=near.copy(), false=twice)
     if column.unit is not None:
         power = greatest(power, number(1.0))
-    step = exp.Mul(this=number(unit), expression=power)
+    step = number(unit) * power
     still = number(unit) if column.round is not None else exp.null()
-    none = exp.EQ(this=col(f"delta_{j}", "g"), expression=number(0.0))
+    none = col(f"delta_{j}", "g").eq(0.0)
     return exp.If(this=none, true=still, false=step)
 
 
@@ -115,12 +115,12 @@ def noisy(
     """The records with the number of their class, and what was drawn added to their values."""
     own: list[exp.Expr] = [all_columns("r"), col("class", "c")]
     for j, _ in enumerate(columns):
-        still = exp.EQ(this=col(f"delta_{j}", "c"), expression=number(0.0))
+        still = col(f"delta_{j}", "c").eq(0.0)
         own += [named(_with_noise(j), f"v_{j}"), named(col(f"step_{j}", "c"), f"step_{j}"), named(still, f"still_{j}")]
     query = select(own, aliased(records, "r"))
     on = all_of(same(col(key, "r"), col(key, "c")) for key in keys.values())
     query = query.join(aliased(classes, "c"), on=on, copy=False)
-    on_record = exp.EQ(this=col("record", "r"), expression=col("record", "d"))
+    on_record = col("record", "r").eq(col("record", "d"))
     query = query.join(aliased(drawn, "d"), on=on_record, copy=False)
     shown = [named(on_steps(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one), f"y_{j}") for j, one in enumerate(columns)]
     return select([all_columns("w"), *shown], subquery(query, "w"))
@@ -144,25 +144,25 @@ def undrawn(drawn: exp.Table) -> exp.Select:
 def _with_noise(j: int) -> exp.Expr:
     """``low + (z + n) grid``; z = 0 .. `STEPS` is where on the grid of its class a value is."""
     low, grid = col(f"low_{j}", "c"), col(f"grid_{j}", "c")
-    offset = exp.Paren(this=exp.Sub(this=col(f"x_{j}", "r"), expression=low))
-    place = exp.Round(this=exp.Div(this=offset, expression=grid))
+    offset = exp.Paren(this=col(f"x_{j}", "r") - low)
+    place = exp.Round(this=offset / grid)
     # Whatever rounding does, no two values of a class are more than its range apart: that is what ε is of.
     on_grid = least(greatest(place, number(0.0)), number(float(STEPS)))
-    moved = exp.Paren(this=exp.Add(this=on_grid, expression=cast(col(f"n_{j}", "d"), "DOUBLE")))
-    value: exp.Expr = exp.Add(this=low.copy(), expression=exp.Mul(this=moved, expression=grid.copy()))
-    none = exp.EQ(this=grid.copy(), expression=number(0.0))
+    moved = exp.Paren(this=on_grid + cast(col(f"n_{j}", "d"), "DOUBLE"))
+    value: exp.Expr = low + (moved * grid)
+    none = grid.eq(0.0)
     return exp.If(this=none, true=low.copy(), false=value)
 
 
 def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
     """A value as it may be released: a multiple of the step of its class (NULL: as it is), within the limits."""
-    rounded: exp.Expr = exp.Mul(this=exp.Round(this=exp.Div(this=value, expression=step)), expression=step.copy())
+    rounded: exp.Expr = exp.Round(this=value / step) * step
     if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
         rounded = exp.Round(this=rounded, decimals=number(places))  # 0.1 times a whole number is not always as written
     shown: exp.Expr = exp.Coalesce(this=rounded, expressions=[value.copy()])
     low_limit, high_limit = (number(limit) for limit in column.limits)
     shown = least(greatest(shown, low_limit), high_limit)
-    return exp.Paren(this=exp.Add(this=shown, expression=number(0.0)))  # no -0.0
+    return exp.Paren(this=shown + 0.0)  # no -0.0
 
 
 def released(
@@ -182,7 +182,7 @@ def released(
         output.append(named(value, name))
     query = select(output, aliased(noisy, "n"))
     if kept is not None:
-        on = exp.EQ(this=col("record", "n"), expression=col("record", "k"))
+        on = col("record", "n").eq(col("record", "k"))
         query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
     return query
 
@@ -198,16 +198,16 @@ def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.S
     size = col("size")
     for j, _ in enumerate(columns):
         delta, zeros = col(f"delta_{j}"), col(f"zeros_{j}")
-        others = exp.Paren(this=exp.Sub(this=exp.Sum(this=size.copy()), expression=exp.Sum(this=zeros)))
-        relative = exp.Sum(this=exp.Mul(this=delta, expression=col(f"inverses_{j}")))
+        others = exp.Paren(this=exp.Sum(this=size.copy()) - exp.Sum(this=zeros))
+        relative = exp.Sum(this=delta * col(f"inverses_{j}"))
         figures += [
             named(
-                _mean(exp.Sum(this=exp.Mul(this=size.copy(), expression=delta.copy())), exp.Sum(this=size.copy())),
+                _mean(exp.Sum(this=size * delta), exp.Sum(this=size.copy())),
                 f"expected_{j}",
             ),
             named(_mean(relative, others), f"expected_relative_{j}"),
             named(cast(exp.Sum(this=zeros.copy()), "BIGINT"), f"zeros_{j}"),
-            named(total(size.copy(), exp.EQ(this=delta.copy(), expression=number(0.0))), f"still_{j}"),
+            named(total(size.copy(), delta.eq(0.0)), f"still_{j}"),
         ]
     return select(figures, classes.copy())
 
@@ -217,14 +217,14 @@ def observed_errors(noisy: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Sel
     figures: list[exp.Expr] = []
     for j, _ in enumerate(columns):
         x = col(f"x_{j}")
-        off = exp.Abs(this=exp.Sub(this=col(f"y_{j}"), expression=x))
+        off = exp.Abs(this=col(f"y_{j}") - x)
         magnitude = exp.If(this=is_zero(x.copy()), true=exp.null(), false=exp.Abs(this=x.copy()))
         figures += [
             named(exp.Avg(this=off), f"observed_{j}"),
-            named(exp.Avg(this=exp.Div(this=off.copy(), expression=magnitude)), f"observed_relative_{j}"),
+            named(exp.Avg(this=off / magnitude), f"observed_relative_{j}"),
         ]
     return select(figures, noisy.copy())
 
 
 def _mean(total: exp.Expr, count: exp.Expr) -> exp.Expr:
-    return exp.Div(this=total, expression=exp.Nullif(this=count, expression=number(0)))
+    return total / exp.Nullif(this=count, expression=number(0))

@@ -36,13 +36,13 @@ def survivors(
     output += [named(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
     output += [named(col(person, "n"), PERSON)] if person is not None else []
     query = select([*output, named(number(1), ROWS)], aliased(noisy, "n"))
-    same_class = exp.EQ(this=col("class", "n"), expression=col("class", "c"))
+    same_class = col("class", "n").eq(col("class", "c"))
     query = query.join(aliased(classes, "c"), on=same_class, copy=False)
     if near is not None:
-        same_record = exp.EQ(this=col("record", "n"), expression=col("record", "l"))
+        same_record = col("record", "n").eq(col("record", "l"))
         query = query.join(aliased(near, "l"), on=same_record, copy=False)
         few = exp.Between(this=col("near", "l"), low=number(1), high=number(k - 1))
-        query = query.where(exp.Not(this=exp.Paren(this=few)), copy=False)
+        query = query.where(~exp.Paren(this=few), copy=False)
     return query
 
 
@@ -74,7 +74,7 @@ def judged_survivors(
 
 def kept_records(survivors: exp.Table, judged: exp.Table, attributes: int) -> exp.Select:
     """The ``record`` of the survivors whose class is kept."""
-    same = [exp.EQ(this=col(f"q{i}", "s"), expression=col(f"q{i}", "j")) for i in range(attributes)]
+    same = [col(f"q{i}", "s").eq(col(f"q{i}", "j")) for i in range(attributes)]
     good = subquery(star(judged.copy()).where(col(KEPT), copy=False), "j")
     query = select([col("record", "s")], aliased(survivors, "s"))
     return query.join(good, on=all_of(same), join_type="semi", copy=False)

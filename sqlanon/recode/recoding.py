@@ -147,7 +147,7 @@ class Recoding:
         """The release, of `rows`: labels are looked up by their codes."""
         query = exp.Select().from_(aliased(rows, "r"))
         for i, level in _coded(self):
-            on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
+            on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
             query = query.join(subquery(_labels(self.attributes[i], level, self.mask), f"l{i}"), on=on, copy=False)
         output = [named(_value(self, j), column.name) for j, column in enumerate(self.columns)]
         return query.select(*output, copy=False)
@@ -179,7 +179,7 @@ def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
     output: list[exp.Expr] = [col(f"code_{i}") for i, _ in space.below_top(levels)]
     known = col(KNOWN) if space.unknown else exp.true()
     query = select([*output, named(known, KNOWN)], subquery(judged(space, levels, codes), "f"))
-    return query.where(exp.Not(this=col(KEPT)), exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
+    return query.where(~col(KEPT), col(CLASS_SIZE) > 0, copy=False)
 
 
 def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> exp.Select:
@@ -211,9 +211,9 @@ def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table,
     below = space.below_top(levels)
     if not below:
         return relation
-    keys = [exp.EQ(this=col(code_name(i, level), "f"), expression=col(f"code_{i}", "x")) for i, level in below]
+    keys = [col(code_name(i, level), "f").eq(col(f"code_{i}", "x")) for i, level in below]
     if space.unknown:
-        keys.append(exp.EQ(this=col(KNOWN, "f"), expression=col(KNOWN, "x")))
+        keys.append(col(KNOWN, "f").eq(col(KNOWN, "x")))
     part = select([all_columns("f")], aliased(relation, "f"))
     return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
 
@@ -233,10 +233,10 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
     known = [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
     if recoding.suppressed is not None:
-        keys = [exp.EQ(this=col(f"code_{level}", f"h{i}"), expression=col(f"code_{i}", "x")) for i, level in coded]
+        keys = [col(f"code_{level}", f"h{i}").eq(col(f"code_{i}", "x")) for i, level in coded]
         if known:
             # A class with an unknown value may read like a kept one: where that attribute is at its top.
-            keys.append(exp.EQ(this=exp.Paren(this=all_of(known)), expression=col(KNOWN, "x")))
+            keys.append(exp.Paren(this=all_of(known)).eq(col(KNOWN, "x")))
         kind = "left" if recoding.mask else "anti"
         query = query.join(aliased(recoding.suppressed, "x"), on=all_of(keys), join_type=kind, copy=False)
     if known and not recoding.mask:
@@ -244,7 +244,7 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
     output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in coded]
     output += [named(col(recoding.columns[j].name, SOURCE), f"value_{j}") for j in as_they_are(recoding)]
     if recoding.mask:
-        masked: list[exp.Expr] = [exp.Not(this=one.copy()) for one in known]
+        masked: list[exp.Expr] = [(~one) for one in known]
         if recoding.suppressed is not None:
             masked.append(is_there(col(KNOWN, "x")))
         output.append(named(exp.or_(*masked, copy=False), MASKED))
@@ -258,7 +258,7 @@ def at_random() -> list[exp.Expr]:
     Of 100 million rows some 18 pairs draw the same bits, and may stay in the order of the source.
     """
     return [
-        cast(exp.Sub(this=exp.Mul(this=anonymous("RANDOM"), expression=number(size)), expression=number(half)), type_)
+        cast((anonymous("RANDOM") * number(size)) - number(half), type_)
         for type_, size, half in (("INTEGER", 2**32 - 1, 2**31), ("SMALLINT", 2**16 - 1, 2**15))
     ]
 

@@ -72,9 +72,9 @@ def _constraints() -> exp.Select:
         expressions=[text("constraint of table "), col("schema_name"), text("."), col("table_name")], safe=True
     )
     query = _of(ATTACHED, [full], "duckdb_constraints")
-    own = exp.EQ(this=col("schema_name"), expression=text("sqlanon"))
-    plain = exp.EQ(this=col("constraint_type"), expression=text("NOT NULL"))
-    return query.where(exp.Not(this=exp.Paren(this=exp.and_(own, plain, copy=False))), copy=False)
+    own = col("schema_name").eq("sqlanon")
+    plain = col("constraint_type").eq("NOT NULL")
+    return query.where(~exp.Paren(this=exp.and_(own, plain, copy=False)), copy=False)
 
 
 def _names(kind: str, function: str, name: str) -> exp.Select:
@@ -86,7 +86,7 @@ def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
     """The comments of an open release file by table or view, and column; the column of the whole is empty. What is not
     in the main schema has its schema before its name."""
     name_of = exp.Case(
-        ifs=[exp.If(this=exp.EQ(this=col("schema_name"), expression=text("main")), true=text(""))],
+        ifs=[exp.If(this=col("schema_name").eq("main"), true=text(""))],
         default=exp.Concat(expressions=[col("schema_name"), text(".")], safe=True),
     )
     parts = [
@@ -109,7 +109,7 @@ def free_blocks(engine: DuckDBEngine) -> int:
     """How many blocks of an open release file are not in use: they may have rows that were deleted."""
     sizes = exp.Table(this=exp.Anonymous(this="pragma_database_size", expressions=[]))
     query = select([col("free_blocks")], sizes)
-    return int(engine.rows(query.where(exp.EQ(this=col("database_name"), expression=text(ATTACHED))))[0][0])
+    return int(engine.rows(query.where(col("database_name").eq(text(ATTACHED))))[0][0])
 
 
 def unexpected_definitions(engine: DuckDBEngine) -> list[str]:
@@ -200,7 +200,7 @@ def _beside(engine: DuckDBEngine, schema: bool = True) -> Iterator[str]:
 
 def _of(database: str, columns: list[exp.Expr], function: str) -> exp.Select:
     source = exp.Table(this=exp.Anonymous(this=function, expressions=[]))
-    query = select(columns, source).where(exp.EQ(this=col("database_name"), expression=text(database)), copy=False)
+    query = select(columns, source).where(col("database_name").eq(text(database)), copy=False)
     if function in ("duckdb_sequences", "duckdb_indexes", "duckdb_constraints"):  # none of these is internal
         return query
-    return query.where(exp.Not(this=col("internal")), copy=False)
+    return query.where(~col("internal"), copy=False)

@@ -78,7 +78,7 @@ def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
     size = named(exp.Count(this=exp.Star()), "class_size")
     classes = select([size], relation, [col(one) for one in quasi])
     if not quasi:
-        classes = classes.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
+        classes = classes.having(exp.Count(this=exp.Star()) > 0, copy=False)
     columns: list[exp.Expr] = [
         col("class_size"),
         named(exp.Count(this=exp.Star()), "classes"),
@@ -138,8 +138,8 @@ def suppressed_by(
     mine = mine.where(known, copy=False)
     label = cast(col(column), "VARCHAR")
     theirs = select([named(label, "value"), named(exp.Count(this=exp.Star()), "rows")], released, [label.copy()])
-    left_out = exp.Sub(this=col("rows", "s"), expression=col("rows", "r"))
-    enough = [exp.GTE(this=col(one), expression=number(least)) for one in ("suppressed_rows", "released_rows")]
+    left_out = col("rows", "s") - col("rows", "r")
+    enough = [(col(one) >= number(least)) for one in ("suppressed_rows", "released_rows")]
     on = exp.NullSafeEQ(this=col("value", "s"), expression=col("value", "r"))
     every = exp.Window(this=exp.Count(this=exp.Star()))
     both = select(

@@ -250,18 +250,18 @@ def _figures(
     if numbered:
         rows.this.append("expressions", exp.PropertyEQ(this=ident("file_row_number"), expression=exp.true()))
     else:  # a column has this name
-        row = exp.Sub(this=exp.Window(this=exp.RowNumber()), expression=number(1))
+        row = exp.Window(this=exp.RowNumber()) - 1
     query = values_of(leaf, rows, named(_group(row, chunks), "g"))
     if any(one.entries is not None for one in chunks):
         query = select([col("g"), col("v")], subquery(query, "q"), [col("g"), col("v")])
     value: exp.Expr = col("v")
     if leaf.type in ("FLOAT", "DOUBLE"):  # statistics pass over NaN
-        value = exp.Case(ifs=[exp.If(this=exp.Not(this=anonymous("isnan", col("v"))), true=col("v"))])
+        value = exp.Case(ifs=[exp.If(this=~anonymous("isnan", col("v")), true=col("v"))])
     ends = [exp.Min(this=value), exp.Max(this=value.copy())]
     length = anonymous("octet_length" if leaf.type == "BLOB" else "strlen", col("v")) if leaf.is_text else number(0)
     columns: list[exp.Expr] = [col("g")]
     columns += [cast(end, "VARCHAR") for end in ends]
-    columns += [exp.Count(this=col("v")), or_zero(total(exp.Add(this=length, expression=number(4))))]
+    columns += [exp.Count(this=col("v")), or_zero(total(length + 4))]
     query = select(columns, subquery(query, "q"), [col("g")])
     return {found[0]: _Figures(*found[1:]) for found in engine.rows(query)}
 
@@ -272,7 +272,7 @@ def _group(row: exp.Expr, chunks: Sequence[Chunk]) -> exp.Expr:
     if len(set(sizes[:-1])) <= 1 and (len(sizes) == 1 or sizes[-1] <= sizes[0]):
         return exp.IntDiv(this=row, expression=number(max(sizes[0], 1)))
     ends = accumulate(sizes)
-    cases = [exp.If(this=exp.LT(this=row.copy(), expression=number(end)), true=number(i)) for i, end in enumerate(ends)]
+    cases = [exp.If(this=row < number(end), true=number(i)) for i, end in enumerate(ends)]
     return exp.Case(ifs=cases)
 
 

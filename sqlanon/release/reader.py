@@ -121,7 +121,7 @@ def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
 def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:
     metadata = exp.Table(this=exp.Anonymous(this="parquet_kv_metadata", expressions=[literal_path(str(path))]))
     key, value = (exp.Anonymous(this="decode", expressions=[col(name)]) for name in ("key", "value"))
-    rows = engine.rows(select([value], metadata).where(exp.EQ(this=key, expression=text(KEY))))
+    rows = engine.rows(select([value], metadata).where(key.eq(text(KEY))))
     if len(rows) != 1:
         raise duckdb.CatalogException("no manifest")
     found = Manifest.from_json(rows[0][0])

@@ -78,9 +78,7 @@ def values_of(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
 def with_sign(leaf: Leaf, rows: exp.Expr) -> exp.Select:
     """The query for how many values of a leaf of floating-point numbers are −0.0, or NaN with a sign: they are equal to
     0.0 and NaN, and a reader can tell them apart."""
-    one_of = exp.Or(
-        this=anonymous("isnan", col("v")), expression=exp.EQ(this=col("v"), expression=exp.Literal.number(0))
-    )
+    one_of = anonymous("isnan", col("v")) | col("v").eq(exp.Literal.number(0))
     query = select([exp.Count(this=exp.Star())], subquery(values_of(leaf, rows, named(exp.true(), "all")), "q"))
     return query.where(exp.Paren(this=one_of), anonymous("signbit", col("v")), copy=False)
 

@@ -56,7 +56,7 @@ def common_labels(counts: exp.Subquery, few: int, limit: int) -> exp.Select:
 
 def label_figures(counts: exp.Subquery, few: int) -> exp.Select:
     """One row: labels, their rows; and those that are in fewer than ``few`` rows: labels, rows."""
-    rare = exp.LT(this=col(ROWS), expression=number(few))
+    rare = col(ROWS) < number(few)
     found = [_count(), or_zero(total(col(ROWS))), where(_count(), rare.copy()), or_zero(total(col(ROWS), rare))]
     return select(found, counts.copy())
 
@@ -73,7 +73,7 @@ def bins(relation: exp.Expr, value: exp.Expr, width: float, lowest: int, highest
 
     What is below the lowest bin is in the lowest, what is above the highest in the highest. Bin NULL: no number.
     """
-    number_ = anonymous("FLOOR", exp.Div(this=cast(value, "DOUBLE"), expression=number(width)))
+    number_ = anonymous("FLOOR", cast(value, "DOUBLE") / number(width))
     number_ = greatest(least(number_, number(highest)), number(lowest))
     bin_ = exp.Case(ifs=[exp.If(this=_is_number(value), true=cast(number_, "BIGINT"))])
     query = select([named(bin_, "bin")], relation.copy())
@@ -99,19 +99,19 @@ def looked_at(lattice: exp.Table, chosen: Sequence[int], limit: int, maximised: 
     those with the least MD5 of their levels are kept: a sample that is the same on every run.
     """
     levels = exp.Array(expressions=[number(level) for level in chosen])
-    is_chosen = exp.EQ(this=col("levels"), expression=cast(levels, "INTEGER[]"))
+    is_chosen = col("levels").eq(cast(levels, "INTEGER[]"))
     cost: exp.Expr = exp.Neg(this=col("score")) if maximised else col("score")
     order = [col("suppressed_rows"), cost, col("levels")]
     before = exp.Window(
         this=exp.Min(this=cost.copy()),
-        partition_by=[exp.EQ(this=col("status"), expression=text("satisfies"))],
+        partition_by=[col("status").eq("satisfies")],
         order=exp.Order(expressions=[exp.Ordered(this=one.copy()) for one in order]),
         spec=exp.WindowSpec(
             kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end=number(1), end_side="PRECEDING"
         ),
     )
-    best = exp.Or(this=is_null(col("before")), expression=exp.LT(this=cost.copy(), expression=col("before")))
-    satisfies = exp.EQ(this=col("status"), expression=text("satisfies"))
+    best = is_null(col("before")) | (cost < col("before"))
+    satisfies = col("status").eq("satisfies")
     shown: list[exp.Expr] = [col(name) for name in _FIGURES[:-1]]
     counted = select([*shown, col("score"), col("bound"), named(before, "before")], lattice.copy())
     counted = counted.where(is_there(col("suppressed_rows")), copy=False)
@@ -138,7 +138,7 @@ def looked_at(lattice: exp.Table, chosen: Sequence[int], limit: int, maximised: 
     )
     placed = select([exp.Star(), named(place, _PLACE)], subquery(marked, "m"))
     query = select([col(name) for name in (*_FIGURES, _FRONTIER, _CHOSEN)], subquery(placed, "p"))
-    within = exp.LTE(this=col(_PLACE), expression=number(limit))
+    within = col(_PLACE) <= number(limit)
     ordered = [exp.Ordered(this=col(name)) for name in ("suppressed_rows", "score", "levels")]
     return query.where(within, copy=False).order_by(*ordered, copy=False)
 
@@ -148,7 +148,7 @@ def _count() -> exp.Count:
 
 
 def _many(few: int) -> exp.GTE:
-    return exp.GTE(this=col(ROWS), expression=number(few))
+    return col(ROWS) >= number(few)
 
 
 def _is_number(value: exp.Expr) -> exp.Expr:

@@ -63,10 +63,10 @@ def weight_of(column: str, table: str | None = None) -> exp.Expr:
 
 def bad_weights(source: exp.Table, column: str) -> exp.Select:
     """One number: the rows without a weight that is a finite number above 0."""
-    above = exp.GT(this=weight_of(column), expression=number(0))
+    above = weight_of(column) > 0
     finite = anonymous("isfinite", weight_of(column))
     good = exp.Coalesce(this=exp.Paren(this=all_of([above, finite])), expressions=[exp.false()])
-    return select([where(exp.Count(this=exp.Star()), exp.Not(this=good))], source.copy())
+    return select([where(exp.Count(this=exp.Star()), ~good)], source.copy())
 
 
 def weighed_classes(
@@ -88,7 +88,7 @@ def weighed_classes(
     weighed: exp.Expr = double_total(weight)
     if weights is None:
         each_one = cast(number(1.0 if share is None else share), "DOUBLE")
-        weighed = exp.Div(this=cast(exp.Count(this=exp.Star()), "DOUBLE"), expression=each_one)
+        weighed = cast(exp.Count(this=exp.Star()), "DOUBLE") / each_one
     output = [*keys, named(counts, CLASS_SIZE), named(people, CLASS_COUNT), named(weighed, CLASS_WEIGHT)]
     return select(output, rows, group)
 
@@ -96,45 +96,40 @@ def weighed_classes(
 def with_risk(classes: exp.Query) -> exp.Select:
     """Classes with the ``risk`` of each of their rows."""
     size = cast(col(CLASS_COUNT), "DOUBLE")
-    share = exp.Div(this=size, expression=col(CLASS_WEIGHT))
+    share = size / col(CLASS_WEIGHT)
     shared = select([exp.Star(), named(share, "share")], subquery(classes, "c"))
     return select([exp.Star(), named(_risk(), RISK)], subquery(shared, "c"))
 
 
 def _risk() -> exp.Expr:
     size, p = cast(col(CLASS_COUNT), "DOUBLE"), col("share")
-    rest = exp.Paren(this=exp.Sub(this=number(1), expression=p.copy()))
-    odds = exp.Paren(this=exp.Div(this=p.copy(), expression=rest.copy()))
+    rest = exp.Paren(this=number(1) - p)
+    odds = exp.Paren(this=p / rest)
     log = exp.Paren(this=exp.Neg(this=anonymous("ln", p.copy())))
 
     def is_size(n: int) -> exp.Expr:
-        return exp.EQ(this=col(CLASS_COUNT), expression=number(n))
+        return col(CLASS_COUNT).eq(number(n))
 
     def series(*parts: float) -> exp.Expr:
         added: exp.Expr = number(0.0)
         for part in reversed(parts):  # Horner's way
-            added = exp.Add(
-                this=cast(number(part), "DOUBLE"),
-                expression=exp.Mul(this=rest.copy(), expression=exp.Paren(this=added)),
-            )
-        return exp.Mul(this=p.copy(), expression=exp.Paren(this=added))
+            added = cast(number(part), "DOUBLE") + (rest * exp.Paren(this=added))
+        return p * exp.Paren(this=added)
 
-    near = exp.LT(this=rest.copy(), expression=number(NEAR))
-    square = exp.Mul(this=exp.Mul(this=odds.copy(), expression=odds.copy()), expression=log.copy())
+    near = rest < number(NEAR)
+    square = (odds * odds) * log
     return exp.Case(
         ifs=[
-            exp.If(this=exp.GTE(this=p.copy(), expression=number(1)), true=exp.Div(this=number(1.0), expression=size)),
+            exp.If(this=p >= 1, true=number(1.0) / size),
             exp.If(
-                this=exp.GT(this=col(CLASS_COUNT), expression=number(2)),
-                true=exp.Div(
-                    this=p.copy(), expression=exp.Paren(this=exp.Sub(this=size.copy(), expression=rest.copy()))
-                ),
+                this=col(CLASS_COUNT) > 2,
+                true=p / exp.Paren(this=size - rest),
             ),
             exp.If(this=all_of([near, is_size(1)]), true=series(1, 1 / 2, 1 / 3, 1 / 4, 1 / 5)),
             exp.If(this=near.copy(), true=series(1 / 2, 1 / 6, 1 / 12, 1 / 20, 1 / 30)),
-            exp.If(this=is_size(1), true=exp.Mul(this=odds.copy(), expression=log.copy())),
+            exp.If(this=is_size(1), true=odds * log),
         ],
-        default=exp.Sub(this=odds, expression=square),
+        default=odds - square,
     )
 
 
@@ -149,12 +144,12 @@ def individual_figures(classes: exp.Expr, thresholds: Sequence[float]) -> exp.Se
     people = cast(col(CLASS_COUNT), "DOUBLE")
     output: list[exp.Expr] = [
         named(or_zero(exp.Max(this=col(RISK))), "highest"),
-        named(exact_total(exp.Mul(this=people, expression=col(RISK))), "expected"),
+        named(exact_total(people * col(RISK)), "expected"),
         named(or_zero(total(col(CLASS_COUNT))), "count"),
         named(or_zero(double_total(col(CLASS_WEIGHT))), "population"),
     ]
     for i, threshold in enumerate(thresholds):
-        above = exp.GT(this=col(RISK), expression=cast(number(threshold), "DOUBLE"))
+        above = col(RISK) > cast(number(threshold), "DOUBLE")
         output.append(named(or_zero(total(col(CLASS_SIZE), above)), f"above_{i}"))
     return select(output, classes)
 
@@ -176,8 +171,8 @@ def members(
 
 def household_figures(people: exp.Query) -> exp.Select:
     """One row: ``households``, ``highest``, ``expected``, ``count``: by the risks of whole households."""
-    safe = exp.Paren(this=exp.Sub(this=number(1.0), expression=col(RISK)))
-    joint = exp.Sub(this=number(1.0), expression=anonymous("product", safe))
+    safe = exp.Paren(this=number(1.0) - col(RISK))
+    joint = number(1.0) - anonymous("product", safe)
     of_one = exp.Count(this=exp.Star())
     together = select([named(of_one, ROWS), named(joint, RISK), named(number(1), "known")], subquery(people, "m"))
     together = together.where(is_there(col(HOUSEHOLD)), copy=False).group_by(col(HOUSEHOLD), copy=False)
@@ -186,7 +181,7 @@ def household_figures(people: exp.Query) -> exp.Select:
     output: list[exp.Expr] = [
         named(or_zero(total(col("known"))), "households"),
         named(or_zero(exp.Max(this=col(RISK))), "highest"),
-        named(exact_total(exp.Mul(this=cast(col(ROWS), "DOUBLE"), expression=col(RISK))), "expected"),
+        named(exact_total(cast(col(ROWS), "DOUBLE") * col(RISK)), "expected"),
         named(or_zero(total(col(ROWS))), "count"),
     ]
     return select(output, subquery(union_all(together, alone), "h"))
@@ -205,17 +200,17 @@ def row_risks(
     """
     classes = subquery(with_risk(weighed_classes(source, quasi, weights, person, share)), "c")
     on = all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
-    prosecutor = exp.Div(this=cast(number(1), "DOUBLE"), expression=col(CLASS_COUNT, "c"))
+    prosecutor = cast(number(1), "DOUBLE") / col(CLASS_COUNT, "c")
     output: list[exp.Expr] = [all_columns("r"), col(CLASS_SIZE, "c"), named(prosecutor, "prosecutor")]
     if weights is not None or share is not None:
         output.append(named(col(RISK, "c"), "individual"))
     query = exp.Select().from_(aliased(source, "r"), copy=False).join(classes, on=on, copy=False)
     if household is not None:
         people = members(source, classes.copy(), quasi, household, person)
-        safe = exp.Paren(this=exp.Sub(this=number(1.0), expression=col(RISK)))
-        joint = named(exp.Sub(this=number(1.0), expression=anonymous("product", safe)), RISK)
+        safe = exp.Paren(this=number(1.0) - col(RISK))
+        joint = named(number(1.0) - anonymous("product", safe), RISK)
         homes = select([col(HOUSEHOLD), joint], subquery(people, "m"), [col(HOUSEHOLD)])
-        home = exp.EQ(this=col(household, "r"), expression=col(HOUSEHOLD, "h"))  # NULL is nobody's
+        home = col(household, "r").eq(col(HOUSEHOLD, "h"))  # NULL is nobody's
         query = query.join(subquery(homes, "h"), on=home, join_type="left", copy=False)
         either = exp.Coalesce(this=col(RISK, "h"), expressions=[col(RISK, "c")])
         output.append(named(either, "household_risk"))

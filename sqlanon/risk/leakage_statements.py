@@ -48,7 +48,7 @@ def dictionary(rows: exp.Expr, attribute: int, counted: bool) -> exp.Select:
     """The dictionary of an attribute: ``value``, ``n``, ``code`` from 0."""
     key = f"q{attribute}"
     values = select([named(col(key), "value"), _rows_of(counted)], rows.copy(), [col(key)])
-    place = exp.Sub(this=exp.Window(this=exp.RowNumber()), expression=number(1))
+    place = exp.Window(this=exp.RowNumber()) - 1
     return select([col("value"), col(ROWS), named(cast(place, "BIGINT"), CODE)], subquery(values, "v"))
 
 
@@ -82,12 +82,12 @@ def combinations(rows: exp.Expr, attributes: Sequence[int], counted: bool, share
     """The distinct combinations of some attributes, with ``n``."""
     keys: list[exp.Expr] = [col(code_name(i)) for i in attributes]
     query = select([*keys, _rows_of(counted)], rows.copy(), [key.copy() for key in keys])
-    return query.having(exp.GT(this=_count(counted), expression=number(1)), copy=False) if shared else query
+    return query.having(_count(counted) > 1, copy=False) if shared else query
 
 
 def rows_of(rows: exp.Expr, shared: exp.Table, attributes: Sequence[int]) -> exp.Select:
     """The coded rows whose combination of some attributes is among those."""
-    on = all_of(exp.EQ(this=col(code_name(i), "r"), expression=col(code_name(i), "s")) for i in attributes)
+    on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in attributes)
     query = select([all_columns("r")], aliased(rows, "r"))
     return query.join(aliased(shared, "s"), on=on, join_type="semi", copy=False)
 
@@ -146,11 +146,11 @@ def summary(sizes: exp.Select) -> exp.Select:
 
 
 def _summary(sizes: exp.Select) -> exp.Select:
-    bits = exp.Mul(this=cast(col(ROWS), "DOUBLE"), expression=anonymous("log2", cast(col(ROWS), "DOUBLE")))
-    bits = exp.Mul(this=cast(col(CLASSES), "DOUBLE"), expression=exp.Paren(this=bits))
-    one = exp.EQ(this=col(ROWS), expression=number(1))
+    bits = cast(col(ROWS), "DOUBLE") * anonymous("log2", cast(col(ROWS), "DOUBLE"))
+    bits = cast(col(CLASSES), "DOUBLE") * exp.Paren(this=bits)
+    one = col(ROWS).eq(1)
     figures = {
-        "rows": total(exp.Mul(this=col(CLASSES), expression=col(ROWS))),
+        "rows": total(col(CLASSES) * col(ROWS)),
         "classes": total(col(CLASSES)),
         "uniques": exp.Coalesce(this=total(col(CLASSES), one), expressions=[number(0)]),
         "bits": cast(exp.Sum(this=cast(bits, "DECIMAL(38, 18)")), "DOUBLE"),
@@ -167,9 +167,7 @@ def _keys(attributes: Sequence[int], values: Sequence[int]) -> list[exp.Expr]:
     first, *others = attributes
     key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")
     for i in others:
-        key = exp.Add(
-            this=exp.Mul(this=exp.Paren(this=key), expression=number(values[i])), expression=col(code_name(i))
-        )
+        key = (exp.Paren(this=key) * number(values[i])) + col(code_name(i))
     return [key]
 
 

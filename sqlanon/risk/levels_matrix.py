@@ -40,7 +40,7 @@ def uniques(rows: exp.Table, heights: Sequence[int], cells: Sequence[tuple[int, 
     for cell in cells:
         below = [(i, level) for i, level in enumerate(cell) if level < heights[i]]
         keys: list[exp.Expr] = [col(OTHERS), *(col(code_name(i, level)) for i, level in below)]
-        alone = exp.EQ(this=total(col(ROWS)), expression=number(1))
+        alone = total(col(ROWS)).eq(1)
         groups = select([named(number(1), "one")], rows.copy(), keys).having(alone, copy=False)
         place: list[exp.Expr] = [named(number(cell[0]), "i"), named(number(cell[1]), "j")]
         each.append(select([*place, named(exp.Count(this=exp.Star()), "uniques")], subquery(groups, "g")))

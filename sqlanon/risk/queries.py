@@ -80,10 +80,10 @@ def figures(space: ClassSpace) -> exp.Select:
     same in rows or persons (all of them, the fewest in a class, the classes of one); ``classes_i`` and ``rows_i`` for
     requirement i; and with a population ``absent``: its classes that have no row in the source.
     """
-    own = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # else the population alone has it
+    own = col(CLASS_SIZE) > 0  # else the population alone has it
 
     def breaks(condition: exp.Expr) -> exp.Expr:
-        return all_of([own.copy(), exp.Not(this=_or_false(condition))])
+        return all_of([own.copy(), ~_or_false(condition)])
 
     requirements = space.requirements.classes
     broken = [named(breaks(one.condition()), f"breaks_{i}") for i, one in enumerate(requirements)]
@@ -93,7 +93,7 @@ def figures(space: ClassSpace) -> exp.Select:
         return or_zero(where(exp.Min(this=col(column)), own.copy()))
 
     def of_one(column: str) -> exp.Expr:
-        one = exp.EQ(this=col(column), expression=number(1))
+        one = col(column).eq(1)
         return where(exp.Count(this=exp.Star()), all_of([own.copy(), one]))
 
     output: list[exp.Expr] = [
@@ -110,8 +110,8 @@ def figures(space: ClassSpace) -> exp.Select:
         output.append(named(where(exp.Count(this=exp.Star()), flag), f"classes_{i}"))
         output.append(named(or_zero(total(col(CLASS_SIZE), flag.copy())), f"rows_{i}"))
     if space.population:
-        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
-        absent = all_of([there, exp.Not(this=exp.Paren(this=own.copy()))])
+        there = col(CLASS_POPULATION) > 0
+        absent = all_of([there, ~exp.Paren(this=own.copy())])
         output.append(named(where(exp.Count(this=exp.Star()), absent), "absent"))
     return select(output, subquery(judged, "j"))
 
@@ -121,10 +121,10 @@ def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) 
     size = cast(col(ROWS), "BIGINT")
     output: list[exp.Expr] = [named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT)]
     by_size = select([*output, named(cast(col(CLASSES), "BIGINT"), CLASSES)], sizes.copy())
-    broken = [named(exp.Not(this=_or_false(one.condition())), f"breaks_{i}") for i, one in enumerate(requirements)]
+    broken = [named(~_or_false(one.condition()), f"breaks_{i}") for i, one in enumerate(requirements)]
     judged = select([exp.Star(), *broken], subquery(by_size, "c"))
-    rows = exp.Mul(this=col(CLASSES), expression=col(CLASS_SIZE))
-    ones = or_zero(total(col(CLASSES), exp.EQ(this=col(CLASS_SIZE), expression=number(1))))
+    rows = col(CLASSES) * col(CLASS_SIZE)
+    ones = or_zero(total(col(CLASSES), col(CLASS_SIZE).eq(1)))
     least = or_zero(exp.Min(this=col(CLASS_SIZE)))
     found = {
         "rows": or_zero(total(rows)), "classes": or_zero(total(col(CLASSES))), "smallest_class": least,
@@ -141,14 +141,14 @@ def sizes(space: ClassSpace) -> exp.Select:
     """How many classes there are of each size, in rows or persons, and the rows in them."""
     output: list[exp.Expr] = [col(CLASS_COUNT), exp.Count(this=exp.Star()), total(col(CLASS_SIZE))]
     query = select(output, subquery(_classes(space), "c"), [col(CLASS_COUNT)])
-    return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
+    return query.where(col(CLASS_SIZE) > 0, copy=False)
 
 
 def population_sizes(space: ClassSpace) -> exp.Select:
     """How many classes match so many of the population, their counts added up, and their rows."""
     output: list[exp.Expr] = [col(CLASS_POPULATION), exp.Count(this=exp.Star()), total(col(CLASS_COUNT))]
     query = select([*output, total(col(CLASS_SIZE))], subquery(_classes(space), "c"), [col(CLASS_POPULATION)])
-    return query.where(exp.GT(this=col(CLASS_SIZE), expression=number(0)), copy=False)
+    return query.where(col(CLASS_SIZE) > 0, copy=False)
 
 
 def _classes(space: ClassSpace) -> exp.Select:

@@ -108,7 +108,7 @@ def single_values(combinations: exp.Table, numbers: Sequence[exp.Table]) -> exp.
     parts = []
     for i, one in enumerate(numbers):
         output: list[exp.Expr] = [col(ID, "r"), named(cast(number(1 << i), "BIGINT"), SUBSET), named(number(1), SIZE)]
-        alone = exp.EQ(this=col(CODE, "v"), expression=number(0))
+        alone = col(CODE, "v").eq(0)
         on = exp.NullSafeEQ(this=col(f"q{i}", "r"), expression=col(VALUE, "v"))
         query = select(output, aliased(combinations, "r"))
         parts.append(query.join(aliased(one, "v"), on=on, copy=False).where(alone, copy=False))
@@ -117,26 +117,23 @@ def single_values(combinations: exp.Table, numbers: Sequence[exp.Table]) -> exp.
 
 def larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
     """The MSUs among some sets of attributes of one size, given all smaller MSUs."""
-    alone = exp.EQ(this=group_rows(), expression=number(1))
+    alone = group_rows().eq(1)
     listed = {subset_number(one): one for one in subsets}
     groups = subset_groups(keys, packing, listed, [named(exp.Min(this=col(ID, "k")), ID)])
     groups = groups.having(alone, copy=False)
-    within = exp.EQ(
-        this=exp.Paren(this=exp.BitwiseAnd(this=col(SUBSET, "m"), expression=col(SUBSET, "u"))),
-        expression=col(SUBSET, "m"),
-    )
-    own = exp.EQ(this=col(ID, "m"), expression=col(ID, "u"))
+    within = exp.Paren(this=exp.BitwiseAnd(this=col(SUBSET, "m"), expression=col(SUBSET, "u"))).eq(col(SUBSET, "m"))
+    own = col(ID, "m").eq(col(ID, "u"))
     known = select([number(1)], aliased(msus, "m")).where(all_of([own, within]), copy=False)
     output: list[exp.Expr] = [col(ID, "u"), col(SUBSET, "u"), named(number(len(subsets[0])), SIZE)]
     query = select(output, subquery(groups, "u"))
-    return query.where(exp.Not(this=exp.Exists(this=known)), copy=False)
+    return query.where(~exp.Exists(this=known), copy=False)
 
 
 def uniques_and_pairs(combinations: exp.Table) -> exp.Select:
     """One row: ``rows``, ``uniques`` (rows that are alone), ``in_pairs`` (rows that are two and two)."""
 
     def of(size: int) -> exp.Expr:
-        condition = exp.EQ(this=col(ROWS), expression=number(size))
+        condition = col(ROWS).eq(number(size))
         return exp.Coalesce(this=total(col(ROWS), condition), expressions=[number(0)])
 
     rows = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
@@ -145,7 +142,7 @@ def uniques_and_pairs(combinations: exp.Table) -> exp.Select:
 
 def _weight(weights: Sequence[float]) -> exp.Expr:
     cases = [
-        exp.If(this=exp.EQ(this=col(SIZE), expression=number(k)), true=cast(text(repr(weight)), "DOUBLE"))
+        exp.If(this=col(SIZE).eq(number(k)), true=cast(text(repr(weight)), "DOUBLE"))
         for k, weight in enumerate(weights, 1)
     ]
     return exp.Case(ifs=cases)
@@ -178,7 +175,7 @@ def score_figures(scored: exp.Table, exponent: float) -> exp.Select:
     """One row: ``rows``, and by convention ``highest_i``, ``total_i``, and ``adjustment_i``: Σ score^−exponent."""
     output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "rows")]
     for i, name in enumerate(CONVENTIONS):
-        positive = exp.GT(this=col(name), expression=number(0))
+        positive = col(name) > 0
         power = exp.Pow(this=col(name), expression=cast(text(repr(-exponent)), "DOUBLE"))
         output += [
             named(exp.Coalesce(this=exp.Max(this=col(name)), expressions=[number(0)]), f"highest_{i}"),
@@ -200,7 +197,7 @@ def attribute_totals(msus: exp.Table, attributes: int, weights: Sequence[Sequenc
 
 def _has(attribute: int, table: str | None = None) -> exp.Expr:
     bit = exp.BitwiseAnd(this=col(SUBSET, table), expression=cast(number(1 << attribute), "BIGINT"))
-    return exp.NEQ(this=exp.Paren(this=bit), expression=number(0))
+    return exp.Paren(this=bit).neq(0)
 
 
 def a_class(names: Sequence[str], table: str) -> exp.Expr:
@@ -216,15 +213,12 @@ def records(
     output: list[exp.Expr] = [a_class(names, "r"), col(MSUS, "s"), col(SMALLEST, "s")]
     for name, divided in zip(CONVENTIONS, spread, strict=True):
         power = exp.Pow(this=col(name, "s"), expression=cast(text(repr(exponent)), "DOUBLE"))
-        odds = exp.Div(this=cast(text(repr(divided)), "DOUBLE"), expression=power)
-        risk = exp.Div(
-            this=cast(number(1), "DOUBLE"),
-            expression=exp.Paren(this=exp.Add(this=number(1), expression=odds)),
-        )
-        positive = exp.GT(this=col(name, "s"), expression=number(0))
+        odds = cast(text(repr(divided)), "DOUBLE") / power
+        risk = cast(number(1), "DOUBLE") / exp.Paren(this=number(1) + odds)
+        positive = col(name, "s") > 0
         dis = exp.Case(ifs=[exp.If(this=positive, true=risk)], default=cast(number(0), "DOUBLE"))
         output += [col(name, "s"), named(dis, f"dis_{name}")]
-    on = exp.EQ(this=col(ID, "s"), expression=col(ID, "r"))
+    on = col(ID, "s").eq(col(ID, "r"))
     return select(output, aliased(scored, "s")).join(aliased(combinations, "r"), on=on, copy=False)
 
 
@@ -238,7 +232,7 @@ def minimal_uniques(combinations: exp.Table, msus: exp.Table, names: Sequence[st
         )
         listed = one if listed is None else anonymous("LIST_CONCAT", listed, one)
     assert listed is not None
-    on = exp.EQ(this=col(ID, "m"), expression=col(ID, "r"))
+    on = col(ID, "m").eq(col(ID, "r"))
     output = [a_class(names, "r"), named(listed, "attributes"), col(SIZE, "m")]
     return select(output, aliased(msus, "m")).join(aliased(combinations, "r"), on=on, copy=False)
 
@@ -248,15 +242,12 @@ def value_contributions(
 ) -> exp.Query:
     """What each value contributes to the scores of its attribute's MSUs, in percent: 100 by attribute."""
     parts = []
-    on = exp.EQ(this=col(ID, "m"), expression=col(ID, "r"))
+    on = col(ID, "m").eq(col(ID, "r"))
     for i, name in enumerate(names):
         value = col(f"q{i}", "r")
         weighed = double_total(_weight(weights))
         whole = exp.Window(this=exp.Sum(this=weighed.copy()))
-        share = exp.Div(
-            this=exp.Mul(this=number(100), expression=weighed),
-            expression=exp.Nullif(this=whole, expression=number(0)),
-        )
+        share = (number(100) * weighed) / exp.Nullif(this=whole, expression=number(0))
         output: list[exp.Expr] = [
             named(text(name), "attribute"),
             named(cast(value, "VARCHAR"), VALUE),

@@ -23,7 +23,7 @@ STRANGE = "sqlanon: in no hierarchy: "
 
 def null_map(space: ClassSpace, levels: Levels) -> exp.Select:
     """One number: the rows of kept classes that match nobody of the population."""
-    nobody = exp.EQ(this=col(CLASS_POPULATION), expression=number(0))
+    nobody = col(CLASS_POPULATION).eq(0)
     rows = total(col(CLASS_SIZE), all_of([col(KEPT), nobody]))
     return select([exp.Coalesce(this=rows, expressions=[number(0)])], subquery(judged(space, levels), "j"))
 
@@ -41,10 +41,10 @@ def wrong_map(
     own = _people(members, attributes, levels, keys)
     theirs = _people(population, attributes, levels, keys, types)
     codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
-    there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+    there = col(CLASS_POPULATION) > 0
     matched = select([exp.Star()], subquery(judged(space, levels, codes), "j")).where(col(KEPT), there, copy=False)
-    in_class = all_of(exp.EQ(this=col(key, "own"), expression=col(f"key {key}", "kept")) for key in keys)
-    same = [exp.EQ(this=col(name, "own"), expression=col(name, "theirs")) for name in (*keys, PERSON)]
+    in_class = all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys)
+    same = [col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)]
     rows = exp.Coalesce(this=total(col(ROWS, "own")), expressions=[number(0)])
     return (
         select([rows], subquery(own, "own"))

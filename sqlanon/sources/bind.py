@@ -75,10 +75,7 @@ def bind_source(
 def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bool:
     """Whether a relation is a table, and no view; a plain one has no columns that are worked out when it is read."""
     names = {"database_name": found.catalog, "schema_name": found.db, "table_name": found.name}
-    named_so = [
-        exp.EQ(this=exp.Lower(this=col(column)), expression=exp.Lower(this=text(name)))
-        for column, name in names.items()
-    ]
+    named_so = [exp.Lower(this=col(column)).eq(exp.Lower(this=text(name))) for column, name in names.items()]
     tables = exp.Table(this=exp.Anonymous(this="duckdb_tables", expressions=[]))
     made = engine.rows(select([col("sql")], tables).where(*named_so, copy=False))
     return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
@@ -140,7 +137,7 @@ def _known_tables(engine: DuckDBEngine) -> str:
     names = engine.rows(
         exp.select(col("table_schema"), col("table_name"))
         .from_(table("tables", "information_schema"))
-        .where(exp.EQ(this=col("table_catalog"), expression=text(engine.holder.database)))
+        .where(col("table_catalog").eq(text(engine.holder.database)))
         .order_by(col("table_schema"), col("table_name"))
         .limit(10)
     )

@@ -209,10 +209,10 @@ def _read(paths: list[str], layout: Layout) -> exp.Table:
     arguments = [
         exp.Array(expressions=[literal_path(path) for path in paths]),
         *_named_arguments({"auto_detect": False, "hive_partitioning": False, **layout.options}),
-        exp.EQ(this=exp.Var(this="columns"), expression=columns),
+        exp.Var(this="columns").eq(columns),
     ]
     return exp.Table(this=anonymous("read_csv", *arguments))
 
 
 def _named_arguments(options: Mapping[str, str | bool | int]) -> list[exp.Expr]:
-    return [exp.EQ(this=exp.Var(this=name), expression=exp.convert(value)) for name, value in options.items()]
+    return [exp.Var(this=name).eq(exp.convert(value)) for name, value in options.items()]

@@ -84,7 +84,7 @@ def marked(
     mine: list[exp.Expr] = [col(f"{own}label {i}", "r") for i in range(len(shown))]
     mine += [col(name, "r") for name, _ in shared]
     on = all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine))
-    within = exp.LTE(this=col(f"{own}rank", "r"), expression=col(ROWS, "e"))
+    within = col(f"{own}rank", "r") <= col(ROWS, "e")
     query = select(_with_bit(columns, within, bit), subquery(labelled, "r"))
     return query.join(subquery(counts, "e"), on=on, join_type="left", copy=False)
 
@@ -93,8 +93,8 @@ def marked_by_key(
     rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
     """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release."""
-    on = exp.EQ(this=key_hash(key, secret, "r"), expression=col(KEY_HASH, "e"))
-    there = exp.Not(this=exp.Is(this=col(KEY_HASH, "e"), expression=exp.null()))
+    on = key_hash(key, secret, "r").eq(col(KEY_HASH, "e"))
+    there = ~exp.Is(this=col(KEY_HASH, "e"), expression=exp.null())
     query = select(_with_bit(columns, there, bit), aliased(rows, "r"))
     return query.join(aliased(hashes, "e"), on=on, join_type="left", copy=False)
 
@@ -119,7 +119,7 @@ def marks(rows: exp.Expr, releases: int) -> exp.Select:
     output: list[exp.Expr] = [exp.Count(this=exp.Star())]
     for i in range(releases):
         bits = exp.BitwiseAnd(this=col(EARLIER), expression=number(1 << i))
-        has = exp.GT(this=exp.Paren(this=bits), expression=number(0))
+        has = exp.Paren(this=bits) > 0
         output.append(exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=has)))
     return select(output, rows.copy())
 
@@ -130,8 +130,8 @@ def repeated_keys(source: exp.Expr, key: Sequence[str]) -> exp.Select:
     columns: list[exp.Expr] = [col(name) for name in key]
     count = named(exp.Count(this=exp.Star()), ROWS)
     each = select([named(missing, "missing"), count], source.copy(), columns)
-    several = exp.GT(this=col(ROWS), expression=number(1))
-    whole = exp.Not(this=col("missing"))
+    several = col(ROWS) > 1
+    whole = ~col("missing")
     repeated = exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=all_of([several, whole])))
     without = exp.Filter(this=exp.Sum(this=col(ROWS)), expression=exp.Where(this=col("missing")))
     return select([repeated, exp.Coalesce(this=without, expressions=[number(0)])], subquery(each, "k"))
@@ -147,7 +147,7 @@ def _own_names(columns: Sequence[str]) -> str:
 
 def _with_bit(columns: Sequence[str], condition: exp.Expr, bit: int) -> list[exp.Expr]:
     added = exp.Case(ifs=[exp.If(this=condition, true=number(bit))], default=number(0))
-    mark = cast(exp.Add(this=col(EARLIER, "r"), expression=added), "BIGINT")
+    mark = cast(col(EARLIER, "r") + added, "BIGINT")
     return [*(col(name, "r") for name in columns), named(mark, EARLIER)]
 
 

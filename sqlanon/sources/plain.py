@@ -125,7 +125,7 @@ def _rebuilt_union(value: exp.Expr, type_: DuckDBPyType, depth: int) -> exp.Expr
     for name, child in _children(type_):
         own = _rebuilt(anonymous("union_extract", value.copy(), text(name)), child, depth)
         made = anonymous("union_value", exp.PropertyEQ(this=ident(name), expression=own))
-        is_it = exp.EQ(this=anonymous("union_tag", value.copy()), expression=text(name))
+        is_it = anonymous("union_tag", value.copy()).eq(text(name))
         cases.append(exp.If(this=is_it, true=cast(made, plain_type(type_))))
     return exp.Case(ifs=cases)
 

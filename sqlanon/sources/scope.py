@@ -15,7 +15,7 @@ from sqlglot import exp, parse_one
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, col, create_table, ident, select, star, table, text
+from sqlanon.expressions import anonymous, col, create_table, ident, select, star, table
 from sqlanon.sources.bound import Place
 
 _SHADOWS = parse_one(
@@ -105,5 +105,5 @@ def _functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
     loaded = select([col("extension_name")], exp.Table(this=anonymous("duckdb_extensions"))).where(col("loaded"))
     functions = select(
         [col("function_name"), col("parameter_types")], exp.Table(this=anonymous("duckdb_functions"))
-    ).where(exp.EQ(this=col("database_name"), expression=text("system")))
+    ).where(col("database_name").eq("system"))
     return {name for (name,) in engine.rows(loaded)}, {(name, str(types)) for name, types in engine.rows(functions)}

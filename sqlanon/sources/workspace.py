@@ -258,7 +258,7 @@ class Workspace:
         if section.spark is not None and not section.files:  # files are the same, whoever reads them
             place = self.servers.spark(_address_in(section), "source.spark").catalog
         if self._is_live:
-            here = exp.EQ(this=exp.column("database_name"), expression=text(self._engine.holder.database))
+            here = exp.column("database_name").eq(text(self._engine.holder.database))
             path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
         return identity_of(section, place, self._is_live, source.postgres)

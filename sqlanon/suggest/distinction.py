@@ -54,11 +54,11 @@ def listed_sets(names: Sequence[str], subsets: Mapping[int, Sequence[int]]) -> e
 def set_figures(keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]]) -> exp.Select:
     """The figures of some sets."""
     groups = subset_groups(keys, packing, subsets, [named(group_rows(), ROWS)])
-    others = exp.Paren(this=exp.Sub(this=col(ROWS), expression=number(1)))
+    others = exp.Paren(this=col(ROWS) - 1)
     output: list[exp.Expr] = [
         col(SUBSET),
         named(exp.Count(this=exp.Star()), DISTINCT),
-        named(total(exp.Mul(this=col(ROWS), expression=others)), TOGETHER),
+        named(total(col(ROWS) * others), TOGETHER),
     ]
     return select(output, subquery(groups, "g"), [col(SUBSET)])
 
@@ -73,7 +73,7 @@ def key_figures(subsets: Iterable[int], rows: int) -> exp.Select:
 
 def keys_among(figures: exp.Table, rows: int) -> exp.Select:
     """The sets that tell all rows apart."""
-    condition = exp.EQ(this=col(DISTINCT), expression=number(rows))
+    condition = col(DISTINCT).eq(number(rows))
     return select([col(SUBSET)], figures.copy()).where(condition, copy=False)
 
 
@@ -83,10 +83,10 @@ def distinction(sets: exp.Table, figures: exp.Table, rows: int) -> exp.Select:
     def by(part: exp.Expr, whole: int) -> exp.Expr:
         if not whole:
             return cast(exp.null(), "DOUBLE")
-        return exp.Div(this=cast(part, "DOUBLE"), expression=cast(number(whole), "DOUBLE"))
+        return cast(part, "DOUBLE") / cast(number(whole), "DOUBLE")
 
     found = exp.Coalesce(this=col(DISTINCT, "f"), expressions=[number(0)])  # an empty table has no groups
-    separation = exp.Sub(this=number(1), expression=by(col(TOGETHER, "f"), rows * (rows - 1)))
+    separation = number(1) - by(col(TOGETHER, "f"), rows * (rows - 1))
     output: list[exp.Expr] = [
         col(ATTRIBUTES, "s"),
         col(SIZE, "s"),
@@ -95,7 +95,7 @@ def distinction(sets: exp.Table, figures: exp.Table, rows: int) -> exp.Select:
         named(by(found.copy(), rows), "distinction"),
         named(separation, "separation"),
     ]
-    on = exp.EQ(this=col(SUBSET, "f"), expression=col(SUBSET, "s"))
+    on = col(SUBSET, "f").eq(col(SUBSET, "s"))
     query = select(output, aliased(sets, "s")).join(aliased(figures, "f"), on=on, join_type="left", copy=False)
     return query.order_by(col(SUBSET, "s"), copy=False)
 

@@ -66,7 +66,7 @@ def nodes_of(attributes: int, alias: str | None = None) -> list[exp.Expr]:
 def agree(attributes: int, one: str, other: str) -> exp.Expr:
     """Whether rows of two relations read the same."""
     pairs = zip(nodes_of(attributes, one), nodes_of(attributes, other), strict=True)
-    return all_of(exp.EQ(this=a, expression=b) for a, b in pairs)
+    return all_of(a.eq(b) for a, b in pairs)
 
 
 def as_read(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
@@ -75,19 +75,17 @@ def as_read(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> e
     nodes: list[exp.Expr] = []
     for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
         own = col(node_name(i, level), "c")
-        query = query.join(aliased(tree.nodes, f"v{i}"), on=exp.EQ(this=own, expression=col(NODE, f"v{i}")), copy=False)
-        is_root = exp.EQ(this=col(NODE), expression=number(tree.root))
+        query = query.join(aliased(tree.nodes, f"v{i}"), on=own.eq(col(NODE, f"v{i}")), copy=False)
+        is_root = col(NODE).eq(number(tree.root))
         top = exp.Subquery(this=select([col("label")], tree.nodes.copy()).where(is_root, copy=False))
-        reads_top = exp.EQ(this=col("label", f"v{i}"), expression=top)
+        reads_top = col("label", f"v{i}").eq(top)
         nodes.append(named(exp.If(this=reads_top, true=number(tree.root), false=own.copy()), released_name(i)))
     return query.select(col(COMBINATION, "c"), col(ROWS, "c"), *nodes, copy=False)
 
 
 def is_released(tree: Tree) -> exp.Select:
     """Whether an attribute may be blanked: its top label may be released."""
-    return select([col("released")], tree.nodes.copy()).where(
-        exp.EQ(this=col(NODE), expression=number(tree.root)), copy=False
-    )
+    return select([col("released")], tree.nodes.copy()).where(col(NODE).eq(number(tree.root)), copy=False)
 
 
 def with_classes(read: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
@@ -104,10 +102,10 @@ def waiting(read: exp.Table, attributes: int, placed: exp.Table | None = None) -
     """The rows of failing classes that have no place yet: ``class``, ``combination``, ``n``, ``node_i``."""
     output = [col(CLASS, "r"), col(COMBINATION, "r"), col(ROWS, "r"), *nodes_of(attributes, "r")]
     query = select(output, aliased(read, "r"))
-    query = query.where(exp.Not(this=col(KEPT, "r")), copy=False)
+    query = query.where(~col(KEPT, "r"), copy=False)
     if placed is None:
         return query
-    same = exp.EQ(this=col(CLASS, "r"), expression=col(CLASS, "d"))
+    same = col(CLASS, "r").eq(col(CLASS, "d"))
     return query.join(aliased(placed, "d"), on=same, join_type="anti", copy=False)
 
 
@@ -115,7 +113,7 @@ def helpers(read: exp.Table, trees: Sequence[Tree], blankable: Sequence[int]) ->
     """The kept rows that read as blank somewhere: blanked rows may be in a class with them."""
     blank: exp.Expr = exp.false()
     for i in blankable:
-        blank = exp.Or(this=blank, expression=exp.EQ(this=col(released_name(i)), expression=number(trees[i].root)))
+        blank = blank | col(released_name(i)).eq(number(trees[i].root))
     query = select([col(COMBINATION), col(ROWS), *nodes_of(len(trees))], read.copy())
     return query.where(col(KEPT), exp.Paren(this=blank), copy=False)
 
@@ -127,17 +125,17 @@ def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Selec
     """
     weight: exp.Expr = number(0.0)
     for i in blankable:
-        weight = exp.Add(this=weight, expression=_if_blank(i, number(float(trees[i].weight)), number(0.0)))
+        weight = weight + _if_blank(i, number(float(trees[i].weight)), number(0.0))
     mean = sum(trees[i].weight for i in blankable) / len(blankable)
     bits: exp.Expr = number(0)
     for bit_number, i in enumerate(blankable):
         shifted = exp.BitwiseRightShift(this=col("range"), expression=number(bit_number))
         bit = exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=shifted), expression=number(1)))
-        bits = exp.Add(this=bits, expression=exp.Mul(this=bit, expression=number(1 << i)))
+        bits = bits + (bit * number(1 << i))
     every = exp.Table(this=anonymous("range", number(1), number(1 << len(blankable))))
     masks = select([named(cast(bits, "BIGINT"), PATTERN)], every)
     weighed = select([col(PATTERN), named(weight, WEIGHT)], subquery(masks, "m"))
-    rounded = exp.Round(this=exp.Div(this=col(WEIGHT), expression=number(mean)), decimals=number(9))
+    rounded = exp.Round(this=col(WEIGHT) / number(mean), decimals=number(9))
     bucket = named(cast(exp.Ceil(this=rounded), "INTEGER"), BUCKET)
     order = exp.Order(expressions=[exp.Ordered(this=col(name)) for name in (BUCKET, PATTERN)])
     place = named(exp.Window(this=exp.RowNumber(), order=order), "place")
@@ -146,7 +144,7 @@ def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Selec
 
 def _if_blank(attribute: int, yes: exp.Expr, no: exp.Expr, alias: str | None = None) -> exp.Expr:
     masked = exp.BitwiseAnd(this=col(PATTERN, alias), expression=number(1 << attribute))
-    return exp.If(this=exp.NEQ(this=exp.Paren(this=masked), expression=number(0)), true=yes, false=no)
+    return exp.If(this=exp.Paren(this=masked).neq(0), true=yes, false=no)
 
 
 def tries(
@@ -163,7 +161,7 @@ def tries(
         own = col(released_name(i), "w")
         if i in blankable:
             nodes.append(named(_if_blank(i, number(tree.root), own, "p"), released_name(i)))
-            shows = exp.NEQ(this=own.copy(), expression=number(tree.root))
+            shows = own.neq(number(tree.root))
             conditions.append(_if_blank(i, shows, exp.true(), "p"))
         else:
             nodes.append(own)
@@ -201,13 +199,13 @@ def chosen_nodes(possible: exp.Table, attributes: int) -> exp.Select:
     """What each waiting class chooses: ``class`` and ``node_i``."""
     rank = exp.Window(this=exp.RowNumber(), partition_by=[col(CLASS)], order=_best_first(PATTERN))
     ranked = select([exp.Star(), named(rank, "rank")], possible.copy())
-    first = exp.EQ(this=col("rank"), expression=number(1))
+    first = col("rank").eq(1)
     return select([col(CLASS), *nodes_of(attributes)], subquery(ranked, "r")).where(first, copy=False)
 
 
 def placed_rows(rows: exp.Table, choice: exp.Table, attributes: int) -> exp.Select:
     """The rows of the classes of a choice, where it places them."""
-    same = exp.EQ(this=col(CLASS, "w"), expression=col(CLASS, "d"))
+    same = col(CLASS, "w").eq(col(CLASS, "d"))
     query = select([col(COMBINATION, "w"), col(ROWS, "w"), *nodes_of(attributes, "d")], aliased(rows, "w"))
     return query.join(aliased(choice, "d"), on=same, copy=False)
 
@@ -238,19 +236,17 @@ def released(
 ) -> exp.Select:
     """All that is released: the kept rows as they are, and those of a choice with their blanks."""
     query = exp.Select().from_(aliased(combinations, "c"), copy=False)
-    same = exp.EQ(this=col(COMBINATION, "c"), expression=col(COMBINATION, "r"))
+    same = col(COMBINATION, "c").eq(col(COMBINATION, "r"))
     query = query.join(aliased(read, "r"), on=same, copy=False)
-    in_choice = exp.And(
-        this=exp.EQ(this=col(CLASS, "r"), expression=col(CLASS, "d")), expression=exp.Not(this=col(KEPT, "r"))
-    )
+    in_choice = col(CLASS, "r").eq(col(CLASS, "d")) & (~col(KEPT, "r"))
     query = query.join(aliased(choice, "d"), on=in_choice, join_type="left", copy=False)
     output: list[exp.Expr] = [col(COMBINATION, "c")]
     for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
-        blank = exp.NEQ(this=col(released_name(i), "d"), expression=col(released_name(i), "r"))
+        blank = col(released_name(i), "d").neq(col(released_name(i), "r"))
         node = exp.If(this=blank, true=number(tree.root), false=col(node_name(i, level), "c"))
         output.append(named(cast(node, "INTEGER"), released_name(i)))
     there = is_there(col(CLASS, "d"))
-    either = exp.Or(this=col(KEPT, "r"), expression=there)
+    either = col(KEPT, "r") | there
     return query.select(*output, copy=False).where(either, copy=False)
 
 
@@ -270,7 +266,7 @@ def more_ways(ways: exp.Table, classes: int) -> exp.Select:
     output: list[exp.Expr] = [col(f"block_{i}", "w") for i in range(classes)]
     output.append(named(block.copy(), f"block_{classes}"))
     every = aliased(exp.Table(this=anonymous("range", number(classes + 2))), "b")
-    on = exp.LTE(this=col("range", "b"), expression=exp.Add(this=col(LAST, "w"), expression=number(1)))
+    on = col("range", "b") <= (col(LAST, "w") + 1)
     return select([*output, named(last, LAST)], aliased(ways, "w")).join(every, on=on, copy=False)
 
 
@@ -294,7 +290,7 @@ def blocks(parts: exp.Table, rows: exp.Table, trees: Sequence[Tree], blankable: 
     names = [CLASS, *(released_name(i) for i in range(len(trees)))]
     each = exp.Select(expressions=[col(name) for name in names], distinct=exp.Distinct()).from_(rows.copy())
     query = exp.Select().from_(aliased(parts, "p"), copy=False)
-    query = query.join(subquery(each, "r"), on=exp.EQ(this=col(CLASS, "p"), expression=col(CLASS, "r")), copy=False)
+    query = query.join(subquery(each, "r"), on=col(CLASS, "p").eq(col(CLASS, "r")), copy=False)
     output: list[exp.Expr] = [col(WAY, "p"), col(CLASS, "p")]
     conditions: list[exp.Expr] = []
     for i, tree in enumerate(trees):
@@ -303,10 +299,10 @@ def blocks(parts: exp.Table, rows: exp.Table, trees: Sequence[Tree], blankable: 
             for extreme in (exp.Min, exp.Max)
         )
         blank = number(tree.root) if i in blankable else exp.null()
-        node = exp.If(this=exp.EQ(this=low, expression=high), true=low.copy(), false=blank)
+        node = exp.If(this=low.eq(high), true=low.copy(), false=blank)
         output.append(named(node, released_name(i)))
         conditions.append(is_there(col(released_name(i))))
-    query = query.select(*output, copy=False).where(exp.GT(this=col(BLOCK, "p"), expression=number(0)), copy=False)
+    query = query.select(*output, copy=False).where(col(BLOCK, "p") > 0, copy=False)
     return star(subquery(query, "b")).where(*conditions, copy=False)
 
 
@@ -321,20 +317,18 @@ def best_way(
     keys: list[exp.Expr] = [col(CLASS), *nodes_of(count)]
     sizes = select([*keys, named(total(col(ROWS)), ROWS)], rows.copy(), [key.copy() for key in keys])
     query = exp.Select().from_(aliased(parts, "p"), copy=False)
-    query = query.join(subquery(sizes, "r"), on=exp.EQ(this=col(CLASS, "p"), expression=col(CLASS, "r")), copy=False)
-    on = all_of(exp.EQ(this=col(name, "p"), expression=col(name, "b")) for name in (WAY, CLASS))
+    query = query.join(subquery(sizes, "r"), on=col(CLASS, "p").eq(col(CLASS, "r")), copy=False)
+    on = all_of(col(name, "p").eq(col(name, "b")) for name in (WAY, CLASS))
     query = query.join(aliased(placed, "b"), on=on, join_type="left", copy=False)
-    in_class = exp.And(this=exp.EQ(this=col(WAY, "b"), expression=col(WAY, "j")), expression=agree(count, "b", "j"))
+    in_class = col(WAY, "b").eq(col(WAY, "j")) & agree(count, "b", "j")
     query = query.join(subquery(judged, "j"), on=in_class, join_type="left", copy=False)
     blanks: exp.Expr = number(0.0)
     for i, tree in enumerate(trees):
-        is_blank = exp.NEQ(this=col(released_name(i), "b"), expression=col(released_name(i), "r"))
-        blanks = exp.Add(
-            this=blanks, expression=exp.If(this=is_blank, true=number(float(tree.weight)), false=number(0.0))
-        )
+        is_blank = col(released_name(i), "b").neq(col(released_name(i), "r"))
+        blanks = blanks + exp.If(this=is_blank, true=number(float(tree.weight)), false=number(0.0))
     kept = exp.Coalesce(this=col(KEPT, "j"), expressions=[exp.false()])
     all_blank = number(float(sum(tree.weight for tree in trees)))
-    each = exp.Mul(this=col(ROWS, "r"), expression=exp.If(this=kept, true=blanks, false=all_blank))
+    each = col(ROWS, "r") * exp.If(this=kept, true=blanks, false=all_blank)
     lost = exp.Sum(this=exp.If(this=kept.copy(), true=number(0), false=col(ROWS, "r")))
     query = query.select(col(WAY, "p"), copy=False).group_by(col(WAY, "p"), copy=False)
     price = exp.Round(this=exp.Sum(this=each), decimals=number(6))
@@ -345,9 +339,9 @@ def best_way(
 def of_way(placed: exp.Table, judged: exp.Query, way: int, attributes: int) -> exp.Select:
     """What a way places, where it is in a class that meets the policy: a choice."""
     query = select([col(CLASS, "b"), *nodes_of(attributes, "b")], aliased(placed, "b"))
-    in_class = [exp.EQ(this=col(WAY, "b"), expression=col(WAY, "j")), agree(attributes, "b", "j")]
+    in_class = [col(WAY, "b").eq(col(WAY, "j")), agree(attributes, "b", "j")]
     query = query.join(subquery(judged, "j"), on=all_of(in_class), copy=False)
-    return query.where(exp.EQ(this=col(WAY, "b"), expression=number(way)), col(KEPT, "j"), copy=False)
+    return query.where(col(WAY, "b").eq(number(way)), col(KEPT, "j"), copy=False)
 
 
 EXACT = 8

@@ -49,7 +49,7 @@ values do not take thousands of rounds."""
 def items(parts: exp.Table, rows: exp.Table, attributes: Sequence[int]) -> exp.Select:
     """What can be told apart in each part along some attributes, with its rows."""
     keys = [col(ATTRIBUTE, "r"), col(PART, "p"), col("item", "r"), col(NODE, "r")]
-    on = exp.EQ(this=col(COMBINATION, "r"), expression=col(COMBINATION, "p"))
+    on = col(COMBINATION, "r").eq(col(COMBINATION, "p"))
     query = select([*keys, named(total(col(ROWS, "r")), ROWS)], aliased(rows, "r"))
     query = query.join(aliased(parts, "p"), on=on, copy=False)
     query = query.where(exp.In(this=col(ATTRIBUTE, "r"), expressions=[number(i) for i in attributes]), copy=False)
@@ -69,14 +69,14 @@ def cut_of_values(items_: exp.Select, values: exp.Table, least: int) -> exp.Sele
     first = exp.If(this=col("ordered"), true=col("low"), false=exp.Neg(this=col(ROWS)))
     order: list[exp.Expr] = [exp.Ordered(this=first), exp.Ordered(this=col("item"))]
     placed = with_columns(valued, {"so_far": total_over(KEYS, order), "whole": total_over(KEYS)})
-    off = exp.Sub(this=exp.Mul(this=number(2), expression=col("so_far")), expression=col("whole"))
-    beyond = exp.If(this=exp.GT(this=off, expression=number(0)), true=number(1), false=number(0))
-    distance = exp.Add(this=exp.Mul(this=number(2), expression=exp.Abs(this=off.copy())), expression=beyond)
-    is_border = exp.LT(this=col("so_far"), expression=col("whole"))
+    off = (number(2) * col("so_far")) - col("whole")
+    beyond = exp.If(this=off > 0, true=number(1), false=number(0))
+    distance = (number(2) * exp.Abs(this=off.copy())) + beyond
+    is_border = col("so_far") < col("whole")
     nearest = where(exp.ArgMin(this=col("so_far"), expression=distance), is_border)
-    before = exp.Paren(this=exp.Sub(this=col("so_far"), expression=col(ROWS)))
-    few = exp.Or(this=exp.LT(this=before, expression=number(least)), expression=_is_small_share(before))
-    inside = exp.If(this=col("ordered"), true=exp.LTE(this=col("so_far"), expression=over(nearest, KEYS)), false=few)
+    before = exp.Paren(this=col("so_far") - col(ROWS))
+    few = (before < number(least)) | _is_small_share(before)
+    inside = exp.If(this=col("ordered"), true=col("so_far") <= over(nearest, KEYS), false=few)
     sides = with_columns(placed, {INSIDE: inside})
     gains = _gains(table("sides"), least)
     query = _result(table("sides"), table("gains"), KEYS, col(INSIDE, "i"), col(GAIN, "b"))
@@ -89,7 +89,7 @@ def _gains(sides: exp.Table, least: int) -> exp.Select:
     What is shown as one range loses its width, and what is shown as one set the values in it. Where NULL is among
     several, all is lost.
     """
-    conditions = {"all": exp.true(), "in": col(INSIDE), "out": exp.Not(this=col(INSIDE))}
+    conditions = {"all": exp.true(), "in": col(INSIDE), "out": ~col(INSIDE)}
     facts: dict[str, exp.Expr] = {name: exp.AnyValue(this=col(name)) for name in ("top", "scale", "ordered")}
     for name, condition in conditions.items():
         facts |= {
@@ -98,22 +98,22 @@ def _gains(sides: exp.Table, least: int) -> exp.Select:
             f"last_{name}": where(exp.Max(this=col("low")), condition.copy()),
             f"high_{name}": where(exp.Max(this=col("high")), condition.copy()),
             f"void_{name}": where(exp.LogicalOr(this=col("void")), condition.copy()),
-            f"size_{name}": where(exp.Sum(this=exp.Add(this=col("leaves"), expression=number(1))), condition.copy()),
+            f"size_{name}": where(exp.Sum(this=col("leaves") + 1), condition.copy()),
         }
 
     def lost(name: str) -> exp.Expr:
-        several = exp.LT(this=col(f"low_{name}"), expression=col(f"last_{name}"))
-        mixed = exp.And(this=col(f"void_{name}"), expression=several)
-        width = exp.Sub(this=col(f"high_{name}"), expression=col(f"low_{name}"))
-        members = exp.Sub(this=col(f"size_{name}"), expression=number(1))
+        several = col(f"low_{name}") < col(f"last_{name}")
+        mixed = col(f"void_{name}") & several
+        width = col(f"high_{name}") - col(f"low_{name}")
+        members = col(f"size_{name}") - 1
         shown = exp.If(this=col("ordered"), true=width, false=members)
-        return exp.Mul(this=col(f"rows_{name}"), expression=exp.If(this=mixed, true=col("top"), false=shown))
+        return col(f"rows_{name}") * exp.If(this=mixed, true=col("top"), false=shown)
 
-    saved = exp.Sub(this=exp.Sub(this=lost("all"), expression=lost("in")), expression=lost("out"))
-    gain = exp.Mul(this=exp.Paren(this=saved), expression=col("scale"))
+    saved = (lost("all") - lost("in")) - lost("out")
+    gain = exp.Paren(this=saved) * col("scale")
     found = select([*(col(key) for key in KEYS), named(gain, GAIN)], subquery(_grouped(sides, facts), "g"))
-    enough = [exp.GTE(this=col(f"rows_{name}"), expression=number(least)) for name in ("in", "out")]
-    return found.where(exp.LT(this=col("low_all"), expression=col("last_all")), *enough, copy=False)
+    enough = [(col(f"rows_{name}") >= number(least)) for name in ("in", "out")]
+    return found.where(col("low_all") < col("last_all"), *enough, copy=False)
 
 
 def cut_of_hierarchy(items_: exp.Select, ancestors: exp.Table, least: int) -> exp.Select:
@@ -124,8 +124,8 @@ def cut_of_hierarchy(items_: exp.Select, ancestors: exp.Table, least: int) -> ex
     """
     counts: dict[str, exp.Expr] = {"whole": total(col(ROWS)), "members": exp.Count(this=exp.Star())}
     wide = select([exp.Star()], subquery(_grouped(table("items"), counts), "g"))
-    several = exp.GT(this=col("members"), expression=number(1))
-    wide = wide.where(several, exp.GTE(this=col("whole"), expression=number(2 * least)), copy=False)
+    several = col("members") > 1
+    wide = wide.where(several, col("whole") >= number(2 * least), copy=False)
     steps = {
         "items": items_,
         "wide": wide,
@@ -141,7 +141,7 @@ def _common(ancestors: exp.Table) -> exp.Select:
     """The ``level`` of the lowest common ancestor of a part's items, and its ``leaves``."""
     above = _joined([*_columns("i", KEYS), *_columns("a", ["level", NODE, "leaves"])], "wide")
     above = above.join(aliased(ancestors, "a"), on=_same(["item", ATTRIBUTE], "i", "a"), copy=False)
-    is_one = exp.EQ(this=exp.Min(this=col(NODE)), expression=exp.Max(this=col(NODE)))
+    is_one = exp.Min(this=col(NODE)).eq(exp.Max(this=col(NODE)))
     levels = _grouped(subquery(above, "m"), {"leaves": exp.AnyValue(this=col("leaves"))}, ["level"])
     lowest = {"level": exp.Min(this=col("level")), "leaves": exp.ArgMin(this=col("leaves"), expression=col("level"))}
     return _grouped(subquery(levels.having(is_one, copy=False), "l"), lowest)
@@ -149,12 +149,12 @@ def _common(ancestors: exp.Table) -> exp.Select:
 
 def _split(ancestors: exp.Table) -> exp.Select:
     """Items by ``child`` of the lowest common ancestor, with what they would save as that."""
-    is_below = exp.EQ(this=col("level", "a"), expression=exp.Sub(this=col("level", "b"), expression=number(1)))
-    spared = exp.Paren(this=exp.Sub(this=col("leaves", "b"), expression=col("leaves", "a")))
-    saved = named(exp.Mul(this=col(ROWS, "i"), expression=spared), "saved")
+    is_below = col("level", "a").eq(col("level", "b") - 1)
+    spared = exp.Paren(this=col("leaves", "b") - col("leaves", "a"))
+    saved = named(col(ROWS, "i") * spared, "saved")
     child = named(col(NODE, "a"), "child")
     query = _joined([*_columns("i", [*KEYS, "item", ROWS]), child, col("scale", "a"), saved], "common")
-    on = exp.And(this=_same(["item", ATTRIBUTE], "i", "a"), expression=is_below)
+    on = _same(["item", ATTRIBUTE], "i", "a") & is_below
     return query.join(aliased(ancestors, "a"), on=on, copy=False)
 
 
@@ -174,11 +174,8 @@ def _children(least: int) -> exp.Select:
         "children": over(exp.Count(this=exp.Star()), KEYS),
     }
     children = with_columns(_grouped(table("split"), facts, ["child"]), beside)
-    most = exp.Sub(this=col("whole"), expression=number(least))
-    fits = exp.And(
-        this=exp.GTE(this=col("border"), expression=number(least)),
-        expression=exp.LTE(this=col("border"), expression=most),
-    )
+    most = col("whole") - number(least)
+    fits = (col("border") >= number(least)) & (col("border") <= most)
     fitting = with_columns(children, {"fits": fits})
     order: list[exp.Expr] = [
         exp.Ordered(this=col("fits"), desc=True),
@@ -186,19 +183,19 @@ def _children(least: int) -> exp.Select:
         exp.Ordered(this=col("child")),
     ]
     ranked = with_columns(fitting, {"so_far": over(exp.Sum(this=col("border")), KEYS, order)})
-    before = exp.Paren(this=exp.Sub(this=col("so_far"), expression=col("border")))
-    room = exp.LTE(this=col("so_far"), expression=most.copy())
+    before = exp.Paren(this=col("so_far") - col("border"))
+    room = col("so_far") <= most
     taking = with_columns(ranked, {"taken": all_of([col("fits"), room, _is_small_share(before)])})
-    two = exp.EQ(this=col("children"), expression=number(2))
+    two = col("children").eq(2)
     saved = over(where(exp.Sum(this=col("saved")), col("taken")), KEYS)
-    gain = exp.Mul(this=exp.If(this=two, true=col("saved_all"), false=saved), expression=col("scale"))
+    gain = exp.If(this=two, true=col("saved_all"), false=saved) * col("scale")
     gains = with_columns(taking, {GAIN: gain, "any_taken": over(exp.LogicalOr(this=col("taken")), KEYS)})
     return select([exp.Star()], subquery(gains, "g")).where(col("any_taken"), copy=False)
 
 
 def _is_small_share(rows: exp.Expr) -> exp.Expr:
     """Whether rows are less than one of `SHARE` parts of the whole."""
-    return exp.LT(this=exp.Mul(this=rows.copy(), expression=number(SHARE)), expression=col("whole"))
+    return (rows * number(SHARE)) < col("whole")
 
 
 def union(branches: Sequence[exp.Query]) -> exp.Query:
@@ -256,4 +253,4 @@ def _columns(alias: str, names: Sequence[str]) -> list[exp.Expr]:
 
 
 def _same(names: Sequence[str], one: str, other: str) -> exp.Expr:
-    return all_of(exp.EQ(this=col(name, one), expression=col(name, other)) for name in names)
+    return all_of(col(name, one).eq(col(name, other)) for name in names)

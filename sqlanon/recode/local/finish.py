@@ -60,10 +60,7 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
     How wide they are follows from what is kept alone: what is suppressed may be larger. Labels of a hierarchy above
     its values stay as they are.
     """
-    own = exp.Or(
-        this=exp.EQ(this=col("level"), expression=number(0)),
-        expression=exp.GT(this=col(NODE), expression=number(root)),
-    )
+    own = col("level").eq(0) | (col(NODE) > number(root))
     shown = select([col(f"code_{attribute}")], kept.copy())
     parts: list[exp.Expr] = [
         named(exp.In(this=col("code"), query=subquery(shown)), "is_kept"),
@@ -90,7 +87,7 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
         this=exp.DPipe(this=padded(col("low"), col("digits")), expression=col("dash")),
         expression=exp.Coalesce(this=padded(col("high"), col("digits")), expressions=[text("")]),
     )
-    is_number = all_of([is_there(col("low")), exp.LTE(this=col("digits"), expression=number(MOST_DIGITS))])
+    is_number = all_of([is_there(col("low")), col("digits") <= number(MOST_DIGITS)])
     label = exp.If(this=is_number, true=joined, false=col("label"))
     names = (NODE, "code", "label", "leaves", "level")
     return select([*(col(name) for name in names), named(label, "sortable")], subquery(wide, "d"))
@@ -100,7 +97,7 @@ def may_be_sorted(sortable: exp.Table, forbidden: Collection[str]) -> exp.Select
     """Whether labels still tell the same things apart when they are padded, and none of them is forbidden then."""
     pairs = exp.Tuple(expressions=[col("code"), col("sortable")])
     counts = [exp.Count(this=exp.Distinct(expressions=[one])) for one in (col("code"), col("sortable"), pairs)]
-    same = [exp.EQ(this=counts[0].copy(), expression=count) for count in counts[1:]]
+    same = [counts[0].eq(count) for count in counts[1:]]
     fine = exp.Coalesce(this=exp.LogicalAnd(this=may_be_shown(col("sortable"), forbidden)), expressions=[exp.true()])
     return select([all_of([*same, fine])], sortable.copy()).where(is_there(col("label")), copy=False)
 

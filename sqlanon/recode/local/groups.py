@@ -62,7 +62,7 @@ def priced(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
     for i, tree in enumerate(trees):
         attribute = _priced_nodes(tree, i, tree.weight / weights * UNIT / max(tree.leaves - 1, 1))
         ground = node_name(i, tree.floor)
-        on = exp.EQ(this=col(ground, "c"), expression=col(ground, f"a{i}"))
+        on = col(ground, "c").eq(col(ground, f"a{i}"))
         query = query.join(subquery(attribute, f"a{i}"), on=on, copy=False)
         for level in range(tree.floor, tree.height + 1):
             names = [price_name(i, level)] if level == tree.floor else [node_name(i, level), price_name(i, level)]
@@ -78,17 +78,17 @@ def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
     for level in range(tree.floor, tree.height + 1):
         of = f"n{level}"
         if level > tree.floor:
-            on = exp.EQ(this=col("parent", f"n{level - 1}"), expression=col(NODE, of))
+            on = col("parent", f"n{level - 1}").eq(col(NODE, of))
             query = query.join(aliased(tree.nodes, of), on=on, copy=False)
         node = _signed(col(NODE, of), of) if level > tree.floor else col(NODE, of)
-        price = cast(exp.Round(this=exp.Mul(this=col("leaves", of), expression=number(share))), "BIGINT")
+        price = cast(exp.Round(this=col("leaves", of) * number(share)), "BIGINT")
         output += [named(node, node_name(attribute, level)), named(price, price_name(attribute, level))]
-    ground = exp.EQ(this=col("level", f"n{tree.floor}"), expression=number(tree.floor))
+    ground = col("level", f"n{tree.floor}").eq(number(tree.floor))
     return query.select(*output, copy=False).where(ground, copy=False)
 
 
 def _signed(node: exp.Expr, of: str) -> exp.Expr:
-    marked = exp.Sub(this=exp.Neg(this=node.copy()), expression=number(1))
+    marked = exp.Neg(this=node.copy()) - 1
     return exp.If(this=col("released", of), true=node, false=marked)
 
 
@@ -101,7 +101,7 @@ def offered(rest: exp.Table, levels: Levels) -> exp.Select:
     """What is left, with the nodes at which a generalization would release it, where it may."""
     keys = [node_name(i, level) for i, level in enumerate(levels)]
     query = select([col(COMBINATION), col(ROWS), *(col(key) for key in keys)], rest.copy())
-    allowed = [exp.GTE(this=col(key), expression=number(0)) for key in keys]
+    allowed = [(col(key) >= 0) for key in keys]
     return query.where(is_null(col(CELL)), *allowed, copy=False)
 
 
@@ -122,7 +122,7 @@ def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
 def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence[Tree]) -> exp.Select:
     """What is left, with the groups in which a generalization holds."""
     keys = [node_name(i, level) for i, level in enumerate(levels)]
-    on = all_of(exp.EQ(this=col(key, "r"), expression=col(key, "j")) for key in keys)
+    on = all_of(col(key, "r").eq(col(key, "j")) for key in keys)
     least = exp.Window(this=exp.Min(this=col(COMBINATION, "r")), partition_by=[col(key, "r") for key in keys])
     cell = exp.If(this=exp.Coalesce(this=col(KEPT, "j"), expressions=[exp.false()]), true=least, false=exp.null())
     columns = [COMBINATION, ROWS, *(node_name(i, level) for i, level in _levels(trees))]
@@ -144,11 +144,11 @@ def tightened(of: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: L
     levels = [range(low, tree.height + 1) for low, tree in zip(lowest, trees, strict=True)]
     for i, level in [(i, level) for i, each in enumerate(levels) for level in each]:
         node, price = node_name(i, level), price_name(i, level)
-        same = exp.EQ(this=exp.Min(this=col(node, "p")), expression=exp.Max(this=col(node, "p")))
-        shown = exp.GTE(this=exp.Min(this=col(node, "p")), expression=number(0))
+        same = exp.Min(this=col(node, "p")).eq(exp.Max(this=col(node, "p")))
+        shown = exp.Min(this=col(node, "p")) >= 0
         common = exp.If(this=all_of([same, shown]), true=exp.Min(this=col(node, "p")), false=exp.null())
         inner += [named(common, node), named(exp.Min(this=col(price, "p")), price)]
-    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "p"))
+    on = col(COMBINATION, "m").eq(col(COMBINATION, "p"))
     groups = select(inner, aliased(of, "m"), [col(CELL, "m")])
     groups = groups.join(aliased(prices, "p"), on=on, copy=False)
     outer: list[exp.Expr] = [col(CELL), col(ROWS)]
@@ -169,13 +169,13 @@ def summed(terms: Sequence[exp.Expr]) -> exp.Expr:
     """A sum of some terms, at least one."""
     added = terms[0]
     for term in terms[1:]:
-        added = exp.Add(this=added, expression=term)
+        added = added + term
     return exp.Paren(this=added)
 
 
 def costs(classes: exp.Table) -> exp.Select:
     """One row: the price of all groups, their rows, and how many they are."""
-    price = exp.Mul(this=col(PRICE), expression=col(ROWS))
+    price = col(PRICE) * col(ROWS)
     none = number(0)
     return select(
         [
@@ -189,28 +189,28 @@ def costs(classes: exp.Table) -> exp.Select:
 
 def in_no_group(prices: exp.Table, of: exp.Table) -> exp.Select:
     """The combinations that are in no group."""
-    on = exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, "m"))
+    on = col(COMBINATION, "p").eq(col(COMBINATION, "m"))
     query = exp.select("*").from_(aliased(prices, "p"), copy=False)
     return query.join(aliased(of, "m"), on=on, join_type="anti", copy=False)
 
 
 def kept_cells(found: exp.Table, judged: exp.Select) -> exp.Select:
     """The members that a relation has of groups that hold."""
-    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "j"))
+    on = col(CELL, "m").eq(col(CELL, "j"))
     query = select([col(COMBINATION, "m"), col(CELL, "m")], aliased(found, "m"))
     return query.join(subquery(judged, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
 
 
 def sized(of: exp.Table, prices: exp.Table) -> exp.Select:
     """The combinations that have a group, with their rows: what can be judged by ``cell``."""
-    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "p"))
+    on = col(COMBINATION, "m").eq(col(COMBINATION, "p"))
     query = select([col(COMBINATION, "m"), col(CELL, "m"), col(ROWS, "p")], aliased(of, "m"))
     return query.join(aliased(prices, "p"), on=on, copy=False)
 
 
 def placed(of: exp.Table, classes: exp.Table, count: int) -> exp.Select:
     """Each combination with the nodes that its group is released as."""
-    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
+    on = col(CELL, "m").eq(col(CELL, "g"))
     output: list[exp.Expr] = [col(COMBINATION, "m"), *(col(released_name(i), "g") for i in range(count))]
     return select(output, aliased(of, "m")).join(aliased(classes, "g"), on=on, copy=False)
 
@@ -224,9 +224,9 @@ def common_price(attribute: int, tree: Tree, of: str, released: Sequence[str]) -
     price = exp.Case()
     for level in range(tree.floor, tree.height + 1):
         name = node_name(attribute, level)
-        conditions: list[exp.Expr] = [exp.EQ(this=col(name, "x"), expression=col(name, of))]
+        conditions: list[exp.Expr] = [col(name, "x").eq(col(name, of))]
         for group in released:
-            conditions.append(exp.GTE(this=col(name, of), expression=col(released_name(attribute), group)))
+            conditions.append(col(name, of) >= col(released_name(attribute), group))
         price = price.when(all_of(conditions), col(price_name(attribute, level), of), copy=False)
     return price
 
@@ -249,12 +249,12 @@ def taken_in(loose: exp.Table, classes: exp.Table, prices: exp.Table, trees: Seq
         ],
         aliased(loose, "x"),
     )
-    at = exp.EQ(this=col(CELL, "g"), expression=col(COMBINATION, "r"))
+    at = col(CELL, "g").eq(col(COMBINATION, "r"))
     query = query.join(aliased(classes, "g"), join_type="cross", copy=False)
     query = query.join(aliased(prices, "r"), on=at, copy=False)
-    both = exp.Paren(this=exp.Add(this=col("there"), expression=col("coming")))
-    before = exp.Mul(this=col("there"), expression=col("before"))
-    more = exp.Sub(this=exp.Mul(this=both, expression=col("after")), expression=before)
+    both = exp.Paren(this=col("there") + col("coming"))
+    before = col("there") * col("before")
+    more = (both * col("after")) - before
     best = exp.ArgMin(this=col(CELL), expression=exp.Tuple(expressions=[more, col(CELL)]))
     output: list[exp.Expr] = [col(COMBINATION), named(best, CELL), named(exp.Min(this=more.copy()), "more")]
     chosen = select(output, subquery(query, "x"), [col(COMBINATION)])
@@ -265,22 +265,22 @@ def threshold(classes: exp.Table, rows: int) -> exp.Select:
     """One number: the least price that is no more than that of so many rows in groups."""
     window = exp.Window(this=exp.Sum(this=col(ROWS)), order=exp.Order(expressions=[exp.Ordered(this=col(PRICE))]))
     sums = select([col(PRICE), named(cast(window, "BIGINT"), "below")], classes.copy())
-    enough = exp.GTE(this=col("below"), expression=number(rows))
+    enough = col("below") >= number(rows)
     return select([exp.Min(this=col(PRICE))], subquery(sums, "s")).where(enough, copy=False)
 
 
 def within(of: exp.Table, classes: exp.Table, price: int) -> exp.Select:
     """The members of the groups whose rows cost no more than a price."""
-    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
+    on = col(CELL, "m").eq(col(CELL, "g"))
     query = select([col(COMBINATION, "m"), col(CELL, "m")], aliased(of, "m"))
     query = query.join(aliased(classes, "g"), on=on, copy=False)
-    return query.where(exp.LTE(this=col(PRICE, "g"), expression=number(price)), copy=False)
+    return query.where(col(PRICE, "g") <= number(price), copy=False)
 
 
 def cheap(classes: exp.Table, price: int) -> exp.Select:
     """The groups whose rows cost no more than a price."""
     query = exp.select("*").from_(classes.copy())
-    return query.where(exp.LTE(this=col(PRICE), expression=number(price)), copy=False)
+    return query.where(col(PRICE) <= number(price), copy=False)
 
 
 def moves(offers: exp.Table, of: exp.Table, classes: exp.Table, prices: exp.Table, least: int) -> exp.Select:
@@ -289,12 +289,12 @@ def moves(offers: exp.Table, of: exp.Table, classes: exp.Table, prices: exp.Tabl
     A group goes as a whole, if all of its members cost less elsewhere than they do together. Of another, the member
     goes that saves most, if the rest has enough rows.
     """
-    whole = exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g"))
-    every = exp.EQ(this=_at_home(exp.Count(this=col("more", "o"))), expression=_at_home(exp.Count(this=exp.Star())))
-    less = exp.LT(this=_at_home(exp.Sum(this=col("more", "o"))), expression=whole)
-    saved = exp.Sub(this=exp.Mul(this=col(ROWS, "p"), expression=col(PRICE, "g")), expression=col("more", "o"))
-    stay = exp.Sub(this=col(ROWS, "g"), expression=col(ROWS, "p"))
-    may = all_of([exp.GT(this=saved, expression=number(0)), exp.GTE(this=stay, expression=number(least))])
+    whole = col(ROWS, "g") * col(PRICE, "g")
+    every = _at_home(exp.Count(this=col("more", "o"))).eq(_at_home(exp.Count(this=exp.Star())))
+    less = _at_home(exp.Sum(this=col("more", "o"))) < whole
+    saved = (col(ROWS, "p") * col(PRICE, "g")) - col("more", "o")
+    stay = col(ROWS, "g") - col(ROWS, "p")
+    may = all_of([saved > 0, stay >= number(least)])
     gain = exp.If(this=may, true=saved.copy(), false=number(0))
     order = [exp.Ordered(this=gain, desc=True), exp.Ordered(this=col(COMBINATION, "m"))]
     first = _at_home(exp.RowNumber(), order)
@@ -311,10 +311,10 @@ def moves(offers: exp.Table, of: exp.Table, classes: exp.Table, prices: exp.Tabl
         (prices, "p", COMBINATION, ""),
         (offers, "o", COMBINATION, "left"),
     ):
-        on = exp.EQ(this=col(key, "m"), expression=col(key, alias))
+        on = col(key, "m").eq(col(key, alias))
         query = query.join(aliased(relation, alias), on=on, join_type=side, copy=False)
-    alone = all_of([col("may"), exp.EQ(this=col("place"), expression=number(1))])
-    goes = exp.Or(this=col("leaves"), expression=exp.Paren(this=alone))
+    alone = all_of([col("may"), col("place").eq(1)])
+    goes = col("leaves") | exp.Paren(this=alone)
     return select([col(COMBINATION), col(CELL)], subquery(query, "q")).where(exp.Paren(this=goes), copy=False)
 
 
@@ -329,7 +329,7 @@ def _at_home(function: exp.Expr, order: list[exp.Ordered] | None = None) -> exp.
 
 def moved(of: exp.Table, going: exp.Table) -> exp.Select:
     """The groups after some moves, numbered anew: ``combination`` and ``cell``."""
-    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "o"))
+    on = col(COMBINATION, "m").eq(col(COMBINATION, "o"))
     cell = exp.Coalesce(this=col(CELL, "o"), expressions=[col(CELL, "m")])
     query = select([col(COMBINATION, "m"), named(cell, CELL)], aliased(of, "m"))
     query = query.join(aliased(going, "o"), on=on, join_type="left", copy=False)
@@ -339,7 +339,7 @@ def moved(of: exp.Table, going: exp.Table) -> exp.Select:
 
 def failing(judged: exp.Select) -> exp.Select:
     """One number: the groups that do not hold."""
-    return select([exp.Count(this=exp.Star())], subquery(judged, "j")).where(exp.Not(this=col(KEPT)), copy=False)
+    return select([exp.Count(this=exp.Star())], subquery(judged, "j")).where(~col(KEPT), copy=False)
 
 
 MOST_PAIRS = 20_000_000

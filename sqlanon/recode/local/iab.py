@@ -94,8 +94,8 @@ def _next_nodes(attribute: int, nodes: exp.Table) -> exp.Select:
     climbing = table("climbing")
     there = is_there(col("parent"))
     first = select([col(NODE), named(col("parent"), "next")], nodes.copy()).where(there, copy=False)
-    past = exp.Not(this=col("released", "u"))
-    on = exp.EQ(this=col(NODE, "u"), expression=col("next", "c"))
+    past = ~col("released", "u")
+    on = col(NODE, "u").eq(col("next", "c"))
     above = select([col(NODE, "c"), col("parent", "u")], aliased(climbing, "c"))
     above = above.join(aliased(nodes, "u"), on=on, copy=False)
     above = above.where(past, is_there(col("parent", "u")), copy=False)
@@ -116,8 +116,8 @@ def first_maps(trees: Sequence[Tree], steps: exp.Table) -> exp.Query:
     for i, tree in enumerate(trees):
         mine = all_of(
             [
-                exp.EQ(this=col("attribute", "s"), expression=number(i)),
-                exp.EQ(this=col(NODE, "s"), expression=col(NODE, "v")),
+                col("attribute", "s").eq(number(i)),
+                col(NODE, "s").eq(col(NODE, "v")),
             ]
         )
         node = exp.If(this=col("released", "v"), true=col(NODE, "v"), false=col("next", "s"))
@@ -130,7 +130,7 @@ def first_maps(trees: Sequence[Tree], steps: exp.Table) -> exp.Query:
         query = select(output, aliased(tree.nodes, "v")).join(
             aliased(steps, "s"), on=mine, join_type="left", copy=False
         )
-        ground = exp.EQ(this=col("level", "v"), expression=number(tree.floor))
+        ground = col("level", "v").eq(number(tree.floor))
         parts.append(query.where(ground, is_there(node.copy()), copy=False))
     return union_all(*parts)
 
@@ -171,9 +171,7 @@ def ground(combinations: exp.Table, maps: exp.Table, trees: Sequence[Tree]) -> e
     ]
     query = select(output, combinations.copy())
     for i, key in enumerate(keys):
-        mine = select([col("ground")], maps.copy()).where(
-            exp.EQ(this=col("attribute"), expression=number(i)), copy=False
-        )
+        mine = select([col("ground")], maps.copy()).where(col("attribute").eq(number(i)), copy=False)
         query = query.where(exp.In(this=col(key), query=exp.Subquery(this=mine)), copy=False)
     return query
 
@@ -192,9 +190,9 @@ def placed(combinations: exp.Table, maps: exp.Table, attributes: int, states: Se
     output: list[exp.Expr] = [col(STATE, "t"), col(COMBINATION, "c"), col(ROWS, "c")]
     for i in range(attributes):
         mine = select([col(STATE), col("ground"), col(NODE)], maps.copy())
-        mine = mine.where(_among(states), exp.EQ(this=col("attribute"), expression=number(i)), copy=False)
-        reads = exp.EQ(this=col(f"ground_{i}", "c"), expression=col("ground", f"m{i}"))
-        on = exp.And(this=reads, expression=_same(STATE, f"m{i}", "t"))
+        mine = mine.where(_among(states), col("attribute").eq(number(i)), copy=False)
+        reads = col(f"ground_{i}", "c").eq(col("ground", f"m{i}"))
+        on = reads & _same(STATE, f"m{i}", "t")
         query = query.join(subquery(mine, f"m{i}"), on=on, join_type="left", copy=False)
         output.append(named(col(NODE, f"m{i}"), released_name(i)))
     return query.select(*output, copy=False)
@@ -206,7 +204,7 @@ def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[s
     is_small: list[exp.Expr] = []
     for number_, (groups, keys) in enumerate(small):
         alias = f"g{number_}"
-        on = all_of(exp.EQ(this=col(key, "p"), expression=col(key, alias)) for key in keys)
+        on = all_of(col(key, "p").eq(col(key, alias)) for key in keys)
         query = query.join(subquery(groups, alias), on=on, join_type="left", copy=False)
         is_small.append(is_there(col(keys[0], alias)))
     violates = named(exp.or_(*is_small, copy=False), VIOLATES)
@@ -221,7 +219,7 @@ def tuples(rows: exp.Table, other: exp.Table | None, attributes: int) -> exp.Sel
     query = exp.Select().from_(aliased(rows, "p"), copy=False)
     counted = "p"
     if other is not None:
-        on = exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, "o"))
+        on = col(COMBINATION, "p").eq(col(COMBINATION, "o"))
         query = query.join(aliased(other, "o"), on=on, copy=False)
         keys.append(col(OTHER, "o"))
         counted = "o"
@@ -242,8 +240,8 @@ def hits(rows: exp.Table, steps: exp.Table, target: exp.Table, attributes: int) 
     ``state``, ``attribute``, ``next``."""
     parts = []
     for i in range(attributes):
-        goes = exp.EQ(this=col(NODE, "s"), expression=col(released_name(i), "p"))
-        on = exp.And(this=exp.EQ(this=col("attribute", "s"), expression=number(i)), expression=goes)
+        goes = col(NODE, "s").eq(col(released_name(i), "p"))
+        on = col("attribute", "s").eq(number(i)) & goes
         query = select([col(STATE, "p"), col("attribute", "s"), col("next", "s")], aliased(rows, "p"))
         query = query.join(aliased(steps, "s"), on=on, copy=False)
         parts.append(query.where(col(VIOLATES, "p"), copy=False).distinct(copy=False))
@@ -254,7 +252,7 @@ def hits(rows: exp.Table, steps: exp.Table, target: exp.Table, attributes: int) 
 def kept(rows: exp.Table, state: int, nodes: Sequence[str]) -> exp.Select:
     """The rows of a generalized table, with flags, that do not violate: ``state``, ``combination``, ``n``, nodes."""
     columns: list[exp.Expr] = [col(name) for name in (STATE, COMBINATION, ROWS, *nodes)]
-    return select(columns, rows.copy()).where(_among([state]), exp.Not(this=col(VIOLATES)), copy=False)
+    return select(columns, rows.copy()).where(_among([state]), ~col(VIOLATES), copy=False)
 
 
 def children(maps: exp.Table, steps: exp.Table, hit: exp.Table, state: int, first: int) -> exp.Insert:
@@ -265,7 +263,7 @@ def children(maps: exp.Table, steps: exp.Table, hit: exp.Table, state: int, firs
     moved = exp.Select(expressions=[col("attribute")], distinct=exp.Distinct()).from_(hit.copy())
     moved = moved.where(_among([state]), copy=False)
     output: list[exp.Expr] = [
-        named(exp.Add(this=col("attribute", "c"), expression=number(first)), STATE),
+        named(col("attribute", "c") + number(first), STATE),
         col("attribute", "m"),
         col("ground", "m"),
         named(exp.Coalesce(this=col("next", "h"), expressions=[col(NODE, "m")]), NODE),
@@ -285,7 +283,7 @@ def digests(maps: exp.Table, first: int) -> exp.Select:
     order = [exp.Ordered(this=col("attribute")), exp.Ordered(this=col("ground"))]
     nodes = exp.ArrayAgg(this=exp.Order(this=col(NODE), expressions=order))
     output: list[exp.Expr] = [col(STATE), named(anonymous("md5", cast(nodes, "VARCHAR")), "digest")]
-    newer = exp.GTE(this=col(STATE), expression=number(first))
+    newer = col(STATE) >= number(first)
     query = select(output, maps.copy(), [col(STATE)]).where(newer, copy=False)
     return query.order_by(col(STATE), copy=False)
 
@@ -300,7 +298,7 @@ def _among(states: Sequence[int]) -> exp.Expr:
 
 
 def _same(name: str, left: str, right: str) -> exp.Expr:
-    return exp.EQ(this=col(name, left), expression=col(name, right))
+    return col(name, left).eq(col(name, right))
 
 
 def iab(task: LocalTask) -> LocalOutcome:
@@ -472,7 +470,7 @@ class Balance:
         found: list[tuple[exp.Query, list[str]]] = []
         for attributes, k in self._asked:
             keys = [STATE, *(released_name(i) for i in attributes)]
-            few = exp.LT(this=col(CLASS_COUNT), expression=number(k))
+            few = col(CLASS_COUNT) < number(k)
             groups = select([col(key) for key in keys], subquery(self.task.judged(rows, keys), "j"))
             found.append((groups.where(few, copy=False), keys))
         return found

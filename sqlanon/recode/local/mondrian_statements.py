@@ -52,7 +52,7 @@ def allowed_nodes(tree: Tree) -> exp.Select:
     ]
     query = select(output, aliased(tree.nodes, "n0"))
     for j in range(1, depth):
-        on = exp.EQ(this=col("parent", f"n{j - 1}"), expression=col(NODE, f"n{j}"))
+        on = col("parent", f"n{j - 1}").eq(col(NODE, f"n{j}"))
         query = query.join(aliased(tree.nodes, f"n{j}"), on=on, join_type="left", copy=False)
     return query
 
@@ -61,13 +61,13 @@ def first_parts(combinations: exp.Table, trees: Sequence[Tree], bounded: Mapping
     """The parts to begin with: what can be released as one, for what levels and labels are allowed."""
     query = exp.Select().from_(aliased(combinations, "c"), copy=False)
     for i, table in bounded.items():
-        on = exp.EQ(this=col(node_name(i, trees[i].floor), "c"), expression=col(NODE, f"a{i}"))
+        on = col(node_name(i, trees[i].floor), "c").eq(col(NODE, f"a{i}"))
         query = query.join(aliased(table, f"a{i}"), on=on, copy=False)
         query = query.where(is_there(col("highest", f"a{i}")), copy=False)
     order: list[exp.Expr] = [exp.Ordered(this=col("highest", f"a{i}")) for i in bounded]
     rank: exp.Expr = number(0)
     if order:
-        rank = exp.Sub(this=over(exp.DenseRank(), (), order), expression=number(1))
+        rank = over(exp.DenseRank(), (), order) - 1
     part = named(cast(rank, "INTEGER"), PART)
     return query.select(col(COMBINATION, "c"), col(ROWS, "c"), part, copy=False)
 
@@ -110,7 +110,7 @@ def cut_values(trees: Sequence[Tree]) -> exp.Query:
             named(cast(number(tree.weight / max(tree.leaves - 1, 1)), "DOUBLE"), "scale"),
             named(exp.true() if tree.ordered else exp.false(), "ordered"),
         ]
-        lowest = exp.EQ(this=col("level"), expression=number(tree.floor))
+        lowest = col("level").eq(number(tree.floor))
         branches.append(select(output, tree.nodes.copy()).where(lowest, copy=False))
     return union(branches)
 
@@ -130,7 +130,7 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
                 col("leaves", "v"),
                 named(cast(number(tree.weight / max(tree.leaves - 1, 1)), "DOUBLE"), "scale"),
             ]
-            on = exp.EQ(this=col(NODE, "p"), expression=col(NODE, "v"))
+            on = col(NODE, "p").eq(col(NODE, "v"))
             branches.append(select(output, subquery(pairs, "p")).join(aliased(tree.nodes, "v"), on=on, copy=False))
     return union(branches)
 
@@ -138,15 +138,13 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
 def sides(parts: exp.Table, rows: exp.Table, cuts: exp.Table) -> exp.Select:
     """The combinations on the sides of all cuts: one occurs once for each attribute that its part can be cut along."""
     query = select([col(COMBINATION, "r"), col(ROWS, "r"), *(col(key, "c") for key in SIDES)], aliased(rows, "r"))
-    return query.join(
-        aliased(parts, "p"), on=exp.EQ(this=col(COMBINATION, "r"), expression=col(COMBINATION, "p")), copy=False
-    ).join(
+    return query.join(aliased(parts, "p"), on=col(COMBINATION, "r").eq(col(COMBINATION, "p")), copy=False).join(
         aliased(cuts, "c"),
         on=all_of(
             [
-                exp.EQ(this=col(ATTRIBUTE, "r"), expression=col(ATTRIBUTE, "c")),
-                exp.EQ(this=col("item", "r"), expression=col("item", "c")),
-                exp.EQ(this=col(PART, "p"), expression=col(PART, "c")),
+                col(ATTRIBUTE, "r").eq(col(ATTRIBUTE, "c")),
+                col("item", "r").eq(col("item", "c")),
+                col(PART, "p").eq(col(PART, "c")),
             ]
         ),
         copy=False,
@@ -161,14 +159,14 @@ def chosen(judged: exp.Select) -> exp.Select:
     order: list[exp.Expr] = [exp.Ordered(this=col(GAIN), desc=True), exp.Ordered(this=col(ATTRIBUTE))]
     ranked = with_columns(good, {"rank": over(exp.RowNumber(), [PART], order)})
     best = select([col(PART), col(ATTRIBUTE)], subquery(ranked, "r"))
-    best = best.where(exp.EQ(this=col("rank"), expression=number(1)), copy=False)
+    best = best.where(col("rank").eq(1), copy=False)
     return with_columns(best, {"place": over(exp.RowNumber(), (), [exp.Ordered(this=col(PART))])})
 
 
 def divided(sides_: exp.Table, chosen_: exp.Table, last: int) -> exp.Select:
     """The parts after the chosen cuts: what is inside keeps its number, what is not gets one of its own."""
-    on = all_of(exp.EQ(this=col(key, "s"), expression=col(key, "h")) for key in (PART, ATTRIBUTE))
-    new = cast(exp.Add(this=col("place", "h"), expression=number(last)), "INTEGER")
+    on = all_of(col(key, "s").eq(col(key, "h")) for key in (PART, ATTRIBUTE))
+    new = cast(col("place", "h") + number(last), "INTEGER")
     side = exp.If(this=col(INSIDE, "s"), true=col(PART, "s"), false=new)
     query = select([col(COMBINATION, "s"), col(ROWS, "s"), named(side, PART)], aliased(sides_, "s"))
     return query.join(aliased(chosen_, "h"), on=on, copy=False)
@@ -176,7 +174,7 @@ def divided(sides_: exp.Table, chosen_: exp.Table, last: int) -> exp.Select:
 
 def closed(parts: exp.Table, chosen_: exp.Table) -> exp.Select:
     """The parts that are not cut any more: ``combination`` and ``part``."""
-    on = exp.EQ(this=col(PART, "p"), expression=col(PART, "h"))
+    on = col(PART, "p").eq(col(PART, "h"))
     query = select([col(COMBINATION, "p"), col(PART, "p")], aliased(parts, "p"))
     return query.join(aliased(chosen_, "h"), on=on, join_type="anti", copy=False)
 
@@ -186,7 +184,7 @@ def placed(classes: exp.Table, shown: Sequence[exp.Table]) -> exp.Select:
     query = exp.Select().from_(aliased(classes, "c"), copy=False)
     output: list[exp.Expr] = [col(COMBINATION, "c")]
     for i, table in enumerate(shown):
-        on = exp.EQ(this=col(PART, f"s{i}"), expression=col(PART, "c"))
+        on = col(PART, f"s{i}").eq(col(PART, "c"))
         query = query.join(aliased(table, f"s{i}"), on=on, copy=False)
         output.append(named(col(NODE, f"s{i}"), released_name(i)))
     return query.select(*output, copy=False)
@@ -199,7 +197,7 @@ def greatest_part(parts: exp.Table) -> exp.Select:
 
 def members(combinations: exp.Table, classes: exp.Table) -> exp.Select:
     """The combinations, with their ``part``."""
-    on = exp.EQ(this=col(COMBINATION, "c"), expression=col(COMBINATION, "p"))
+    on = col(COMBINATION, "c").eq(col(COMBINATION, "p"))
     query = select([all_columns("c"), col(PART, "p")], aliased(combinations, "c"))
     return query.join(aliased(classes, "p"), on=on, copy=False)
 

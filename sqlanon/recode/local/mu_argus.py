@@ -80,14 +80,14 @@ def unsafe(
     for attributes in checked:
         keys = [released_name(i) for i in attributes]
         failing = select([col(key) for key in keys], subquery(judged(aliased(placed, "g"), keys), "j"))
-        failing = failing.where(exp.Not(this=col(KEPT)), copy=False)
+        failing = failing.where(~col(KEPT), copy=False)
         counts: list[exp.Expr] = []
         for i, tree in enumerate(trees):
-            shows = exp.NEQ(this=col(released_name(i), "p"), expression=number(tree.root))
+            shows = col(released_name(i), "p").neq(number(tree.root))
             value = exp.If(this=shows, true=number(1), false=number(0)) if i in attributes else number(0)
             counts.append(named(value, count_name(i)))
         query = select([col(COMBINATION, "p"), col(ROWS, "p"), *counts], aliased(placed, "p"))
-        on = all_of(exp.EQ(this=col(key, "p"), expression=col(key, "f")) for key in keys)
+        on = all_of(col(key, "p").eq(col(key, "f")) for key in keys)
         parts.append(query.join(subquery(failing, "f"), on=on, copy=False))
     every: exp.Query = union_all(*parts)
     sums: list[exp.Expr] = [named(total(col(count_name(i))), count_name(i)) for i in range(len(trees))]
@@ -99,7 +99,7 @@ def occurrences(found: exp.Table, attributes: int) -> exp.Select:
     """One row: the unsafe rows; and for each attribute in how many unsafe combinations of them its cells are."""
     none = number(0)
     figures = [total(col(ROWS))]
-    figures += [total(exp.Mul(this=col(ROWS), expression=col(count_name(i)))) for i in range(attributes)]
+    figures += [total(col(ROWS) * col(count_name(i))) for i in range(attributes)]
     return select([exp.Coalesce(this=one, expressions=[none.copy()]) for one in figures], found.copy())
 
 
@@ -113,29 +113,29 @@ def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: S
         most = greatest(most, col(count_name(i)))
     choice = exp.Case()
     for i in order:
-        is_most = exp.EQ(this=col(count_name(i)), expression=col("most"))
+        is_most = col(count_name(i)).eq(col("most"))
         choice = choice.when(is_most, number(i))
     counted = select([exp.Star(), named(most, "most")], found.copy())
-    chosen = exp.If(this=exp.GT(this=col("most"), expression=number(0)), true=choice if order else number(-1))
+    chosen = exp.If(this=col("most") > 0, true=choice if order else number(-1))
     cells = select([col(COMBINATION), named(chosen, "cell")], subquery(counted, "c"))
     output: list[exp.Expr] = [col(COMBINATION, "p"), col(ROWS, "p")]
     for i, tree in enumerate(trees):
         own = col(released_name(i), "p")
-        is_it = exp.EQ(this=col("cell", "u"), expression=number(i))
+        is_it = col("cell", "u").eq(number(i))
         node = exp.If(this=is_it, true=number(tree.root), false=own)
         output.append(named(cast(node, "INTEGER"), released_name(i)))
     query = select(output, aliased(placed, "p"))
-    same = exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, "u"))
+    same = col(COMBINATION, "p").eq(col(COMBINATION, "u"))
     query = query.join(subquery(cells, "u"), on=same, join_type="left", copy=False)
     is_safe = is_null(col(COMBINATION, "u"))
     has_cell = is_there(col("cell", "u"))
-    return query.where(exp.Or(this=is_safe, expression=has_cell), copy=False)
+    return query.where(is_safe | has_cell, copy=False)
 
 
 def kept(placed: exp.Table, judged: exp.Query, keys: Sequence[str]) -> exp.Select:
     """The rows whose group meets the policy."""
     query = select([all_columns("p")], aliased(placed, "p"))
-    on = all_of(exp.EQ(this=col(key, "p"), expression=col(key, "j")) for key in keys)
+    on = all_of(col(key, "p").eq(col(key, "j")) for key in keys)
     return query.join(subquery(judged, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
 
 

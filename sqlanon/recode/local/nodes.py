@@ -102,7 +102,7 @@ def combinations(frequency: exp.Expr, heights: Levels, floor: Levels, offsets: S
     order = [exp.Ordered(this=col(code)) for code in codes] or [exp.Ordered(this=number(0))]
     rank = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
     output: list[exp.Expr] = [
-        named(cast(exp.Sub(this=rank, expression=number(1)), "INTEGER"), COMBINATION),
+        named(cast(rank - 1, "INTEGER"), COMBINATION),
         *(
             named(_node_of(i, level, height, offsets[i][level - low]), node_name(i, level))
             for i, (low, height) in enumerate(zip(floor, heights, strict=True))
@@ -110,14 +110,14 @@ def combinations(frequency: exp.Expr, heights: Levels, floor: Levels, offsets: S
         ),
         col(ROWS),
     ]
-    return select(output, subquery(counts, "c")).where(exp.GT(this=col(ROWS), expression=number(0)), copy=False)
+    return select(output, subquery(counts, "c")).where(col(ROWS) > 0, copy=False)
 
 
 def _node_of(attribute: int, level: int, height: int, offset: int) -> exp.Expr:
     if level == height:
         return cast(number(offset), "INTEGER")
     code = cast(col(code_name(attribute, level)), "INTEGER")
-    return cast(exp.Add(this=code, expression=number(offset)), "INTEGER")
+    return cast(code + number(offset), "INTEGER")
 
 
 def in_combinations(
@@ -133,7 +133,7 @@ def in_combinations(
     What has unknown values is in no combination, and left out.
     """
     keys = [
-        exp.EQ(this=col(node_name(i, low), "c"), expression=exp.Paren(this=_in(i, low, offsets[i][0])))
+        col(node_name(i, low), "c").eq(exp.Paren(this=_in(i, low, offsets[i][0])))
         for i, (low, height) in enumerate(zip(floor, heights, strict=True))
         if low < height
     ]
@@ -145,7 +145,7 @@ def in_combinations(
 
 def _in(attribute: int, level: int, offset: int) -> exp.Expr:
     code = cast(col(code_name(attribute, level), "f"), "INTEGER")
-    return exp.Add(this=code, expression=number(offset))
+    return code + number(offset)
 
 
 def nodes(
@@ -186,7 +186,7 @@ def nodes(
         coded.table.copy(),
     ).where(col(KNOWN), copy=False)
     every: exp.Query = union_all(*parts, root) if parts else root
-    allowed = [exp.LTE(this=col("level"), expression=number(ceiling)), may_be_shown(col("label"), forbidden)]
+    allowed = [col("level") <= number(ceiling), may_be_shown(col("label"), forbidden)]
     return select([exp.Star(), named(all_of(allowed), "released")], subquery(every, "e"))
 
 
@@ -196,14 +196,14 @@ def may_be_shown(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
         return exp.true()
     names: list[exp.Expr] = [text(one) for one in sorted(forbidden)]
     is_one = exp.Coalesce(this=exp.In(this=label, expressions=names), expressions=[exp.false()])
-    return exp.Not(this=is_one)
+    return ~is_one
 
 
 def _positions(hierarchy: exp.Table, height: int, order: exp.Expr) -> exp.Select:
     """Each ground value with the positions between which its labels reach: ``low_l`` and ``high_l``, by level."""
     terms = [exp.Ordered(this=order.copy(), nulls_first=True), exp.Ordered(this=col("level_0"), nulls_first=True)]
     rank = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=terms))
-    placed = select([exp.Star(), named(exp.Sub(this=rank, expression=number(1)), "position")], hierarchy.copy())
+    placed = select([exp.Star(), named(rank - 1, "position")], hierarchy.copy())
     output: list[exp.Expr] = [col("level_0")]
     for level in range(height):
         for name, extreme in (("low", exp.Min), ("high", exp.Max)):
@@ -217,12 +217,12 @@ def _of_level(coded: Coded, places: exp.Select, level: int, floor: int, offsets:
     offset, above = offsets[level - floor], offsets[level - floor + 1]
     parent: exp.Expr = number(above)
     if level + 1 < coded.height:
-        parent = exp.Add(this=cast(exp.Max(this=col(f"code_{level + 1}", "v")), "INTEGER"), expression=number(above))
+        parent = cast(exp.Max(this=col(f"code_{level + 1}", "v")), "INTEGER") + number(above)
     label: exp.Expr = cast(col("value", "v"), "VARCHAR") if level == 0 else col(f"label_{level}", "v")
     leaves: exp.Expr = number(0) if level == 0 else exp.Max(this=col(f"leaves_{level}", "v"))
     code = cast(col(f"code_{level}", "v"), "INTEGER")
     output: list[exp.Expr] = [
-        named(cast(exp.Add(this=code, expression=number(offset)), "INTEGER"), NODE),
+        named(cast(code + number(offset), "INTEGER"), NODE),
         named(cast(parent, "INTEGER"), "parent"),
         named(number(level), "level"),
         named(exp.Max(this=label), "label"),

@@ -44,7 +44,7 @@ def class_figures(judged: exp.Select) -> exp.Select:
         named(exp.Coalesce(this=exp.Min(this=size.copy()), expressions=[none.copy()]), "smallest"),
         named(exp.Coalesce(this=double_total(squared), expressions=[none.copy()]), "squares"),
         named(exp.Coalesce(this=total(col(CLASS_COUNT)), expressions=[none.copy()]), "count"),
-        named(where(exp.Count(this=exp.Star()), exp.EQ(this=col(CLASS_COUNT), expression=number(1))), "singles"),
+        named(where(exp.Count(this=exp.Star()), col(CLASS_COUNT).eq(1)), "singles"),
     ]
     return select(figures, subquery(judged, "j")).where(col("kept"), copy=False)
 
@@ -55,10 +55,10 @@ def attribute_figures(kept: exp.Table, attributes: int) -> exp.Select:
     figures: list[exp.Expr] = []
     for i in range(attributes):
         level, leaves = col(f"level_{i}"), col(f"leaves_{i}")
-        weighed = exp.Mul(this=cast(col(ROWS), "DOUBLE"), expression=leaves)
+        weighed = cast(col(ROWS), "DOUBLE") * leaves
         figures += [
             named(double_total(weighed), f"leaves_{i}"),
-            named(total(exp.Mul(this=col(ROWS), expression=level)), f"levels_{i}"),
+            named(total(col(ROWS) * level), f"levels_{i}"),
             named(exp.Min(this=level.copy()), f"low_{i}"),
             named(exp.Max(this=level.copy()), f"high_{i}"),
         ]
@@ -74,10 +74,7 @@ def suppressed_ground(frequency: exp.Expr, kept: exp.Table, trees: tuple[Tree, .
     codes = [col(code_name(i, tree.floor), "f") for i, tree in below]
     output: list[exp.Expr] = [named(code, f"code_{i}") for code, (i, _) in zip(codes, below, strict=True)]
     keys: list[exp.Expr] = [
-        exp.EQ(
-            this=exp.Paren(this=exp.Add(this=cast(code.copy(), "INTEGER"), expression=number(tree.offsets[0]))),
-            expression=col(f"ground_{i}", "k"),
-        )
+        exp.Paren(this=cast(code.copy(), "INTEGER") + number(tree.offsets[0])).eq(col(f"ground_{i}", "k"))
         for code, (i, tree) in zip(codes, below, strict=True)
     ]
     query = exp.Select(expressions=[*output, col(KNOWN, "f")], distinct=exp.Distinct())
@@ -142,7 +139,7 @@ def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> ex
 
 
 def _same_combination(alias: str) -> exp.Expr:
-    return exp.EQ(this=col(COMBINATION, "p"), expression=col(COMBINATION, alias))
+    return col(COMBINATION, "p").eq(col(COMBINATION, alias))
 
 
 def _of_sensitive(table: SensitiveTable, placed: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:
@@ -178,7 +175,7 @@ def readable(
     query = query.join(aliased(combinations, "c"), on=_same_combination("c"), copy=False)
     output: list[exp.Expr] = [col(COMBINATION, "c"), col(ROWS, "c")]
     for i, (table, tree) in enumerate(zip(values, trees, strict=True)):
-        on = exp.EQ(this=col(released_name(i), "p"), expression=col(NODE, f"v{i}"))
+        on = col(released_name(i), "p").eq(col(NODE, f"v{i}"))
         query = query.join(aliased(table, f"v{i}"), on=on, copy=False)
         output += [named(col(name, f"v{i}"), f"{name}_{i}") for name in ("code", "leaves", "level")]
         output.append(named(col(node_name(i, tree.floor), "c"), f"ground_{i}"))

@@ -85,7 +85,7 @@ class LocalRecoding:
         for i in self._by_label():
             label = exp.Select(expressions=[col("code"), col("label")], distinct=exp.Distinct())
             labels = subquery(label.from_(self.labels[i].copy(), copy=False), f"l{i}")
-            on = exp.EQ(this=col(f"code_{i}", "r"), expression=col("code", f"l{i}"))
+            on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
             query = query.join(labels, on=on, join_type="left" if self.mask else "", copy=False)
         output = [named(self._value(j), column.name) for j, column in enumerate(self.columns)]
         return query.select(*output, copy=False)
@@ -105,8 +105,8 @@ class LocalRecoding:
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
             if tree.floor < tree.height:
                 code = cast(col(f"code_{tree.floor}", f"h{i}"), "INTEGER")
-                node = exp.Paren(this=exp.Add(this=code, expression=number(tree.offsets[0])))
-                keys.append(exp.EQ(this=node, expression=col(f"ground_{i}", "k")))
+                node = exp.Paren(this=code + number(tree.offsets[0]))
+                keys.append(node.eq(col(f"ground_{i}", "k")))
             if attribute.unknown:
                 keys.append(col(KNOWN, f"h{i}"))
         query = query.join(
@@ -143,7 +143,7 @@ class LocalRecoding:
 
 def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Sequence[int]) -> exp.Select:
     """The rows of `placed.readable` whose class is kept."""
-    keys = [exp.EQ(this=col(f"code_{i}", "r"), expression=col(f"code_{i}", "j")) for i in attributes]
+    keys = [col(f"code_{i}", "r").eq(col(f"code_{i}", "j")) for i in attributes]
     good = subquery(select([exp.Star()], subquery(judged, "g")).where(col("kept"), copy=False), "j")
     query = exp.Select(expressions=[exp.Column(this=exp.Star(), table=exp.to_identifier("r", quoted=True))])
     return query.from_(aliased(readable, "r"), copy=False).join(good, on=all_of(keys), join_type="semi", copy=False)

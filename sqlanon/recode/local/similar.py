@@ -67,9 +67,7 @@ def all_groups(combinations: exp.Table, count: int) -> exp.Select:
         alias=exp.TableAlias(this=ident("s"), columns=[ident(CELL)]),
     )
     bit = exp.BitwiseRightShift(this=cast(col(CELL, "s"), "INTEGER"), expression=col(COMBINATION, "c"))
-    odd = exp.EQ(
-        this=exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=bit), expression=number(1))), expression=number(1)
-    )
+    odd = exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=bit), expression=number(1))).eq(1)
     query = select([col(COMBINATION, "c"), named(cast(col(CELL, "s"), "INTEGER"), CELL)], series)
     query = query.join(aliased(combinations, "c"), join_type="cross", copy=False)
     return query.where(odd, copy=False)
@@ -77,8 +75,8 @@ def all_groups(combinations: exp.Table, count: int) -> exp.Select:
 
 def group_prices(classes: exp.Table, judged: exp.Select) -> exp.Select:
     """The groups that hold and may be released: ``cell``, ``n``, and the price of all their rows."""
-    on = exp.EQ(this=col(CELL, "g"), expression=col(CELL, "j"))
-    whole = exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g"))
+    on = col(CELL, "g").eq(col(CELL, "j"))
+    whole = col(ROWS, "g") * col(PRICE, "g")
     query = select([col(CELL, "g"), col(ROWS, "g"), whole], aliased(classes, "g"))
     query = query.join(subquery(judged, "j"), on=on, copy=False)
     there = is_there(col(PRICE, "g"))
@@ -96,7 +94,7 @@ def open_blocks(of: exp.Table, classes: exp.Table, rows: int, most: int) -> exp.
     of their own.
     """
     together = exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col(CELL, "m")])
-    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "g"))
+    on = col(CELL, "m").eq(col(CELL, "g"))
     output: list[exp.Expr] = [
         col(COMBINATION, "m"),
         named(col(CELL, "m"), BLOCK),
@@ -105,11 +103,11 @@ def open_blocks(of: exp.Table, classes: exp.Table, rows: int, most: int) -> exp.
     ]
     query = select(output, aliased(of, "m")).join(aliased(classes, "g"), on=on, copy=False)
     query = query.where(
-        exp.GTE(this=col(ROWS, "g"), expression=number(rows)),
-        exp.GT(this=col(PRICE, "g"), expression=number(0)),
+        col(ROWS, "g") >= number(rows),
+        col(PRICE, "g") > 0,
         copy=False,
     )
-    few = exp.LTE(this=col("together"), expression=number(most))
+    few = col("together") <= number(most)
     return select([col(COMBINATION), col(BLOCK), col(CELL)], subquery(query, "b")).where(few, copy=False)
 
 
@@ -125,9 +123,9 @@ def proposals(
     def side(alias: str) -> exp.Select:
         output: list[exp.Expr] = [all_columns(alias), col(BLOCK, "b"), col(KEPT, "j")]
         query = select(output, aliased(classes, alias))
-        of_block = exp.EQ(this=col(CELL, alias), expression=col(COMBINATION, "b"))
+        of_block = col(CELL, alias).eq(col(COMBINATION, "b"))
         query = query.join(aliased(of, "b"), on=of_block, copy=False)
-        same = exp.EQ(this=col(CELL, alias), expression=col(CELL, "j"))
+        same = col(CELL, alias).eq(col(CELL, "j"))
         return query.join(aliased(judged, "j"), on=same, copy=False)
 
     price = summed([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
@@ -143,21 +141,19 @@ def proposals(
     query = select(output, subquery(side("f"), "f"))
     pair = all_of(
         [
-            exp.EQ(this=col(BLOCK, "f"), expression=col(BLOCK, "g")),
-            exp.NEQ(this=col(CELL, "f"), expression=col(CELL, "g")),
+            col(BLOCK, "f").eq(col(BLOCK, "g")),
+            col(CELL, "f").neq(col(CELL, "g")),
         ]
     )
     query = query.join(subquery(side("g"), "g"), on=pair, copy=False)
     for alias, of_side in (("x", "f"), ("y", "g")):
-        on = exp.EQ(this=col(CELL, of_side), expression=col(COMBINATION, alias))
+        on = col(CELL, of_side).eq(col(COMBINATION, alias))
         query = query.join(aliased(prices, alias), on=on, copy=False)
-    query = query.where(exp.Not(this=col(KEPT, "f")), copy=False)
-    rows = exp.Paren(this=exp.Add(this=col("n_f"), expression=col("n_g")))
-    before = [exp.Mul(this=col(f"n_{side}"), expression=col(f"p_{side}")) for side in ("f", "g")]
-    more = exp.Sub(
-        this=exp.Sub(this=exp.Mul(this=rows, expression=col(PRICE)), expression=before[0]), expression=before[1]
-    )
-    large = exp.GTE(this=rows.copy(), expression=number(size))
+    query = query.where(~col(KEPT, "f"), copy=False)
+    rows = exp.Paren(this=col("n_f") + col("n_g"))
+    before = [(col(f"n_{side}") * col(f"p_{side}")) for side in ("f", "g")]
+    more = ((rows * col(PRICE)) - before[0]) - before[1]
+    large = rows >= number(size)
     order: list[exp.Expr] = [
         large,
         more,
@@ -180,16 +176,16 @@ def unions(proposed: exp.Table) -> exp.Query:
     low, high = (anonymous(name, col("one", "p"), col("other", "p")) for name in ("LEAST", "GREATEST"))
     mutual = all_of(
         [
-            exp.EQ(this=col("other", "p"), expression=col("one", "q")),
-            exp.EQ(this=col("one", "p"), expression=col("other", "q")),
-            exp.LT(this=col("one", "p"), expression=col("one", "q")),
+            col("other", "p").eq(col("one", "q")),
+            col("one", "p").eq(col("other", "q")),
+            col("one", "p") < col("one", "q"),
         ]
     )
     both = select([named(high, CELL), named(low, "into")], aliased(proposed, "p"))
     both = both.join(aliased(proposed, "q"), on=mutual, copy=False)
     order = exp.Tuple(expressions=[col("large", "p"), col("more", "p"), col("one", "p")])
     fits = exp.ArgMin(this=col("one", "p"), expression=order)
-    on = exp.EQ(this=col("other", "p"), expression=col("one", "q"))
+    on = col("other", "p").eq(col("one", "q"))
     taken = select([named(fits, "one"), col("other", "p")], aliased(proposed, "p"), [col("other", "p")])
     taken = taken.join(aliased(proposed, "q"), on=on, join_type="anti", copy=False)
     low, high = (anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST"))
@@ -199,7 +195,7 @@ def unions(proposed: exp.Table) -> exp.Query:
 
 def united(of: exp.Table, joined: exp.Table) -> exp.Select:
     """The combinations with their block and the group that they are in now."""
-    on = exp.EQ(this=col(CELL, "m"), expression=col(CELL, "u"))
+    on = col(CELL, "m").eq(col(CELL, "u"))
     cell = exp.Coalesce(this=col("into", "u"), expressions=[col(CELL, "m")])
     query = select([col(COMBINATION, "m"), col(BLOCK, "m"), named(cell, CELL)], aliased(of, "m"))
     return query.join(aliased(joined, "u"), on=on, join_type="left", copy=False)
@@ -207,20 +203,20 @@ def united(of: exp.Table, joined: exp.Table) -> exp.Select:
 
 def cheaper(of: exp.Table, classes: exp.Table, before: exp.Table) -> exp.Select:
     """The members of the blocks that cost no more as they are divided: ``combination``, ``block``, ``cell``."""
-    on = exp.EQ(this=col(CELL, "g"), expression=col(COMBINATION, "m"))
-    whole = total(exp.Mul(this=col(ROWS, "g"), expression=col(PRICE, "g")))
+    on = col(CELL, "g").eq(col(COMBINATION, "m"))
+    whole = total(col(ROWS, "g") * col(PRICE, "g"))
     sums = select([col(BLOCK, "m"), named(whole, "whole")], aliased(of, "m"), [col(BLOCK, "m")])
     sums = sums.join(aliased(classes, "g"), on=on, copy=False)
-    old = exp.Mul(this=col(ROWS, "b"), expression=col(PRICE, "b"))
+    old = col(ROWS, "b") * col(PRICE, "b")
     query = select([all_columns("o")], aliased(of, "o"))
-    query = query.join(subquery(sums, "s"), on=exp.EQ(this=col(BLOCK, "o"), expression=col(BLOCK, "s")), copy=False)
-    query = query.join(aliased(before, "b"), on=exp.EQ(this=col(BLOCK, "o"), expression=col(CELL, "b")), copy=False)
-    return query.where(exp.LTE(this=col("whole", "s"), expression=old), copy=False)
+    query = query.join(subquery(sums, "s"), on=col(BLOCK, "o").eq(col(BLOCK, "s")), copy=False)
+    query = query.join(aliased(before, "b"), on=col(BLOCK, "o").eq(col(CELL, "b")), copy=False)
+    return query.where(col("whole", "s") <= old, copy=False)
 
 
 def divided(of: exp.Table, better: exp.Table) -> exp.Select:
     """The members of all groups, where some are divided: ``combination`` and ``cell``."""
-    on = exp.EQ(this=col(COMBINATION, "m"), expression=col(COMBINATION, "d"))
+    on = col(COMBINATION, "m").eq(col(COMBINATION, "d"))
     cell = exp.Coalesce(this=col(CELL, "d"), expressions=[col(CELL, "m")])
     query = select([col(COMBINATION, "m"), named(cell, CELL)], aliased(of, "m"))
     return query.join(aliased(better, "d"), on=on, join_type="left", copy=False)

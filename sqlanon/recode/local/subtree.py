@@ -77,8 +77,8 @@ def _costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
     tree = trees[attribute]
     share = tree.weight / sum(one.weight for one in trees)
     each = SCALE * share / (tree.leaves - 1) if tree.leaves > 1 else 0.0
-    rounded = cast(exp.Round(this=exp.Mul(this=col("leaves"), expression=number(each))), "BIGINT")
-    cost = exp.Add(this=rounded, expression=col("level"))
+    rounded = cast(exp.Round(this=col("leaves") * number(each)), "BIGINT")
+    cost = rounded + col("level")
     return select([col(NODE), named(cost, COST), col("released")], tree.nodes.copy())
 
 
@@ -99,10 +99,10 @@ def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -
     cost: exp.Expr = number(0)
     for i, level in enumerate(levels):
         node = col(node_name(i, level), "c")
-        on = exp.EQ(this=node.copy(), expression=col(NODE, f"v{i}"))
+        on = node.eq(col(NODE, f"v{i}"))
         query = query.join(subquery(_costs(trees, i), f"v{i}"), on=on, copy=False)
         nodes.append(named(node, released_name(i)))
-        cost = exp.Add(this=cost, expression=col(COST, f"v{i}"))
+        cost = cost + col(COST, f"v{i}")
     return query.select(*_columns(trees, "c"), *nodes, named(cost, COST), copy=False)
 
 
@@ -143,16 +143,16 @@ def _pairs(
     paths = exp.Select(expressions=[col(name) for name in names], distinct=exp.Distinct())
     query = exp.Select().from_(subquery(paths.from_(combinations.copy(), copy=False), "c"), copy=False)
     for one, name in nodes.items():
-        on = exp.EQ(this=col(name, "c"), expression=col(NODE, f"v{one}"))
+        on = col(name, "c").eq(col(NODE, f"v{one}"))
         query = query.join(subquery(_costs(trees, attribute), f"v{one}"), on=on, copy=False)
     other, cost = exp.Case(), exp.Case()
     for one in others:
         # A node that costs the same stands for the same values.
-        differs = exp.NEQ(this=col(COST, f"v{one}"), expression=col(COST, f"v{level}"))
-        is_other = exp.And(this=col("released", f"v{one}"), expression=differs)
+        differs = col(COST, f"v{one}").neq(col(COST, f"v{level}"))
+        is_other = col("released", f"v{one}") & differs
         other = other.when(is_other, col(nodes[one], "c"))
         cost = cost.when(is_other.copy(), col(COST, f"v{one}"))
-    extra = exp.Sub(this=cost, expression=col(COST, f"v{level}"))
+    extra = cost - col(COST, f"v{level}")
     output: list[exp.Expr] = [
         named(col(nodes[level], "c"), NODE),
         named(col(ground, "c"), GROUND),
@@ -181,8 +181,8 @@ def _union(parts: Sequence[exp.Select]) -> exp.Query:
 def _same_value(trees: Sequence[Tree], attribute: int) -> list[exp.Expr]:
     """A row ``p`` of a cutting and a move ``s`` of its node."""
     return [
-        exp.EQ(this=col(NODE, "s"), expression=col(released_name(attribute), "p")),
-        exp.EQ(this=col(GROUND, "s"), expression=col(ground_name(trees, attribute), "p")),
+        col(NODE, "s").eq(col(released_name(attribute), "p")),
+        col(GROUND, "s").eq(col(ground_name(trees, attribute), "p")),
     ]
 
 
@@ -194,7 +194,7 @@ def all_split(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: 
     nodes: list[exp.Expr] = [col(released_name(i), "p") for i in range(len(trees))]
     split = named(nodes[attribute], SPLIT)
     nodes[attribute] = named(col(OTHER, "s"), released_name(attribute))
-    cost = named(exp.Add(this=col(COST, "p"), expression=col(EXTRA, "s")), COST)
+    cost = named(col(COST, "p") + col(EXTRA, "s"), COST)
     query = select([*_columns(trees, "p"), *nodes, split, cost], aliased(cutting, "p"))
     return query.join(aliased(moves, "s"), on=all_of(_same_value(trees, attribute)), copy=False)
 
@@ -207,7 +207,7 @@ def moved(
     new = exp.Coalesce(this=col(OTHER, "s"), expressions=[columns[attribute]])
     columns[attribute] = named(new, released_name(attribute))
     extra = exp.Coalesce(this=col(EXTRA, "s"), expressions=[number(0)])
-    cost = named(exp.Add(this=col(COST, "p"), expression=extra), COST)
+    cost = named(col(COST, "p") + extra, COST)
     only = exp.In(this=col(column, "s"), expressions=[number(node) for node in nodes])
     query = select([*_columns(trees, "p"), *columns, cost], aliased(cutting, "p"))
     on = all_of([*_same_value(trees, attribute), only])
@@ -217,7 +217,7 @@ def moved(
 def priced(judged: exp.Query, trees: Sequence[Tree]) -> exp.Select:
     """Judged classes with ``price``, what all their rows cost, and ``lost``, their rows if they are not kept."""
     each = exp.If(this=col(KEPT), true=col(COST), false=number(suppressed_cost(trees)))
-    price = exp.Mul(this=cast(col(CLASS_SIZE), "HUGEINT"), expression=each)
+    price = cast(col(CLASS_SIZE), "HUGEINT") * each
     lost = exp.If(this=col(KEPT), true=number(0), false=col(CLASS_SIZE))
     return select([exp.Star(), named(price, PRICE), named(lost, LOST)], subquery(judged, "j"))
 
@@ -240,16 +240,16 @@ def gains(split: exp.Query, classes: exp.Table, attribute: int) -> exp.Select:
 
     after = subquery(sums(col(SPLIT), subquery(split, "s")), "a")
     before = subquery(sums(col(released_name(attribute)), classes.copy()), "b")
-    gain = exp.Sub(this=col(PRICE, "b"), expression=col(PRICE, "a"))
-    lost = exp.Sub(this=col(LOST, "a"), expression=col(LOST, "b"))
-    on = exp.EQ(this=col(NODE, "b"), expression=col(NODE, "a"))
+    gain = col(PRICE, "b") - col(PRICE, "a")
+    lost = col(LOST, "a") - col(LOST, "b")
+    on = col(NODE, "b").eq(col(NODE, "a"))
     query = select([col(NODE, "b"), gain, lost], before).join(after, on=on, copy=False)
-    return query.where(exp.GT(this=gain.copy(), expression=number(0)), copy=False)
+    return query.where(gain > 0, copy=False)
 
 
 def ways_up(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table) -> exp.Select:
     """The nodes above an attribute's cut, each with what all rows cost more if it replaces what is below it."""
-    extra = exp.Mul(this=cast(col(ROWS, "p"), "HUGEINT"), expression=col(EXTRA, "s"))
+    extra = cast(col(ROWS, "p"), "HUGEINT") * col(EXTRA, "s")
     query = select([col(OTHER, "s"), exp.Sum(this=extra)], aliased(cutting, "p"))
     query = query.join(aliased(moves, "s"), on=all_of(_same_value(trees, attribute)), copy=False)
     return query.group_by(col(OTHER, "s"), copy=False)
@@ -258,7 +258,7 @@ def ways_up(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: ex
 def kept(cutting: exp.Table, classes: exp.Table, attributes: int) -> exp.Select:
     """The combinations of kept classes, with their nodes."""
     names = [released_name(i) for i in range(attributes)]
-    on = all_of(exp.EQ(this=col(name, "p"), expression=col(name, "j")) for name in names)
+    on = all_of(col(name, "p").eq(col(name, "j")) for name in names)
     query = select([col(COMBINATION, "p"), *(col(name, "p") for name in names)], aliased(cutting, "p"))
     return query.join(aliased(classes, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
 

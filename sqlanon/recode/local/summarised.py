@@ -68,7 +68,7 @@ def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table)
 
 def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """The value of the middle row; of two, the lower. It stands for the class's whole range, and costs as much."""
-    half = exp.GTE(this=exp.Mul(this=number(2), expression=col("so_far")), expression=col("whole"))
+    half = (number(2) * col("so_far")) >= col("whole")
     facts: dict[str, exp.Expr] = {
         name: exp.Filter(
             this=exp.ArgMin(this=col(name), expression=col("so_far")), expression=exp.Where(this=half.copy())
@@ -87,25 +87,17 @@ def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -
     ``{"Bonn, Germany", Paris}``. So does one alone that begins as a set does.
     """
     listed = exp.ArrayAgg(this=exp.Order(this=_quoted(col("label")), expressions=[exp.Ordered(this=col("label"))]))
-    sizes = exp.Sum(this=exp.Add(this=col("leaves"), expression=number(1)))
+    sizes = exp.Sum(this=col("leaves") + 1)
     facts = {
         "listed": anonymous("array_to_string", listed, text(", ")),
         "size": cast(sizes, "DOUBLE"),
         "fine": exp.LogicalAnd(this=col("released")),
         "begun": exp.LogicalOr(this=anonymous("starts_with", col("label"), text("{"))),
     }
-    leaves = exp.Sub(this=col("size"), expression=number(1))
-    is_ancestor = exp.And(
-        this=exp.EQ(this=leaves, expression=col("leaves", "m")),
-        expression=exp.EQ(this=col("common"), expression=col("shown", "a")),
-    )
-    alone = exp.And(this=exp.EQ(this=col("members"), expression=number(1)), expression=col("begun"))
-    own = exp.And(
-        this=col("fine"),
-        expression=exp.Paren(
-            this=exp.Or(this=exp.Paren(this=alone), expression=exp.Not(this=exp.Paren(this=is_ancestor)))
-        ),
-    )
+    leaves = col("size") - 1
+    is_ancestor = leaves.eq(col("leaves", "m")) & col("common").eq(col("shown", "a"))
+    alone = col("members").eq(1) & col("begun")
+    own = col("fine") & exp.Paren(this=exp.Paren(this=alone) | (~exp.Paren(this=is_ancestor)))
     label = _joined(text("{"), col("listed"), text("}"))
     return _summary(classes, attribute, tree, allowed, facts, own, label, leaves.copy(), alone)
 
@@ -114,17 +106,14 @@ def own_values(shown: exp.Table, tree: Tree) -> exp.Query:
     """All nodes that an attribute is released as: those of its tree, and those that `shown` has of its own."""
     columns = [NODE, "label", "leaves", "level"]
     mine = exp.Select(expressions=[col(name) for name in columns], distinct=exp.Distinct())
-    mine = mine.from_(shown.copy(), copy=False).where(exp.GT(this=col(NODE), expression=number(tree.root)), copy=False)
+    mine = mine.from_(shown.copy(), copy=False).where(col(NODE) > number(tree.root), copy=False)
     theirs = select([col(name) for name in columns], tree.nodes.copy())
     return union_all(theirs, mine)
 
 
 def ancestors(shown: exp.Table, tree: Tree) -> exp.Select:
     """One number: the classes that are released as a node above the lowest level of the tree."""
-    above = exp.And(
-        this=exp.LTE(this=col(NODE), expression=number(tree.root)),
-        expression=exp.GT(this=col("level"), expression=number(tree.floor)),
-    )
+    above = (col(NODE) <= number(tree.root)) & (col("level") > number(tree.floor))
     return select([exp.Count(this=exp.Star())], shown.copy()).where(above, copy=False)
 
 
@@ -143,7 +132,7 @@ def _summary(
     columns = [node_name(attribute, level) for level in range(tree.floor, tree.height)]
     common = exp.Case()
     for name in columns:
-        same = exp.EQ(this=exp.Min(this=col(name)), expression=exp.Max(this=col(name)))
+        same = exp.Min(this=col(name)).eq(exp.Max(this=col(name)))
         common = common.when(same, exp.Min(this=col(name)), copy=False)
     every = {
         "common": common.else_(number(tree.root), copy=False) if columns else number(tree.root),
@@ -158,12 +147,10 @@ def _summary(
         subquery(_values(classes, attribute, tree), "v"),
         [col(PART)],
     )
-    several: exp.Expr = exp.GT(this=col("members"), expression=number(1))
+    several: exp.Expr = col("members") > 1
     if alone is not None:
-        several = exp.Paren(this=exp.Or(this=several, expression=exp.Paren(this=alone.copy())))
-    is_own = all_of(
-        [several, exp.Not(this=col("void")), exp.Paren(this=own), may_be_shown(label.copy(), tree.forbidden)]
-    )
+        several = exp.Paren(this=several | exp.Paren(this=alone.copy()))
+    is_own = all_of([several, ~col("void"), exp.Paren(this=own), may_be_shown(label.copy(), tree.forbidden)])
     output: list[exp.Expr] = [
         col(PART, "f"),
         named(is_own, "own"),
@@ -174,14 +161,14 @@ def _summary(
     ]
     query = select(output, subquery(found, "f"))
     for relation, alias, on in (
-        (allowed, "a", exp.EQ(this=col(NODE, "a"), expression=col("common", "f"))),
-        (tree.nodes, "m", exp.EQ(this=col(NODE, "m"), expression=col("common", "f"))),
-        (tree.nodes, "s", exp.EQ(this=col(NODE, "s"), expression=col("shown", "a"))),
+        (allowed, "a", col(NODE, "a").eq(col("common", "f"))),
+        (tree.nodes, "m", col(NODE, "m").eq(col("common", "f"))),
+        (tree.nodes, "s", col(NODE, "s").eq(col("shown", "a"))),
     ):
         query = query.join(aliased(relation, alias), on=on, copy=False)
     order: list[exp.Expr] = [exp.Ordered(this=col(name)) for name in ("label", "leaves", "level")]
     rank = over(exp.DenseRank(), ["own"], order)
-    new = cast(exp.Add(this=rank, expression=number(tree.root)), "INTEGER")
+    new = cast(rank + number(tree.root), "INTEGER")
     node = exp.If(this=col("own"), true=new, false=col("shown"))
     return select(
         [col(PART), named(node, NODE), *(col(name) for name in ("label", "leaves", "level"))], subquery(query, "q")
@@ -199,7 +186,7 @@ def _values(classes: exp.Table, attribute: int, tree: Tree) -> exp.Select:
     )
     output: list[exp.Expr] = [*(col(key, "r") for key in [*keys, ROWS])]
     output += [col(name, "v") for name in ("low", "high", "label", "leaves", "released")]
-    on = exp.EQ(this=col(columns[0], "r"), expression=col(NODE, "v"))
+    on = col(columns[0], "r").eq(col(NODE, "v"))
     found = select(output, subquery(rows, "r")).join(aliased(tree.nodes, "v"), on=on, copy=False)
     order: list[exp.Expr] = [exp.Ordered(this=col("low"))]
     return with_columns(found, {"so_far": total_over([PART], order), "whole": total_over([PART])})
@@ -208,7 +195,7 @@ def _values(classes: exp.Table, attribute: int, tree: Tree) -> exp.Select:
 def _numbers() -> exp.Expr:
     """Whether all values of a class have a place in their order: NaN has none."""
     is_none = exp.In(this=col("label"), expressions=[text("nan"), text("-nan")])
-    return exp.LogicalAnd(this=exp.Not(this=exp.Paren(this=is_none)))
+    return exp.LogicalAnd(this=~exp.Paren(this=is_none))
 
 
 def _quoted(label: exp.Expr) -> exp.Expr:
@@ -220,7 +207,7 @@ def _quoted(label: exp.Expr) -> exp.Expr:
 
 def _width() -> exp.Sub:
     """The values of the hierarchy within a range, less one."""
-    return exp.Sub(this=col("last"), expression=col("first"))
+    return col("last") - col("first")
 
 
 def _joined(*texts: exp.Expr) -> exp.Expr:

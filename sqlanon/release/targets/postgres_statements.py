@@ -71,9 +71,7 @@ def manifest_table(schema: str) -> exp.Create:
 def manifest_of(schema: str) -> exp.Select:
     """Version and manifest of the release that parameter 1 names."""
     query = select([col("version"), col("manifest")], table(MANIFEST, schema))
-    return query.where(exp.EQ(this=col("table_name"), expression=parameter(1)), copy=False).order_by(
-        col("version"), copy=False
-    )
+    return query.where(col("table_name").eq(parameter(1)), copy=False).order_by(col("version"), copy=False)
 
 
 def releases_of(schema: str) -> exp.Select:
@@ -84,7 +82,7 @@ def releases_of(schema: str) -> exp.Select:
 
 def forget_manifest(schema: str) -> exp.Delete:
     """Delete the manifest of the release that parameter 1 names."""
-    of_release = exp.EQ(this=col("table_name"), expression=parameter(1))
+    of_release = col("table_name").eq(parameter(1))
     return exp.Delete(this=table(MANIFEST, schema), where=exp.Where(this=of_release))
 
 

@@ -40,7 +40,7 @@ def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     stages = subquery(select(hashed, subquery(select(raw, relation.copy()), "raw")), "hashed")
     line = subquery(select([named(_line(columns), "line")], stages), "lines")
     high, low = _right(col("line"), 32), _and(col("line"), _MASK)
-    product = subquery(select([named(exp.Mul(this=high, expression=low), "product")], line), "rows")
+    product = subquery(select([named(high * low, "product")], line), "rows")
     return select([named(exp.Count(this=exp.Star()), "rows"), named(_total(col("product")), "digest")], product)
 
 
@@ -87,11 +87,11 @@ def _year(raw: exp.Expr) -> exp.Expr:
     """A day, or a time, whose year may have more than four digits, or be before Christ."""
     date = rf"^-?({_DIGITS})(-[0-9][0-9]-[0-9][0-9])(.*)$"
     year, day, rest = (anonymous("regexp_extract", raw.copy(), text(date), number(i)) for i in (1, 2, 3))
-    before = exp.Add(this=cast(year, "INT"), expression=number(1))
+    before = cast(year, "INT") + 1
     told = anonymous("concat", anonymous("format_string", text("%04d"), before), day, text(" (BC)"), rest)
     return exp.Case(
         ifs=[
-            exp.If(this=exp.Or(this=_starts(raw, "-"), expression=_starts(raw, "0000")), true=told),
+            exp.If(this=_starts(raw, "-") | _starts(raw, "0000"), true=told),
             exp.If(this=_starts(raw, "+"), true=anonymous("substring", raw.copy(), number(2))),
         ],
         default=raw,
@@ -109,11 +109,8 @@ def _double(raw: exp.Expr) -> exp.Expr:
     plain = _replaced(_replaced(decimal, "0+$", ""), "[.]$", ".0")
     return exp.Case(
         ifs=[
-            *(
-                exp.If(this=exp.EQ(this=raw.copy(), expression=text(one)), true=text(ours))
-                for one, ours in _SPECIAL.items()
-            ),
-            exp.If(this=exp.Not(this=anonymous("contains", raw.copy(), text("E"))), true=raw),
+            *(exp.If(this=raw.eq(text(one)), true=text(ours)) for one, ours in _SPECIAL.items()),
+            exp.If(this=~anonymous("contains", raw.copy(), text("E")), true=raw),
             exp.If(this=exp.Between(this=exponent.copy(), low=number(-4), high=number(15)), true=plain),
         ],
         default=scientific,
@@ -146,7 +143,7 @@ def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:
     """A cell's number, of an integer or of the digits of its text's MD5."""
     of_name = int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "little")
     if type_ in _NUMBERS:
-        low = exp.Paren(this=exp.Add(this=_and(value, _MASK), expression=cast(number(_THIRD), "BIGINT")))
+        low = exp.Paren(this=_and(value, _MASK) + cast(number(_THIRD), "BIGINT"))
         high = _right(value.copy(), _HALF)
         found: exp.Expr = exp.BitwiseXor(
             this=exp.Paren(this=_times(low, of_name >> 97)), expression=exp.Paren(this=_times(high, of_name & _MASK))
@@ -176,12 +173,12 @@ def _total(product: exp.Expr) -> exp.Expr:
         piece = _right(product.copy(), place)
         added = exp.Sum(this=piece if place == 2 * _PIECE else _and(piece, 2**_PIECE - 1))  # the first has the sign
         whole = cast(exp.Coalesce(this=added, expressions=[number(0)]), "DECIMAL(28,0)")
-        pieces.append(exp.Mul(this=whole, expression=number(2**place)) if place else whole)
+        pieces.append((whole * number(2**place)) if place else whole)
     return cast(_sum(*pieces), "STRING")
 
 
 def _times(value: exp.Expr, by: int) -> exp.Expr:
-    return exp.Mul(this=value, expression=cast(number(by), "BIGINT"))
+    return value * cast(number(by), "BIGINT")
 
 
 def _and(value: exp.Expr, mask: int) -> exp.Expr:
@@ -199,5 +196,5 @@ def _right(value: exp.Expr, by: int) -> exp.Expr:
 def _sum(*values: exp.Expr) -> exp.Expr:
     added = values[0]
     for one in values[1:]:
-        added = exp.Add(this=added, expression=one)
+        added = added + one
     return exp.Paren(this=added)

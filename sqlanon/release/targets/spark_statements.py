@@ -175,4 +175,4 @@ def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> ex
 def in_part(columns: Sequence[str], number_: int, parts: int) -> exp.EQ:
     """Whether a row belongs to a part of so many: what it shows decides."""
     hashed = anonymous("xxhash64", *(col(name) for name in columns))
-    return exp.EQ(this=anonymous("pmod", hashed, number(parts)), expression=number(number_))
+    return anonymous("pmod", hashed, number(parts)).eq(number(number_))
