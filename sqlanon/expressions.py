@@ -198,7 +198,7 @@ def all_of(conditions: Iterable[exp.Expr]) -> exp.Expr:
 
 
 def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return left & right
+    return exp.And(this=left, expression=right)
 
 
 def same(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:

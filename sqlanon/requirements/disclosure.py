@@ -40,7 +40,7 @@ class _Shares(ClassRequirement):
 
 def _ratio() -> exp.Expr:
     """n / q: what p / q is, times the size of the class."""
-    return col(ROWS) / col(SHARE)
+    return exp.Div(this=col(ROWS), expression=col(SHARE))
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,20 @@ class DeltaDisclosure(_Shares):
 
     def condition(self) -> exp.Expr:
         """All values are there, and |ln(p / q)| ≤ δ for the greatest and for the least p / q."""
-        all_there = self._figure("distinct").eq(self._all())
+        all_there = exp.EQ(this=self._figure("distinct"), expression=self._all())
         return all_of([all_there, *(self._near(self._figure(f"{which} ratio")) for which in ("greatest", "least"))])
 
     def shortfall(self) -> exp.Expr:
         """All rows where a value is missing."""
-        missing = self._figure("distinct") < self._all()
+        missing = exp.LT(this=self._figure("distinct"), expression=self._all())
         return exp.If(this=missing, true=self._figure("total"), false=number(1))
 
     def _all(self) -> exp.Expr:
         return self._figure("values") if self.values is None else number(self.values)
 
     def _near(self, ratio: exp.Expr) -> exp.Expr:
-        log = exp.Ln(this=ratio / self._figure("total"))
-        return exp.Abs(this=log) <= number(self.delta + TOLERANCE)
+        log = exp.Ln(this=exp.Div(this=ratio, expression=self._figure("total")))
+        return exp.LTE(this=exp.Abs(this=log), expression=number(self.delta + TOLERANCE))
 
 
 @dataclass(frozen=True)
@@ -123,15 +123,15 @@ class BetaLikeness(_Shares):
         bound: exp.Expr = number(self.beta)
         if self.enhanced:
             bound = anonymous("LEAST", bound, exp.Neg(this=exp.Ln(this=col(SHARE))))
-        most = exp.Paren(this=number(1 + TOLERANCE) + bound)
+        most = exp.Paren(this=exp.Add(this=number(1 + TOLERANCE), expression=bound))
         return {
             "total": double_total(col(ROWS)),
-            self._worst: exp.Max(this=_ratio() / most),
+            self._worst: exp.Max(this=exp.Div(this=_ratio(), expression=most)),
         }
 
     def condition(self) -> exp.Expr:
         """No value is beyond its bound."""
-        return self._figure(self._worst) <= self._figure("total")
+        return exp.LTE(this=self._figure(self._worst), expression=self._figure("total"))
 
     @property
     def _worst(self) -> str:
@@ -164,13 +164,13 @@ class AlphaK(_Shares):
 
     def condition(self) -> exp.Expr:
         """largest / total ≤ α."""
-        share = self._figure("largest") / self._figure("total")
-        return share <= number(self.alpha + TOLERANCE)
+        share = exp.Div(this=self._figure("largest"), expression=self._figure("total"))
+        return exp.LTE(this=share, expression=number(self.alpha + TOLERANCE))
 
     def shortfall(self) -> exp.Expr:
         """(largest − α total) / (1 − α)."""
         if self.alpha >= 1:
             return number(0)
-        allowed = number(self.alpha) * self._figure("total")
-        over = exp.Paren(this=self._figure("largest") - allowed)
-        return greatest(number(1), over / number(1 - self.alpha))
+        allowed = exp.Mul(this=number(self.alpha), expression=self._figure("total"))
+        over = exp.Paren(this=exp.Sub(this=self._figure("largest"), expression=allowed))
+        return greatest(number(1), exp.Div(this=over, expression=number(1 - self.alpha)))

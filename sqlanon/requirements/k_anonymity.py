@@ -42,7 +42,7 @@ class KAnonymity(ClassRequirement):
 
     def condition(self) -> exp.Expr:
         """``class_count >= k``."""
-        return col(CLASS_COUNT) >= number(self.k)
+        return exp.GTE(this=col(CLASS_COUNT), expression=number(self.k))
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class DistinctDiversity(_Diversity):
 
     def condition(self) -> exp.Expr:
         """``distinct >= l``."""
-        return self.distribution.column("distinct") >= number(self.l)
+        return exp.GTE(this=self.distribution.column("distinct"), expression=number(self.l))
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,24 @@ class EntropyDiversity(_Diversity):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``logs``: Σ n ln n."""
-        logs = col(ROWS) * exp.Ln(this=col(ROWS))
+        logs = exp.Mul(this=col(ROWS), expression=exp.Ln(this=col(ROWS)))
         return {"total": double_total(col(ROWS)), "logs": exp.Sum(this=logs)}
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
         """``entropy``: ln Σ n − Σ n ln n / Σ n."""
         sum_, logs = self.distribution.column("total"), self.distribution.column("logs")
-        mean = logs / sum_
-        return {"entropy": exp.Ln(this=sum_.copy()) - mean}
+        mean = exp.Div(this=logs, expression=sum_)
+        return {"entropy": exp.Sub(this=exp.Ln(this=sum_.copy()), expression=mean)}
 
     def condition(self) -> exp.Expr:
         """entropy ≥ ln l."""
-        return self.distribution.column("entropy") >= number(math.log(self.l) - TOLERANCE)
+        return exp.GTE(this=self.distribution.column("entropy"), expression=number(math.log(self.l) - TOLERANCE))
 
     def shortfall(self) -> exp.Expr:
         """n (1 − H / ln l)."""
-        share = self.distribution.column("entropy") / number(math.log(self.l) or 1.0)
-        missing = exp.Paren(this=number(1) - share)
-        return greatest(number(1), self.distribution.column("total") * missing)
+        share = exp.Div(this=self.distribution.column("entropy"), expression=number(math.log(self.l) or 1.0))
+        missing = exp.Paren(this=exp.Sub(this=number(1), expression=share))
+        return greatest(number(1), exp.Mul(this=self.distribution.column("total"), expression=missing))
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,15 @@ class RecursiveDiversity(_Diversity):
             return exp.true()
         # A quotient is rounded as c itself was: at the border the two are the same number.
         tail = exp.Nullif(this=self.distribution.column(f"tail from {self.l}"), expression=number(0))
-        share = self.distribution.column("largest") / tail
-        return share < number(self.c)
+        share = exp.Div(this=self.distribution.column("largest"), expression=tail)
+        return exp.LT(this=share, expression=number(self.c))
 
     def shortfall(self) -> exp.Expr:
         """r1 − c (r_l + ... + r_m)."""
-        return greatest(number(1), self.distribution.column("largest") - self._allowed())
+        return greatest(number(1), exp.Sub(this=self.distribution.column("largest"), expression=self._allowed()))
 
     def _allowed(self) -> exp.Expr:
-        return number(self.c) * self.distribution.column(f"tail from {self.l}")
+        return exp.Mul(this=number(self.c), expression=self.distribution.column(f"tail from {self.l}"))
 
 
 @dataclass(frozen=True)

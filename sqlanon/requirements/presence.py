@@ -32,7 +32,7 @@ class KMap(ClassRequirement):
 
     def condition(self) -> exp.Expr:
         """``class_population >= k``."""
-        return col(CLASS_POPULATION) >= number(self.k)
+        return exp.GTE(this=col(CLASS_POPULATION), expression=number(self.k))
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class DeltaPresence(ClassRequirement):
 
     def condition(self) -> exp.Expr:
         """least ≤ class_count / class_population ≤ most."""
-        there = col(CLASS_POPULATION) > 0
-        share = col(CLASS_COUNT) / col(CLASS_POPULATION)
+        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+        share = exp.Div(this=col(CLASS_COUNT), expression=col(CLASS_POPULATION))
         return all_of(
             [
                 there,
-                share >= number(self.least - TOLERANCE),
-                share <= number(self.most + TOLERANCE),
+                exp.GTE(this=share, expression=number(self.least - TOLERANCE)),
+                exp.LTE(this=share.copy(), expression=number(self.most + TOLERANCE)),
             ]
         )
 
     def too_few(self) -> exp.Expr:
         """A class of the population of which less than ``least`` is in the source."""
-        share = col(CLASS_COUNT) / col(CLASS_POPULATION)
-        few = share < number(self.least - TOLERANCE)
-        return all_of([col(CLASS_POPULATION) > 0, few])
+        share = exp.Div(this=col(CLASS_COUNT), expression=col(CLASS_POPULATION))
+        few = exp.LT(this=share, expression=number(self.least - TOLERANCE))
+        return all_of([exp.GT(this=col(CLASS_POPULATION), expression=number(0)), few])

@@ -60,18 +60,18 @@ class _Closeness(ClassRequirement):
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, over its figures; NULL for classes that are too small anyway."""
-        enough = self._column("total") >= number(least)
+        enough = exp.GTE(this=self._column("total"), expression=number(least))
         distance = self.distance()
         return {f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if least > 1 else distance}
 
     def condition(self) -> exp.Expr:
         """distance ≤ t."""
-        return self._column(f"{self.word} distance") <= number(self.t + TOLERANCE)
+        return exp.LTE(this=self._column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
 
     def shortfall(self) -> exp.Expr:
         """n (d − t)."""
-        over = exp.Paren(this=self._column(f"{self.word} distance") - number(self.t))
-        return self._column("total") * over
+        over = exp.Paren(this=exp.Sub(this=self._column(f"{self.word} distance"), expression=number(self.t)))
+        return exp.Mul(this=self._column("total"), expression=over)
 
     @property
     @abstractmethod
@@ -109,7 +109,7 @@ class TreeCloseness(_Closeness):
         """``total``: Σ n. ``nodes``: count and share of those that are there. ``there``: Σ of these shares."""
         node = _struct(("c", cast(col(ROWS), "DOUBLE")), ("q", col(SHARE)))
         return {
-            "total": double_total(col(ROWS)) / number(self.height),
+            "total": exp.Div(this=double_total(col(ROWS)), expression=number(self.height)),
             "nodes": exp.ArrayAgg(this=node),
             "there": exp.Sum(this=col(SHARE)),
         }
@@ -117,24 +117,26 @@ class TreeCloseness(_Closeness):
     def distance(self) -> exp.Expr:
         """(Σ over the nodes that are there of |p − q| + the shares of the others) / (2 height)."""
         figure = self.distribution.column
-        share = _of("x", "c") / figure("total")
-        apart = exp.Abs(this=share - _of("x", "q"))
+        share = exp.Div(this=_of("x", "c"), expression=figure("total"))
+        apart = exp.Abs(this=exp.Sub(this=share, expression=_of("x", "q")))
         each = exp.Lambda(this=apart, expressions=[_parameter("x")])
         there = anonymous("list_sum", anonymous("list_transform", figure("nodes"), each))
-        absent = exp.Paren(this=number(self.height) - figure("there"))
-        sum_ = exp.Paren(this=there + absent)
-        return sum_ / number(2.0 * self.height)
+        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=figure("there")))
+        sum_ = exp.Paren(this=exp.Add(this=there, expression=absent))
+        return exp.Div(this=sum_, expression=number(2.0 * self.height))
 
     def shortfall(self) -> exp.Expr:
         """n (d − t) / (u − t)."""
-        share = _of("x", "c") / self._column("total")
-        rarer = share <= _of("x", "q")
+        share = exp.Div(this=_of("x", "c"), expression=self._column("total"))
+        rarer = exp.LTE(this=share, expression=_of("x", "q"))
         each = exp.Lambda(this=exp.If(this=rarer, true=_of("x", "q"), false=number(0.0)), expressions=[_parameter("x")])
         there = anonymous("list_sum", anonymous("list_transform", self._column("nodes"), each))
-        absent = exp.Paren(this=number(self.height) - self._column("there"))
-        under = exp.Paren(this=there + absent) / number(float(self.height))
-        room = exp.Paren(this=under - number(self.t))
-        return greatest(number(1), super().shortfall() / room)
+        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=self._column("there")))
+        under = exp.Div(
+            this=exp.Paren(this=exp.Add(this=there, expression=absent)), expression=number(float(self.height))
+        )
+        room = exp.Paren(this=exp.Sub(this=under, expression=number(self.t)))
+        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,8 @@ class OrderedCloseness(_Closeness):
 
     def shortfall(self) -> exp.Expr:
         """n (d − t) / (w − t)."""
-        room = exp.Paren(this=self._column("widest") - number(self.t))
-        return greatest(number(1), super().shortfall() / room)
+        room = exp.Paren(this=exp.Sub(this=self._column("widest"), expression=number(self.t)))
+        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
 
     def distance(self) -> exp.Expr:
         """Σ of |class's share so far − the table's| over all places / (m − 1)."""
@@ -190,15 +192,15 @@ class OrderedCloseness(_Closeness):
         walk = exp.Lambda(this=_walk(self._column("total")), expressions=[_parameter("a"), _parameter("b")])
         sum_ = exp.Dot(this=exp.Paren(this=anonymous("list_reduce", steps, walk)), expression=ident("d"))
         if self.values is not None:
-            return sum_ / number(float(self.values - 1))
-        apart = _last_place() > 0
-        mean = sum_ / cast(_last_place(), "DOUBLE")
+            return exp.Div(this=sum_, expression=number(float(self.values - 1)))
+        apart = exp.GT(this=_last_place(), expression=number(0))
+        mean = exp.Div(this=sum_, expression=cast(_last_place(), "DOUBLE"))
         return exp.Case(ifs=[exp.If(this=apart, true=mean)], default=number(0.0))
 
 
 def _last_place() -> exp.Expr:
     """The number of the table's last value, from 0."""
-    return exp.Paren(this=anonymous("len", col(CUMULATED)) - 1)
+    return exp.Paren(this=exp.Sub(this=anonymous("len", col(CUMULATED)), expression=number(1)))
 
 
 def _walk(total: exp.Expr) -> exp.Expr:
@@ -208,27 +210,27 @@ def _walk(total: exp.Expr) -> exp.Expr:
         return anonymous("list_extract", col(name), place)
 
     def after(place: exp.Expr) -> exp.Expr:
-        return place + 1
+        return exp.Add(this=place, expression=number(1))
 
-    share = _of("a", "c") / total
+    share = exp.Div(this=_of("a", "c"), expression=total)
     first, last = _of("a", VALUE), _of("b", VALUE)
-    nothing = first.eq(last)
+    nothing = exp.EQ(this=first, expression=last)
     # The table's shares only grow: where all are on one side of the class's, their sum will do.
-    above = share >= at(CUMULATED, last.copy())
-    below = share <= at(CUMULATED, after(first.copy()))
-    places = exp.Paren(this=last - first)
-    table = exp.Paren(this=at(SUMS, after(last.copy())) - at(SUMS, after(first.copy())))
-    at_once = exp.Abs(this=(share * places) - table)
+    above = exp.GTE(this=share, expression=at(CUMULATED, last.copy()))
+    below = exp.LTE(this=share.copy(), expression=at(CUMULATED, after(first.copy())))
+    places = exp.Paren(this=exp.Sub(this=last.copy(), expression=first.copy()))
+    table = exp.Paren(this=exp.Sub(this=at(SUMS, after(last.copy())), expression=at(SUMS, after(first.copy()))))
+    at_once = exp.Abs(this=exp.Sub(this=exp.Mul(this=share.copy(), expression=places), expression=table))
     between = anonymous("list_slice", col(CUMULATED), after(first.copy()), last.copy())
-    apart = exp.Abs(this=share - exp.Var(this="y"))
+    apart = exp.Abs(this=exp.Sub(this=share.copy(), expression=exp.Var(this="y")))
     each = exp.Lambda(this=apart, expressions=[_parameter("y")])
     one_by_one = anonymous("list_sum", anonymous("list_transform", between, each))
     sum_ = exp.Case(
         ifs=[exp.If(this=nothing, true=number(0.0)), exp.If(this=exp.or_(above, below), true=at_once)],
         default=one_by_one,
     )
-    counted = _of("a", "c") + _of("b", "c")
-    return _step(last.copy(), counted, _of("a", "d") + sum_)
+    counted = exp.Add(this=_of("a", "c"), expression=_of("b", "c"))
+    return _step(last.copy(), counted, exp.Add(this=_of("a", "d"), expression=sum_))
 
 
 def _parameter(name: str) -> exp.Identifier:

@@ -103,7 +103,7 @@ def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
     own = _FLOATS.get(dialect, {}).get(type_, type_)
     if name := _IS_NAN.get(dialect):
         return one_float(value, own, anonymous(name, value))
-    return one_float(value, own, value.eq(cast(text("NaN"), own)))
+    return one_float(value, own, exp.EQ(this=value, expression=cast(text("NaN"), own)))
 
 
 def without_variables(statement: exp.Expr, dialect: str) -> exp.Expr:
@@ -145,12 +145,15 @@ def count_facts(relation: exp.Table, count: str) -> exp.Select:
     """One row on what should be counts: how many rows have none, one below 1, one that is not whole, one too large;
     and the sum of the rest."""
     value = col(count)
-    few = value < 1
-    large = value >= number(2**53)  # NaN is the greatest number
-    fractional = (~exp.Paren(this=large.copy())) & exp.Floor(this=value.copy()).neq(value)
+    few = exp.LT(this=value, expression=number(1))
+    large = exp.GTE(this=value.copy(), expression=number(2**53))  # NaN is the greatest number
+    fractional = exp.And(
+        this=exp.Not(this=exp.Paren(this=large.copy())),
+        expression=exp.NEQ(this=exp.Floor(this=value.copy()), expression=value.copy()),
+    )
     wrong = [exp.Is(this=value.copy(), expression=exp.null()), few, fractional, large]
     figures: list[exp.Expr] = [where(exp.Count(this=exp.Star()), one) for one in wrong]
-    fine = ~exp.Paren(this=large.copy())
+    fine = exp.Not(this=exp.Paren(this=large.copy()))
     sum_ = where(exp.Sum(this=cast(value.copy(), "DOUBLE")), fine)
     return select([*figures, exp.Coalesce(this=sum_, expressions=[number(0.0)])], relation.copy())
 

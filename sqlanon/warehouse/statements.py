@@ -46,7 +46,7 @@ def small_classes(release: exp.Table, quasi: Sequence[str], k: int) -> exp.Selec
     size: exp.Expr = exp.Count(this=exp.Star())
     keys: list[exp.Expr] = [named(col(name), name) for name in quasi]
     query = select([*keys, named(size, free_name(SIZE, quasi))], release.copy(), [col(name) for name in quasi])
-    return query.having(size < number(k), copy=False)
+    return query.having(exp.LT(this=size.copy(), expression=number(k)), copy=False)
 
 
 def breaking(
@@ -97,23 +97,23 @@ def _of_counts(one: DistinctDiversity | EntropyDiversity | AlphaK) -> tuple[exp.
     match one:
         case DistinctDiversity():
             values = exp.Count(this=exp.Star())
-            return values, values < number(one.l)
+            return values, exp.LT(this=values.copy(), expression=number(one.l))
         case EntropyDiversity():
-            logs = exp.Sum(this=n * exp.Ln(this=n.copy()))
-            entropy = exp.Ln(this=sum_) - _over(logs, sum_.copy())
-            return entropy, entropy < number(math.log(one.l) - TOLERANCE)
+            logs = exp.Sum(this=exp.Mul(this=n, expression=exp.Ln(this=n.copy())))
+            entropy = exp.Sub(this=exp.Ln(this=sum_), expression=_over(logs, sum_.copy()))
+            return entropy, exp.LT(this=entropy.copy(), expression=number(math.log(one.l) - TOLERANCE))
         case AlphaK():
             share = _over(exp.Max(this=n), sum_)
-            return share, share > number(one.alpha + TOLERANCE)
+            return share, exp.GT(this=share.copy(), expression=number(one.alpha + TOLERANCE))
 
 
 def _of_ranks(one: RecursiveDiversity) -> tuple[exp.Expr, exp.Expr]:
-    in_tail = col("place") >= number(one.l)
+    in_tail = exp.GTE(this=col("place"), expression=number(one.l))
     tail = exp.Sum(this=exp.Case(ifs=[exp.If(this=in_tail, true=col("n"))], default=exp.cast(number(0), "double")))
     # There may be no tail at all: then nothing is less than so many times of it.
     least = _over(exp.Max(this=col("n")), tail)
-    holds = least < number(one.c)
-    broken = ~exp.Coalesce(this=exp.Paren(this=holds), expressions=[exp.false()])
+    holds = exp.LT(this=least.copy(), expression=number(one.c))
+    broken = exp.Not(this=exp.Coalesce(this=exp.Paren(this=holds), expressions=[exp.false()]))
     return least, exp.false() if one.l == 1 else broken
 
 
@@ -123,24 +123,24 @@ def _of_shares(one: TreeCloseness | DeltaDisclosure | BetaLikeness) -> tuple[exp
     match one:
         case TreeCloseness():
             # What a class has too much of, it has too little of elsewhere: half of the sum of both.
-            too_much = exp.If(this=p > q, true=p - q)
+            too_much = exp.If(this=exp.GT(this=p.copy(), expression=q.copy()), true=exp.Sub(this=p, expression=q))
             distance = exp.Sum(this=exp.Case(ifs=[too_much], default=exp.cast(number(0), "double")))
-            return distance, distance > number(one.t + TOLERANCE)
+            return distance, exp.GT(this=distance.copy(), expression=number(one.t + TOLERANCE))
         case DeltaDisclosure():
             far = exp.Max(this=exp.Abs(this=exp.Ln(this=ratio)))
-            missing = exp.Count(this=exp.Star()) < exp.Max(this=col("values"))
-            too_far = far > number(one.delta + TOLERANCE)
-            return far, missing | too_far
+            missing = exp.LT(this=exp.Count(this=exp.Star()), expression=exp.Max(this=col("values")))
+            too_far = exp.GT(this=far.copy(), expression=number(one.delta + TOLERANCE))
+            return far, exp.Or(this=missing, expression=too_far)
         case BetaLikeness():
             bound = exp.cast(number(one.beta), "double")
             if one.enhanced:
                 rare = exp.Neg(this=exp.Ln(this=q.copy()))
-                less = exp.If(this=rare < bound, true=rare.copy())
-                most = number(1.0) + exp.Case(ifs=[less], default=bound.copy())
+                less = exp.If(this=exp.LT(this=rare, expression=bound), true=rare.copy())
+                most = exp.Add(this=number(1.0), expression=exp.Case(ifs=[less], default=bound.copy()))
             else:
-                most = number(1.0) + bound
+                most = exp.Add(this=number(1.0), expression=bound)
             gain = exp.Max(this=_over(ratio, exp.Paren(this=most)))
-            return gain, gain > number(1 + TOLERANCE)
+            return gain, exp.GT(this=gain.copy(), expression=number(1 + TOLERANCE))
 
 
 def _counted(relation: exp.Table, keys: Sequence[str], attribute: str) -> exp.Select:
@@ -157,7 +157,7 @@ def _counted(relation: exp.Table, keys: Sequence[str], attribute: str) -> exp.Se
 
 def _over(left: exp.Expr, right: exp.Expr) -> exp.Div:
     """A quotient; NULL where it would be by 0."""
-    return left / exp.Nullif(this=right, expression=number(0))
+    return exp.Div(this=left, expression=exp.Nullif(this=right, expression=number(0)))
 
 
 def _ranked(counted: exp.Select, keys: int) -> exp.Select:
@@ -201,13 +201,13 @@ def table_breaking(one: TableRequirement, release: exp.Table, quasi: Sequence[st
         case AverageRisk(limit):
             part: exp.Expr = exp.Count(this=exp.Star())
         case SampleUniqueness(limit):
-            single = col("n").eq(1)
+            single = exp.EQ(this=col("n"), expression=number(1))
             part = exp.Sum(this=exp.Case(ifs=[exp.If(this=single, true=number(1))], default=number(0)))
         case _:
             return None
     share = _over(part, rows)
     query = select([named(share, "figure")], _sizes(release, quasi))
-    return query.having(share > number(limit + TOLERANCE), copy=False)
+    return query.having(exp.GT(this=share.copy(), expression=number(limit + TOLERANCE)), copy=False)
 
 
 def figures(release: exp.Table, quasi: Sequence[str]) -> exp.Select:
@@ -222,7 +222,7 @@ def figures(release: exp.Table, quasi: Sequence[str]) -> exp.Select:
 
 def other_figures(found: exp.Select, expected: Mapping[str, int]) -> exp.Select:
     """The row of figures, unless it is as expected."""
-    unlike = [col(name).neq(number(value)) for name, value in expected.items()]
+    unlike = [exp.NEQ(this=col(name), expression=number(value)) for name, value in expected.items()]
     output: list[exp.Expr] = [col(name) for name in found.named_selects]
     return select(output, subquery(found, "figures")).where(exp.or_(*unlike, copy=False), copy=False)
 
@@ -275,7 +275,7 @@ def other_rows(statement: exp.Select, release: exp.Table) -> exp.Select:
         named(sums[1], free_name("rows_of_release", columns)),
     ]
     query = select(output, subquery(both, "both"), [col(name) for name in columns])
-    return query.having(sums[0].neq(sums[1]), copy=False)
+    return query.having(exp.NEQ(this=sums[0].copy(), expression=sums[1].copy()), copy=False)
 
 
 def row_count(relation: exp.Table) -> exp.Select:
