@@ -1,6 +1,6 @@
 """A process that starts a Spark of its own, looks at it from outside, and prints what it saw.
 
-python tests/spark_alone.py FOLDER
+python tests/engines/spark_alone.py FOLDER
 """
 
 from __future__ import annotations

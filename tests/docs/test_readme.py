@@ -26,7 +26,7 @@ from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import Strategy
 from sqlanon.release.macros import FIGURES
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")

@@ -1,15 +1,14 @@
-"""What a warehouse is asked, in each dialect: golden files, made by ``python tests/test_warehouse_dialects.py``."""
+"""What a warehouse is asked, in each dialect, held against golden files."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 from conftest import some
+from golden_statements import GOLDEN, plans
 from sqlglot import exp, parse
 
 import sqlanon
@@ -19,59 +18,7 @@ from sqlanon.expressions import cast, col
 from sqlanon.sources.warehouse import without_variables
 from sqlanon.warehouse import DIALECTS
 
-GOLDEN = Path(__file__).parent / "golden"
 BACKTICKS = ("bigquery", "databricks", "spark")
-
-DIVERSITIES = [
-    {"attribute": "diagnosis", "kind": "distinct", "l": 2},
-    {"attribute": "diagnosis", "kind": "entropy", "l": 1.5},
-    {"attribute": "diagnosis", "kind": "recursive", "l": 2, "c": 3},
-    {"attribute": "diagnosis", "kind": "distinct", "l": 2, "joint": True},
-]
-EVERYTHING: dict[str, Any] = {
-    "k": 5,
-    "average_risk": 0.2,
-    "sample_uniqueness": 0.01,
-    "k_anonymity": [{"quasi": ["zip"], "k": 20}],
-    "l_diversity": DIVERSITIES,
-    "t_closeness": [
-        {"attribute": "diagnosis", "distance": "equal", "t": 0.3},
-        {"attribute": "diagnosis", "distance": "ordered", "t": 0.3},
-    ],
-    "delta_disclosure": [{"attribute": "diagnosis", "delta": 1}],
-    "beta_likeness": [
-        {"attribute": "diagnosis", "beta": 2},
-        {"attribute": "diagnosis", "beta": 2, "kind": "basic"},
-    ],
-    "alpha_k": [{"attribute": "diagnosis", "alpha": 0.5}],
-}
-
-
-def policy(privacy: dict[str, Any], release: dict[str, Any], **source: Any) -> sqlanon.Policy:
-    return sqlanon.Policy(
-        source={"table": "lake.clinic.patients", **source},
-        attributes={
-            "name": {"role": "identifying"},
-            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
-            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}, "max_level": 0},
-            "born": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}, "on_unknown": "suppress"},
-            "sex": {"role": "quasi", "hierarchy": "suppress"},
-            "diagnosis": {"role": "sensitive"},
-            "ward": {"role": "sensitive"},
-            "cost": {"role": "insensitive"},
-        },
-        privacy=privacy,
-        release=release,
-    )
-
-
-def plans(dialect: str) -> str:
-    """What is golden: suppressed rows left out and every requirement; and masked ones, of the holder's own query."""
-    own = "SELECT * FROM clinic.patients WHERE year = 2024 -- this year's"
-    with sqlanon.connect() as db:
-        first = db.plan(policy(EVERYTHING, {"table": "shared.patients"}), dialect=dialect)
-        masked = policy({"k": 5}, {"table": "shared.patients", "suppressed": "mask"}, table=None, query=own)
-        return f"{first}\n\n{db.plan(masked, dialect=dialect)}\n"
 
 
 def statements(text: str, dialect: str) -> list[exp.Expr]:
@@ -249,9 +196,3 @@ def test_names_that_would_be_replaced_are_refused(dialect: str) -> None:
     )
     with sqlanon.connect() as db, pytest.raises(UntranslatableError, match="another name"):
         db.plan(own, dialect=dialect)
-
-
-if __name__ == "__main__":
-    for one in DIALECTS:
-        (GOLDEN / f"{one}.sql").write_text(plans(one), encoding="utf-8")
-        sys.stdout.write(f"{GOLDEN / one}.sql\n")

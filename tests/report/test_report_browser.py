@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(chromium() is None, reason="there is no chromium on this machine: apt-get install chromium"),
 ]
-SCREENSHOTS = Path(__file__).resolve().parent.parent / "build" / "screenshots"
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 SVG = {"svg", "g", "path", "line", "text", "rect", "defs", "clipPath", "tspan"}
 MEGABYTE = 1_000_000
 HOSPITAL: dict[str, Any] = {

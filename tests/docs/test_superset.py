@@ -2,7 +2,7 @@
 
 It takes minutes and a gigabyte, so it runs only when it is asked for::
 
-    SQLANON_SUPERSET=1 python -m pytest tests/test_superset.py
+    SQLANON_SUPERSET=1 python -m pytest tests/docs/test_superset.py
 
 The picture, as the browser shows the chart, is then in ``build/superset.png``. Everything is on loopback, and everybody
 there is the admin.

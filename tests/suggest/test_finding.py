@@ -509,7 +509,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 # --- docs/finding.md
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "finding.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "finding.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

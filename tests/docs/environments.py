@@ -24,8 +24,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
-PINS = Path(__file__).resolve().parent / "pins"
+ROOT = Path(__file__).resolve().parents[2]
+PINS = Path(__file__).resolve().parents[1] / "pins"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sqlanon-tests"
 PATIENCE = 500
 """Seconds that an installation may take."""

@@ -19,7 +19,7 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.reading import parse_toml
 from sqlanon.resources import macros, sql_text
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACROS = (DOCS / "macros.md").read_text(encoding="utf-8")
 RISK = (DOCS / "risk.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^### `(\w+)\(.*?^```sql\n(.*?)^```$", MACROS, re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ from conftest import examples
 from hypothesis import given, settings
 from oracle import Hierarchy, Release, Table
 
-DATA = Path(os.environ.get("SQLANON_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("SQLANON_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def listed(*paths: str) -> Hierarchy:

@@ -22,7 +22,7 @@ from sqlanon.release.row_differences import different_rows
 from sqlanon.release.verify import Verification, verify_file
 from sqlanon.resources import PLAIN, macros, sql_text
 
-OLDER = Path(__file__).parent / "older" / "xor-md5-cells.parquet"
+OLDER = Path(__file__).parents[1] / "older" / "xor-md5-cells.parquet"
 ROWS = """
     SELECT 20 + i % 20 AS age, ['north', 'south'][1 + i % 2] AS region, ['flu', 'gout', 'asthma'][1 + i % 3] AS illness,
            i * 0.5::DOUBLE AS cost

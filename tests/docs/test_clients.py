@@ -19,7 +19,7 @@ from test_readme import README, blocks
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
 VIEWS = ["class_sizes", "quality", "release_overview", "suppression_by"]
 COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
