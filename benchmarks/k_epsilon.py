@@ -29,6 +29,7 @@ from heights import K_QUASIS, make_people
 from sqlglot import exp
 
 import sqlanon
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import create_schema, drop_schema, table
 from sqlanon.measures import MEASURES
@@ -41,7 +42,6 @@ from sqlanon.pipeline import Found, anonymize
 from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
-from sqlanon.statement_runner import StatementRunner
 
 LIMIT = 0.05
 CONFIDENCE = 0.99

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from sqlanon.catalog import recorded_decoys
 from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.expressions import create_table, create_temporary_view, star
 from sqlanon.ledger import Publication, beside_earlier
@@ -34,7 +35,6 @@ from sqlanon.release.verify import Verification
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 
 def check_against_source(run: Run, prepared: SearchInput, found: Verification, spot: Spot) -> list[Check]:

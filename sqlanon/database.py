@@ -22,6 +22,7 @@ from sqlanon import pipeline as anonymization
 from sqlanon.catalog import create_lattice, insert_lattice
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.policy import Policy, is_server
@@ -34,7 +35,6 @@ from sqlanon.result import Result
 from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources import readable
 from sqlanon.sources.workspace import Workspace
-from sqlanon.statement_runner import StatementRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sqlanon.compare import ComparisonProgress
+    from sqlanon.engines.statement_runner import Plan
     from sqlanon.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
-    from sqlanon.statement_runner import Plan
 
 
 class Viewing:

@@ -10,6 +10,7 @@ from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.decoys import decoy_statements
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
 from sqlanon.expressions import create_table, table
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.scan import EXAMPLE_VALUES, Scan, sensitive_pairs
@@ -32,7 +33,6 @@ from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import attribute_values, class_space, counted_from, scan_population, scan_source
 from sqlanon.sources.columns import Columns, match_columns, population_columns, released_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import Plan, Stage, StatementRunner
 
 
 def plan(run: Run, policy: Policy) -> Plan:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlanon.attacks.shown import Shown
 from sqlanon.coding import value_counts
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.expressions import (
     anonymous,
@@ -36,7 +37,6 @@ from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_part
 from sqlanon.sources import Source, bind_source, file_kind
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
 """What the source and the outside table are called in the SQL that is shown."""

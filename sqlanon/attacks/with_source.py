@@ -14,13 +14,13 @@ from sqlanon.attacks.private import Private
 from sqlanon.attacks.refinement import Released
 from sqlanon.attacks.report import Finding, Kept
 from sqlanon.coding import value_counts
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import col
 from sqlanon.frequency.scan import domain_of
 from sqlanon.ledger.linked import Linked, titled
 from sqlanon.ledger.side_by_side import Subject
 from sqlanon.release.dependencies import pinned_groups
 from sqlanon.requirements import Domain, Requirements, requirements_of
-from sqlanon.statement_runner import StatementRunner
 
 KEEPS = "local"
 """The strategy that splits the classes of a full-domain release where all parts meet the policy."""

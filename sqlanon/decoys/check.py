@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, aliased, all_columns, all_of, col, named, number, same, select, subquery
 from sqlanon.pipeline import Chosen
 from sqlanon.recode.recoding import Recoding
@@ -17,7 +18,6 @@ from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.row_differences import different_rows, same_to_readers, told_apart
 from sqlanon.search.preparation import SearchInput
-from sqlanon.statement_runner import StatementRunner
 
 
 def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:

@@ -16,6 +16,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.coding import KNOWN, Coded, Levels, level_codes
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     Namer,
     aliased,
@@ -43,7 +44,6 @@ from sqlanon.recode.recoding import Column, Recoding, as_they_are, in_order
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.classes import KEPT, ClassSpace, judged
 from sqlanon.search.preparation import SearchInput
-from sqlanon.statement_runner import StatementRunner
 
 CLASS, SIZE, STEP, FIRST, DONORS, RANK = "class", "size", "step", "first", "donors", "rank"
 

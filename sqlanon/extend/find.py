@@ -10,6 +10,7 @@ from uuid import uuid4
 from sqlglot import exp
 
 from sqlanon.coding import Levels
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import create_table, select, subquery
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
@@ -24,7 +25,6 @@ from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 
 def extend(run: Run, policy: Policy) -> Extension:

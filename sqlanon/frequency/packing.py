@@ -18,10 +18,10 @@ from math import comb
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import Namer, aliased, cast, col, named, number, same, select, subquery, total
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
-from sqlanon.statement_runner import StatementRunner
 
 BITS = 63
 """Of a word: the highest one of a BIGINT is its sign."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, named, select, subquery
 from sqlanon.frequency.statements import PERSON, person_count
 from sqlanon.policy import Policy
-from sqlanon.statement_runner import StatementRunner
 
 
 def population_size(policy: Policy, counted: int) -> float | None:

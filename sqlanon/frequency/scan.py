@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from sqlanon import coding as cd
 from sqlanon.coding import ROWS, Coded
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, col, named, select, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.requirements import Distribution, Domain
-from sqlanon.statement_runner import StatementRunner
 
 
 @dataclass(frozen=True)

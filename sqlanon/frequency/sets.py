@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.coding import Coded, Levels, group_counts, group_sizes
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
@@ -24,7 +25,6 @@ from sqlanon.frequency.distribution import Pairs
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.sources.bound import SMALL
-from sqlanon.statement_runner import StatementRunner
 
 DRAWN = 256
 """So many rows are drawn: the guess is a mean over them."""

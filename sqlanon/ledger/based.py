@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.coding import Coded, Levels
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import Namer, col, create_table, drop_table, select, subquery, table, text
 from sqlanon.ledger.earlier import Earlier, opened
@@ -36,7 +37,6 @@ from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources import Source
 from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 MOST = 60
 """So many bits a mark has."""

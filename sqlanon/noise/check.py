@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import count_column
 from sqlanon.expressions import Namer, aliased, all_of, cast, col, is_null, named, number, same, select, subquery, where
 from sqlanon.noise.columns import noisy_columns
@@ -22,7 +23,6 @@ from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.row_differences import different_rows
 from sqlanon.search.preparation import SearchInput
-from sqlanon.statement_runner import StatementRunner
 
 
 def counted(relation: exp.Expr, names: Sequence[str], count: str) -> exp.Select:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, column_definitions
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.noise import linking
@@ -15,7 +16,6 @@ from sqlanon.recode.recoding import AnyRecoding, ByClass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns
-from sqlanon.statement_runner import StatementRunner
 
 
 def noise_statements(

@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import Namer, drop_table, star
 from sqlanon.frequency.distribution import Pairs
@@ -33,7 +34,6 @@ from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.presence import DeltaPresence, KMap
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import Columns
-from sqlanon.statement_runner import StatementRunner
 
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.

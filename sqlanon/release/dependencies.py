@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import ArrowEngine, Engine
 from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     Namer,
@@ -45,7 +46,6 @@ from sqlanon.recode.recoding import ByClass, Column
 from sqlanon.search.preparation import SearchInput, unique_columns
 from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns
-from sqlanon.statement_runner import StatementRunner
 
 _LABELLED = "sqlanon narrowing"
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqlanon import coding as cd
 from sqlanon.coding import ROWS
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.expressions import star, subquery
 from sqlanon.frequency import distribution as ds
@@ -43,7 +44,6 @@ from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 
 def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:

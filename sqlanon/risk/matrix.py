@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlanon import coding as cd
 from sqlanon.coding import Coded
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem
 from sqlanon.frequency import statements as fq
 from sqlanon.hierarchies import build_hierarchy
@@ -24,7 +25,6 @@ from sqlanon.risk.sets import SMALL
 from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 
 @dataclass(frozen=True)

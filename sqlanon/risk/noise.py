@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
 from sqlanon.noise.stage import expected_with, noise_classes
@@ -14,7 +15,6 @@ from sqlanon.pipeline import anonymize
 from sqlanon.policy import Policy
 from sqlanon.search.preparation import prepare
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import subquery
 from sqlanon.frequency.population import people, sampling_fraction
@@ -18,7 +19,6 @@ from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.prosecutor import threshold_text
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 
 def row_risks(run: Run, policy: Policy) -> exp.Select:

@@ -24,9 +24,9 @@ from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.engines.limits import Limits
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, col, select, total
 from sqlanon.risk import leakage_statements as lk
-from sqlanon.statement_runner import StatementRunner
 
 SMALL = 200_000
 """So many rows are counted as they are, all sets in one statement: there is nothing to be saved."""

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import (
     aliased,
@@ -66,7 +67,6 @@ from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 if TYPE_CHECKING:
     import duckdb

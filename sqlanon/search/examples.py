@@ -8,11 +8,11 @@ from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.hierarchies import hierarchy_query, known_height
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.search.levels import lattice_of
-from sqlanon.statement_runner import StatementRunner
 
 EXAMPLE_LENGTH = 5
 """A mask's levels depend on the data: what is shown is a column whose longest text has so many characters."""

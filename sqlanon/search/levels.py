@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.values import shown
 from sqlanon.search import Lattice
-from sqlanon.statement_runner import StatementRunner
 
 NONE: frozenset[int] = frozenset()
 

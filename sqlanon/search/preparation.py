@@ -11,6 +11,7 @@ from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.postgres import distinct_counts as distinct_counts_there
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
 from sqlanon.expressions import Namer, create_table, table
 from sqlanon.frequency.distribution import Pairs
@@ -38,7 +39,6 @@ from sqlanon.search.levels import forbidden_levels, lattice_of, level_problems
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.sources.columns import Columns, listed, match_columns, population_columns, released_columns
 from sqlanon.sources.run import Population
-from sqlanon.statement_runner import StatementRunner
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import Namer, aliased, cast, col, ident, named, number, select, subquery, text, total
 from sqlanon.frequency.packing import (
@@ -33,7 +34,6 @@ from sqlanon.policy import Policy
 from sqlanon.risk.suda import uniques_and_pairs
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 
 DISTINCT = "distinct"
 TOGETHER = "together"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.frequency import looks
 from sqlanon.frequency.unique import NEARLY, distinct_counts
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 from sqlanon.suggest.kinds import KINDS
 
 ENOUGH = 50_000

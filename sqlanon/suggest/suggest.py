@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.search.preparation import prepare
 from sqlanon.sources.run import Run
-from sqlanon.statement_runner import StatementRunner
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.kinds import OTHER_CODE
 from sqlanon.suggest.profile import Looked, look_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlanon.coding import Coded
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_line
 from sqlanon.errors import PolicyError
 from sqlanon.expressions import table
 from sqlanon.policy import FileRule, Policy
@@ -11,7 +12,6 @@ from sqlanon.policy.checks import for_warehouse
 from sqlanon.recode.recoding import Column, Recoding
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.sources import warehouse as wh
-from sqlanon.statement_runner import Plan, Stage, StatementRunner, one_line
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,

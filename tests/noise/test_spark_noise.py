@@ -34,13 +34,13 @@ from sqlanon.engines.egress_guard import is_counted
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_workers import sent
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import name_of, of_rows, table
 from sqlanon.noise import check as nc
 from sqlanon.noise.laplace import drawing
 from sqlanon.noise.statements import STEPS
 from sqlanon.release.row_differences import different_rows
-from sqlanon.statement_runner import StatementRunner
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""

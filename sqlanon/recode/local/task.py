@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlanon import coding as cd
 from sqlanon.coding import ROWS, Levels
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, cast, col
 from sqlanon.frequency.distribution import SHARE, VALUE
@@ -25,7 +26,6 @@ from sqlanon.search.budget import Clock
 from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.search.lattice import Progress
 from sqlanon.search.preparation import SearchInput
-from sqlanon.statement_runner import StatementRunner
 
 _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
 """Types whose values are numbers or times, as the engine spells them."""

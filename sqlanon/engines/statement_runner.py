@@ -1,4 +1,4 @@
-"""Statements that are run, or only shown; and a plan, the stages of a job that is shown without being run."""
+"""Statements that are executed, or in a dry run recorded; and a plan, the stages of a dry run."""
 
 from __future__ import annotations
 
@@ -64,12 +64,28 @@ class Plan:
 
 
 class StatementRunner:
-    """Runs statements; or with a list to fill, writes them there and runs none."""
+    """Runs the statements of a job; in a dry run it records them, and examples stand for their answers."""
 
     def __init__(self, engine: Engine, shown: list[str] | None = None) -> None:
         self.engine = engine
         self.shown = shown
+        self.stages: list[Stage] = []
         self.made: list[exp.Table] = []
+
+    @property
+    def dry(self) -> bool:
+        """Whether statements are recorded instead of executed."""
+        return self.shown is not None
+
+    def on(self, engine: Engine) -> StatementRunner:
+        """A runner of another engine, or of tables with a life of their own; in a dry run it records here."""
+        return StatementRunner(engine, self.shown)
+
+    def finish(self, stage: str, note: str) -> None:
+        """In a dry run, what was recorded since the last stage is this one."""
+        if self.shown is not None:
+            self.stages.append(Stage(stage, note, tuple(self.shown)))
+            self.shown.clear()
 
     def make(self, target: exp.Table, query: exp.Query, engine: Engine | None = None) -> exp.Table:
         """Make a table."""
@@ -90,23 +106,29 @@ class StatementRunner:
             self.show(statement)
 
     def show(self, statement: exp.Expr) -> None:
-        """Show a statement for what is not done by one; where statements are run, there is nothing to do."""
+        """Record a statement for what is not done by one; where statements are executed, there is nothing to do."""
         if self.shown is not None:
             self.shown.append(self.engine.shown(statement))
 
     def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
         """Drop what was made, but for some: memory is for what is still needed."""
-        for target in self.made:
-            if target not in kept and self.shown is None:
-                self.engine.execute(drop_table(target.copy()))
+        self.drop(*(target for target in self.made if target not in kept))
         self.made = [target for target in self.made if target in kept]
 
-    def ask(self, query: exp.Select, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-        """The answer to a query; the example where it is only shown."""
+    def drop(self, *tables: exp.Table) -> None:
+        """Drop tables."""
         if self.shown is None:
-            return self.engine.rows(query)
-        self.shown.append(self.engine.shown(query))
-        return example
+            for one in tables:
+                self.engine.execute(drop_table(one.copy()))
+
+    def ask(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """The answer to a query; in a dry run the query is recorded, and the example is the answer."""
+        self.show(query)
+        return self.look_up(query, example)
+
+    def look_up(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """The answer to a small query about what was made, which a plan leaves out; in a dry run, the example."""
+        return self.engine.rows(query) if self.shown is None else example
 
     def count(self, relation: exp.Table, example: int = 0) -> int:
         """The rows of a table."""
