@@ -19,7 +19,8 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     """A function that fills the placeholders (``:name``) of a SELECT with an expression, or a list of them.
 
     A placeholder that is not filled, or that the statement does not have, is an error. All identifiers are quoted, and
-    types go through unread, as in `cast`. A list may be empty: then ``GROUP BY :keys`` goes.
+    types go through unread, as in `cast`. A list may be empty: then ``GROUP BY :keys`` goes. A query fills the place of
+    a table as a subquery, and an operation that of an operand in parentheses.
 
     >>> from sqlanon.expressions import col, table
     >>> sizes = template("SELECT :keys, count(*)::BIGINT AS n FROM :rows GROUP BY :keys")
@@ -93,6 +94,10 @@ def _put(node: exp.Expr, value: Filling) -> None:
         assert parent is not None
         assert key is not None
         before = parent.args[key]
+        if isinstance(parent, exp.Coalesce) and node is parent.this:
+            parent.set("this", value[0].copy())
+            parent.set("expressions", [one.copy() for one in value[1:]])
+            return
         at = next(i for i, one in enumerate(before) if one is node)
         after = [*before[:at], *(one.copy() for one in value), *before[at + 1 :]]
         parent.set(key, after)
@@ -100,9 +105,28 @@ def _put(node: exp.Expr, value: Filling) -> None:
             parent.pop()
         return
     new = _one(value)
+    if isinstance(new, exp.Query) and isinstance(node, exp.Table) and not isinstance(new, exp.Subquery):
+        new = exp.Subquery(this=new)
+    elif _binds_less(new, node.parent):
+        new = exp.Paren(this=new)
     if isinstance(node, exp.Table) and node.alias:
         new.set("alias", node.args["alias"])
     node.replace(new)
+
+
+def _binds_less(operand: exp.Expr, operator: exp.Expr | None) -> bool:
+    """Whether an operand needs parentheses under an operator: sqlglot prints none of its own."""
+    if not isinstance(operator, exp.Binary | exp.Unary | exp.Between) or isinstance(operator, exp.Paren):
+        return False
+    if isinstance(operand, exp.Or):
+        return not isinstance(operator, exp.Or)
+    if isinstance(operator, exp.Connector):
+        return False
+    if isinstance(operand, exp.And):
+        return True
+    if isinstance(operator, exp.Not) or not isinstance(operand, exp.Binary) or isinstance(operand, exp.Dot):
+        return False
+    return isinstance(operand, exp.Predicate) or not isinstance(operator, exp.Predicate)
 
 
 def _one(value: Filling) -> exp.Expr:
