@@ -21,7 +21,6 @@ from sqlanon.noise.check import NoiseCheck
 from sqlanon.pipeline import Chosen, anonymize, choose
 from sqlanon.policy import Policy
 from sqlanon.recode.full_domain import allowed_rows, checker, measure_of, rules_of
-from sqlanon.recode.pushdown import recoded
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.anywhere import Spot, rows_beside
 from sqlanon.release.attached import attached
@@ -79,15 +78,15 @@ def _recode(run: Run, prepared: SearchInput, again: Chosen, view: exp.Table) -> 
     With noise the rows of a source that is elsewhere are none of the release: a table of them stays there.
     """
     query, source = again.recoding.select(shuffled=False), prepared.source
-    if prepared.policy.noisy and source.spark is not None:
+    if prepared.policy.noisy and source.access == "remote":
         return StatementRunner(run.engine).make(run.work("recoded_rows"), query)
-    if not source.rows_at_hand:
+    if source.access != "rows":
         types = {
             column.name: again.recoding.released_type(column, source.columns[column.name])
             for column in again.recoding.columns
         }
         rows = run.work("recoded_rows")
-        with recoded(run.engine, source, query, types) as relation:
+        with source.recoded(run.engine, again.recoding, types, shuffled=False) as relation:
             run.engine.execute(create_table(rows.copy(), relation))
         query = star(rows)
     run.engine.execute(create_temporary_view(view.copy(), query))

@@ -19,7 +19,6 @@ from sqlanon.ledger import marking_statements
 from sqlanon.noise.shown import noise_statements
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.recode.local.finish import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
-from sqlanon.recode.pushdown import shown_there
 from sqlanon.recode.recoding import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.dependencies import ENOUGH, PAIRS, narrowing_statements
 from sqlanon.release.macros import digest_of, k_anonymity_of
@@ -69,9 +68,7 @@ class _Stages:
     def all(self) -> Iterator[Stage]:
         """Each with its statements."""
         columns, work, population = self.columns, self.work, self.run.population
-        if (remote := self.source.postgres) is not None:
-            note = "the combinations of values with their counts; of the rows, nothing else leaves it"
-            yield Stage("count in PostgreSQL", note, (remote.statement.sql(remote.engine.dialect, pretty=True),))
+        yield from self.source.plan()
         steps = self._steps()
         own = scan_source(steps, self.source, columns, work, population is not None)
         theirs = None if population is None else scan_population(steps, self.policy, population, self.types, work)
@@ -140,16 +137,8 @@ class _Stages:
         release, to = self.policy.release, "a fresh file"
         if release is not None and (release.postgres is not None or release.spark):
             to = f"a new table in {'Spark' if release.spark else 'PostgreSQL'}"
-        if self.source.out_of_reach:
-            where = f"in the warehouse, see sqlanon plan --dialect; here as DuckDB would do it ({note})"
-            return Stage("recode and suppress", where, (*before, _text(self.engine, recoding.select())))
-        if not self.source.rows_at_hand:
-            there = "PostgreSQL" if self.source.spark is None else "Spark"
-            where = f"in {there}, over temporary tables of what is here, in random order, to {to} ({note})"
-            query = recoding.select(shuffled=self.source.spark is None)  # Spark shuffles by other means
-            return Stage("recode and suppress", where, (*before, shown_there(self.source, query)))
-        where = f"one pass over the rows, in random order, to {to} ({note})"
-        return Stage("recode and suppress", where, (*before, _text(self.engine, recoding.select())))
+        statement = self.source.shown(self.engine, self.source.release_query(recoding))
+        return Stage("recode and suppress", self.source.release_note(to, note), (*before, statement))
 
     def _local_search(self, space: ClassSpace, attributes: tuple[Coded, ...]) -> Stage:
         """The search below the full domain."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.errors import OvertakenError, ReleaseError
 from sqlanon.ledger import Places, Together, held_against, recording, recording_replaced, released_row, sample_of
@@ -27,7 +28,7 @@ from sqlanon.release.targets.spark_catalog import SparkSpot
 from sqlanon.release.targets.spark_reader import AFTERWARDS, SparkRelease
 from sqlanon.release.verify import Verification
 from sqlanon.release_draft import ReleaseDraft, ranges_of
-from sqlanon.sources import NOT_THERE, InSpark, Source, carrying, refuse_schema_of_source
+from sqlanon.sources import NOT_THERE, Source
 
 
 def refuse_types_of(policy: Policy, source: Source) -> None:
@@ -84,8 +85,7 @@ class Publishing:
             verification, together = self._put(spot.path, spot.name, force, partial(self._to_postgres, spot))
             return PostgresRelease(spot, verification.manifest, limits), together
         if path is None and section is not None and section.spark:
-            there = self._in_spark()
-            at = SparkSpot.of(there.address or there.engine.there.server.session, table or section.table)
+            at = SparkSpot.of(self._in_spark().home, table or section.table)
             verification, together = self._put(at.path, at.name, force, partial(self._to_spark, at))
             told = tuple(one.message for one in verification.checks if one.passed is None and one.name in AFTERWARDS)
             return SparkRelease(at, verification.manifest, limits, told), together
@@ -126,10 +126,7 @@ class Publishing:
             suppressed=made.suppressed_by,
             keep=self._keep,
         )
-        remote = made.prepared.source.postgres
-        if remote is None:
-            return put(content), together
-        with carrying(remote.engine, remote.relation, {one.name: one.type for one in content.columns}):
+        with made.prepared.source.carrying({one.name: one.type for one in content.columns}):
             return put(content), together
 
     def _to_file(self, target: Path, name: str, content: Content) -> Verification:
@@ -149,27 +146,25 @@ class Publishing:
             raise
 
     def _to_postgres(self, spot: PostgresSpot, content: Content) -> Verification:
-        if (remote := self.made.prepared.source.postgres) is not None:  # the table may be another than the policy's
-            refuse_schema_of_source(remote, spot.address, spot.schema)
+        self.made.prepared.source.refuse_release(spot.address, spot.schema)  # it may be another than the policy's
         with self._server(spot.address) as server:
             fill = partial(self.made.fill, server, spot.address)
             return publish_postgres(self.made.run.engine, server, content, spot, fill)
 
     def _to_spark(self, spot: SparkSpot, content: Content) -> Verification:
         with self.made.rows_there() as query:
-            return publish_spark(self.made.run.engine, self._in_spark().engine.there.server, content, spot, query)
+            return publish_spark(self.made.run.engine, self._in_spark().there.server, content, spot, query)
 
-    def _in_spark(self) -> InSpark:
-        if (there := self.made.prepared.source.spark) is None:
+    def _in_spark(self) -> FederatedEngine:
+        if (there := self.made.prepared.source.server(FederatedEngine)) is None:
             raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
         return there
 
     @contextmanager
     def _server(self, address: str) -> Iterator[PostgresEngine]:
         """The source's connection, if that is the place, by the very text of its address; else a new one."""
-        remote = self.made.prepared.source.postgres
-        if remote is not None and remote.address == address:
-            yield remote.engine
+        if (own := self.made.prepared.source.server(PostgresEngine, address)) is not None:
+            yield own
             return
         with closing(PostgresEngine.open(address, "release.postgres")) as server:
             yield server
@@ -210,7 +205,7 @@ class Publishing:
         if self.policy.catalog is None:
             return nullcontext()
         run, prepared, path = self.made.run, self.made.prepared, self.policy.catalog.database
-        places = Places.of(self.policy, prepared.source.spark)
+        places = Places.of(self.policy, prepared.source)
         if self.policy.release is not None and not self.policy.release.ledger:
             return recording_replaced(run.engine, path, target, manifest, places)
         known = together.known if together is not None else frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,7 @@ from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.ledger import Together, secret_of
 from sqlanon.pipeline import Chosen
-from sqlanon.recode.pushdown import recoded, shipped
-from sqlanon.recode.recoding import AnyRecoding, Column, at_random
+from sqlanon.recode.recoding import AnyRecoding, Column
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.metadata import may_be_told
@@ -81,28 +80,19 @@ class ReleaseDraft:
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
         """The statement that makes its rows here, in random order unless it is for checks; where the source is
         elsewhere, a relation that can be read once."""
-        source = self.prepared.source
-        # Spark leaves a sort out that is not the last that it does.
-        query = self.recoding.select(shuffled and source.spark is None)
-        if source.rows_at_hand:
-            yield query
-            return
-        with recoded(self.run.engine, source, query, {one.name: one.type for one in self.columns()}) as relation:
-            yield relation.order_by(*at_random(), copy=False) if shuffled and source.spark is not None else relation
+        types = {one.name: one.type for one in self.columns()}
+        with self.prepared.source.recoded(self.run.engine, self.recoding, types, shuffled) as relation:
+            yield relation
 
-    @contextmanager
-    def rows_there(self) -> Iterator[exp.Query]:
-        """The statement that makes its rows where the source is, in Spark, while what it reads is there."""
-        source = self.prepared.source
-        assert source.spark is not None
-        with source.spark.engine.put_there(self.recoding.select(shuffled=False)) as query:
-            yield query
+    def rows_there(self) -> AbstractContextManager[exp.Query]:
+        """The statement that makes its rows where the source is, while what it reads is there."""
+        return self.prepared.source.rows_there(self.run.engine, self.recoding)
 
     def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
         """Fill a table in PostgreSQL with its rows, in the transaction that is open there."""
         source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
-        if source.postgres is not None and source.postgres.address == address:
-            with shipped(self.run.engine, source, self.recoding.select()) as query:
+        if source.server(PostgresEngine, address) is not None:
+            with self.rows_there() as query:
                 server.execute(exp.Insert(this=target, expression=query))
             return
         with self.rows() as rows, self.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:

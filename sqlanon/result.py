@@ -20,15 +20,13 @@ from sqlglot import Dialect, exp
 
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.errors import AuditError, ReleaseError, SourceError
-from sqlanon.expressions import star, subquery
+from sqlanon.expressions import at_random, star, subquery
 from sqlanon.ledger import Export, Places, compared_with_nothing, exports, publications, recording_export
 from sqlanon.markup import html_table
 from sqlanon.pipeline import Found
 from sqlanon.policy import Policy, shown_place
 from sqlanon.publishing import ManifestOf, Publishing, table_name_of
 from sqlanon.recode.full_domain import measure_of
-from sqlanon.recode.pushdown import shown_there
-from sqlanon.recode.recoding import at_random
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.published import Release
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
@@ -320,10 +318,11 @@ class Result(ResultFigures):
         """
         if self._made.noised is None:
             return None
-        if self._prepared.source.spark is not None:
+        if self._prepared.source.access == "remote":
             raise SourceError(
-                "this shows rows of the source as they are, and the rows of a source in Spark never leave it: what "
-                "noise does is in noise, linking_risk and confidence"
+                "this shows rows of the source as they are, and the rows of a source in "
+                f"{self._prepared.source.where} never leave it: what noise does is in noise, linking_risk and "
+                "confidence"
             )
         return self._run.engine.relation(self._made.noised.recoding.shown())
 
@@ -358,14 +357,14 @@ class Result(ResultFigures):
         UntranslatableError
             Something in the statement is not known to mean the same in that dialect.
         """
-        query: exp.Expr = self._made.recoding.select(shuffled=self._prepared.source.spark is None)
-        if self._prepared.source.out_of_reach:
+        source = self._prepared.source
+        query: exp.Expr = source.release_query(self._made.recoding)
+        if not source.recodes:
             from sqlanon.warehouse import sql_of  # noqa: PLC0415  (few need it)
 
             return sql_of(self._made, dialect)
-        if not self._prepared.source.rows_at_hand:
-            assert isinstance(query, exp.Select)
-            return shown_there(self._prepared.source, query)
+        if source.access != "rows":
+            return source.shown(self._run.engine, query)
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
             rows = star(subquery(self._made.recoding.select(shuffled=False), "released"))
@@ -454,7 +453,7 @@ class Result(ResultFigures):
         started = time.perf_counter()
         if self._refusals:
             raise AuditError(list(self._refusals))
-        if self._prepared.source.out_of_reach:
+        if not self._prepared.source.recodes:
             raise ReleaseError(
                 "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
                 'export("folder", dialect=...) writes the statement, and the tables that it reads'
@@ -502,7 +501,7 @@ class Result(ResultFigures):
         """
         from sqlanon.warehouse import export  # noqa: PLC0415 - few need it
 
-        if not self._prepared.source.out_of_reach:
+        if self._prepared.source.recodes:
             raise ReleaseError("only of a frequency set there is something to export: publish this result")
         figures = {
             "source_rows": self.rows,

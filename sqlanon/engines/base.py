@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -31,6 +31,21 @@ class Engine(Protocol):
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text (in the engine's own spelling) of the columns, in order; reads no rows."""
+        ...
+
+
+class Workers(Protocol):
+    """Processes that run Python beside tables whose rows do not come here."""
+
+    @property
+    def place(self) -> str:
+        """Where they are, for messages."""
+        ...
+
+    def map_there(
+        self, target: exp.Table, query: exp.Query, function: Callable[..., Any], types: Mapping[str, str]
+    ) -> None:
+        """Have them make a table of a query's rows; it stays there."""
         ...
 
 

@@ -67,6 +67,8 @@ class There:
         By the text of their names here, what they are there.
     kept:
         Of those that were made: the views there that keep them.
+    address:
+        Where that is; it may hold a token. None: the user's own session.
     """
 
     server: SparkEngine
@@ -76,6 +78,7 @@ class There:
     tables: dict[str, exp.Expr] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
+    address: str | None = field(default=None, repr=False)
 
     def next_name(self) -> str:
         """A name that no other table of the session has."""
@@ -89,6 +92,16 @@ class FederatedEngine(DuckDBEngine):
     def __init__(self, own: DuckDBEngine, there: There) -> None:
         super().__init__(own.connection)
         self.there = there
+
+    @property
+    def place(self) -> str:
+        """Where its other tables are, for messages."""
+        return self.there.server.place
+
+    @property
+    def home(self) -> Any:
+        """What leads to them: an address, or the user's own session."""
+        return self.there.address or self.there.server.session
 
     def adopt(self, shadow: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
         """Have a relation of Spark's be known here."""

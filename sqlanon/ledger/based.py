@@ -113,7 +113,7 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     if policy.catalog is None:
         message = "asks for the ledger, which is in the catalog: add [catalog] database = ..."
         raise PolicyError([Problem("release.after", message)])
-    known = publications(run.engine, policy.catalog.database, Places.of(policy, run.source.spark))
+    known = publications(run.engine, policy.catalog.database, Places.of(policy, run.source))
     if runs is None:
         return named_publications(known, after, run.identity)
     found = [one for one in known if one.run_id in runs]

@@ -8,8 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.coding import Coded, code_name
-from sqlanon.expressions import aliased, cast, col, named, number, same, select, subquery, union_all
-from sqlanon.recode.recoding import at_random
+from sqlanon.expressions import aliased, at_random, cast, col, named, number, same, select, subquery, union_all
 from sqlanon.search.classes import ClassSpace
 from sqlanon.sources.earlier import EARLIER
 

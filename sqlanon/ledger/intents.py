@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import ReleaseError, SourceError, SqlanonError
 from sqlanon.expressions import col, is_null, number, select, table
 from sqlanon.ledger.trees import forget_trees, is_gone
@@ -30,7 +31,7 @@ from sqlanon.release.targets import postgres_statements as pr
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.postgres_reader import PostgresSpot, types_of
 from sqlanon.release.targets.spark_catalog import Described, SparkSpot, names_there
-from sqlanon.sources import InSpark
+from sqlanon.sources import Source
 from sqlanon.workdir import BusyError, alone_at
 
 Claims: TypeAlias = "frozenset[tuple[str, int | None]]"
@@ -50,12 +51,13 @@ class Places:
     """
 
     addresses: Sequence[str] = field(default=(), repr=False)
-    spark: InSpark | None = field(default=None, repr=False)
+    spark: FederatedEngine | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, policy: Policy, spark: InSpark | None = None) -> Places:
+    def of(cls, policy: Policy, source: Source | None = None) -> Places:
         """Those of a policy, and the Spark of its source."""
         named = [policy.source.postgres, policy.release.postgres if policy.release is not None else None]
+        spark = None if source is None else source.server(FederatedEngine)
         return cls([address_of(one) for one in named if one is not None], spark)
 
 
@@ -210,8 +212,8 @@ def _in_postgres(intent: Intent, places: Places) -> Claims | None:
 def _in_spark(intent: Intent, places: Places) -> Claims | None:
     if (there := places.spark) is None:
         return None
-    server = there.engine.there.server
-    spot = SparkSpot.of(there.address or server.session, f"{_schema_of(intent)}.{intent.table_name}")
+    server = there.there.server
+    spot = SparkSpot.of(there.home, f"{_schema_of(intent)}.{intent.table_name}")
     if spot.path != intent.path:
         return None
     with server.told(ReleaseError):

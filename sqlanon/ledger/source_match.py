@@ -27,7 +27,7 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_table, drop_table, named, number, select, table, text
+from sqlanon.expressions import col, create_table, drop_table, named, number, row_count, select, table, text
 from sqlanon.ledger import postgres_samples as pg
 from sqlanon.ledger.records import secret_of
 from sqlanon.ledger.source_samples import (
@@ -44,7 +44,7 @@ from sqlanon.ledger.source_samples import (
     values_of,
 )
 from sqlanon.policy import Policy
-from sqlanon.sources import InPostgres, readable
+from sqlanon.sources import Sampled, readable
 from sqlanon.sources.run import Run
 
 SAMPLED = 2000
@@ -87,18 +87,14 @@ def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> e
 
 def _rows_of(run: Run, policy: Policy, path: Path) -> _Here | _InPostgres | None:
     """The rows of a source, wherever values can be hashed."""
-    remote = run.source.postgres
-    if remote is not None:
-        columns = remote.relation.named_selects
-    elif run.source.rows_at_hand:
-        columns = [*run.engine.columns(run.source.relation)]
-    else:
+    sampled = run.source.sampled(run.engine)
+    if sampled is None or sampled.engine.dialect not in _SAMPLERS:
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
-    columns = sorted(columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
+    columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
     # Statements in a server's log show what its values are hashed with: that is not the secret.
     key = sha256(f"{secret_of(run.engine, path)}:source samples".encode()).hexdigest()
-    return _Here(run, columns, key) if remote is None else _InPostgres(run, columns, key, remote)
+    return _SAMPLERS[sampled.engine.dialect](run, columns, key, sampled)
 
 
 Counts: TypeAlias = "tuple[int, int, int, int, int, int, int, int]"
@@ -113,6 +109,7 @@ class _Here:
     run: Run
     columns: Sequence[str]
     key: str
+    sampled: Sampled
     _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
     _counts: dict[tuple[str, ...], tuple[exp.Table, tuple[int, int, int]]] = field(default_factory=dict)
 
@@ -147,7 +144,7 @@ class _Here:
         if column not in self._values:
             engine, target = self.run.engine, self.run.work(f"source_values_{len(self._values)}")
             engine.execute(create_table(target.copy(), values_of(self.run.source.relation, column, self.key)))
-            self._values[column] = target, engine.rows(_count(target))[0][0]
+            self._values[column] = target, engine.rows(row_count(rows=target))[0][0]
         target, there = self._values[column]
         return target.copy(), there
 
@@ -171,7 +168,7 @@ class _InPostgres:
     run: Run
     columns: Sequence[str]
     key: str
-    remote: InPostgres
+    sampled: Sampled
     _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
     _all_rows: int | None = None
 
@@ -181,7 +178,7 @@ class _InPostgres:
         before = drop_table(target.copy())
         before.set("exists", True)  # a result may be published twice
         self.run.engine.execute(before)
-        query = pg.sample(self.remote.relation, self._types(self.columns), rows)
+        query = pg.sample(self.sampled.relation, self._types(self.columns), rows)
         self._bring(target, query, lambda arrow: arrived_sample(arrow, len(self.columns)))
         return select([col(HASHES)], target.copy())
 
@@ -195,16 +192,16 @@ class _InPostgres:
     def rows(self, columns: Sequence[str]) -> int:
         """How many rows there are, whatever they are counted by."""
         if self._all_rows is None:
-            with self.remote.engine.reading():
-                self._all_rows = int(self.remote.engine.rows(pg.row_count(self.remote.relation))[0][0])
+            with self.sampled.engine.reading():
+                self._all_rows = int(self.sampled.engine.rows(pg.row_count(self.sampled.relation))[0][0])
         return self._all_rows
 
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
         """What a sample has of these rows, by the places of its columns."""
         looked_up = self.run.engine.rows(sampled_combinations(sampled, [*pairs], self.key))[0][0]
-        query = pg.found(self.remote.relation, self._types([*pairs.values()]))
-        with self.remote.engine.reading():
-            rows, once, twice, taken, alone, *by_rows = self.remote.engine.rows(query, [self.key, looked_up])[0]
+        query = pg.found(self.sampled.relation, self._types([*pairs.values()]))
+        with self.sampled.engine.reading():
+            rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
         none, one, two = by_rows
         return rows or 0, once, twice, taken or 0, alone, none, one, two
 
@@ -219,7 +216,7 @@ class _InPostgres:
     def _values_of(self, column: str) -> tuple[exp.Table, int]:
         if column not in self._values:
             target = self.run.work(f"source_values_{len(self._values)}")
-            query = pg.values_of(self.remote.relation, *self._types([column])[0], LEAST_HASHES)
+            query = pg.values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)
             self._bring(target, query, arrived_values)
             rows = self.run.engine.rows(select([exp.Max(this=col("d"))], target.copy()))
             self._values[column] = target, rows[0][0] or 0
@@ -227,13 +224,13 @@ class _InPostgres:
         return target.copy(), there
 
     def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
-        server = self.remote.engine
+        server = self.sampled.engine
         with readable(), server.reading(), server.stream(query, [self.key]) as reader:
             self.run.engine.copy_arrow(target, reader, arrive)
 
 
-def _count(relation: exp.Table) -> exp.Select:
-    return select([exp.Count(this=exp.Star())], relation.copy())
+_SAMPLERS: Mapping[str, type[_Here] | type[_InPostgres]] = {"duckdb": _Here, "postgres": _InPostgres}
+"""By the dialect in which rows are hashed."""
 
 
 @dataclass
@@ -275,7 +272,7 @@ class SameRows:
                 if share >= LEAST_SHARE:
                     shares[description] = share
         except SourceError as error:
-            if self.run.source.postgres is None:
+            if self.run.source.access == "rows":
                 raise
             self.unknown, self.why = len(runs) - len(shares), str(error)
         finally:

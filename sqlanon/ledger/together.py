@@ -432,7 +432,7 @@ def held_against(
     policy = prepared.policy
     if policy.catalog is None:
         return None
-    known = publications(run.engine, policy.catalog.database, Places.of(policy, prepared.source.spark))
+    known = publications(run.engine, policy.catalog.database, Places.of(policy, prepared.source))
     noisy = spent(run.engine, policy.catalog.database) if policy.noisy else []
     everything: list[Publication | Spent] = [*known, *noisy]
     others = [one for one in everything if one.source not in (None, run.identity)]

@@ -160,7 +160,7 @@ class NoiseCheck:
         """How many rows are in the release alone, and in the recoded source alone, without the columns with noise."""
         types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
         recoded, count = self.recoded, None
-        if self.prepared.source.spark is not None:  # of its rows only what is counted comes here
+        if self.prepared.source.access == "remote":  # of its rows only what is counted comes here
             count = count_column(types)
             query = counted(self.recoded, list(types), count)
             recoded = StatementRunner(self.engine).make(self.work("counted_recoded"), query)

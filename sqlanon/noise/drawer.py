@@ -19,7 +19,7 @@ Drawer = Callable[[SearchInput, Chosen, Told], Noised]
 
 def drawer(run: Run, policy: Policy) -> Drawer:
     """What draws the noise that a policy asks for, once all is chosen."""
-    if run.source.spark is None:
+    if run.source.workers is None:
         refuse_without_opendp(policy.noisy[0])
     columns = columns_for_noise(run.engine, policy, run.source)
     draw = _draws(run, columns)
@@ -28,6 +28,6 @@ def drawer(run: Run, policy: Policy) -> Drawer:
 
 def _draws(run: Run, columns: Sequence[NoisyColumn]) -> Draw:
     """How: where the records are."""
-    if run.source.spark is None:
+    if (workers := run.source.workers) is None:
         return draws_here(run.engine, columns, run.engine.limits.threads)
-    return draws_there(run.source.spark.engine, columns, run.work)
+    return draws_there(run.engine, workers, columns, run.work)

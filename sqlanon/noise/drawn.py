@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.base import ArrowEngine
-from sqlanon.engines.federated import FederatedEngine
+from sqlanon.engines.base import ArrowEngine, Engine, Workers
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, col, drop_table, select
 from sqlanon.noise.laplace import Drawing, drawing
@@ -44,9 +43,9 @@ def draws_here(engine: ArrowEngine, columns: Sequence[NoisyColumn], threads: int
     return draw
 
 
-def draws_there(engine: FederatedEngine, columns: Sequence[NoisyColumn], work: Namer) -> Draw:
-    """How noise is drawn in Spark, once it has drawn some for a record that there is not."""
-    put = partial(_put, engine, columns)
+def draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn], work: Namer) -> Draw:
+    """How noise is drawn by workers, once it has drawn some for a record that there is not."""
+    put = partial(_put, engine, workers, columns)
     probe = work("noise_probe")
     put(probe, one_record())
     engine.execute(drop_table(probe))
@@ -59,11 +58,13 @@ def draws_there(engine: FederatedEngine, columns: Sequence[NoisyColumn], work: N
     return draw
 
 
-def _put(engine: FederatedEngine, columns: Sequence[NoisyColumn], target: exp.Table, records: exp.Select) -> None:
+def _put(
+    engine: Engine, workers: Workers, columns: Sequence[NoisyColumn], target: exp.Table, records: exp.Select
+) -> None:
     function = drawing([one.epsilon for one in columns])
-    engine.map_there(target.copy(), records, function, dict(drawn_columns(columns)))
+    workers.map_there(target.copy(), records, function, dict(drawn_columns(columns)))
     if engine.rows(undrawn(target))[0][0]:
         raise SourceError(
-            f"{engine.there.server.place}: noise is drawn by OpenDP in the workers of Spark, and there it is not "
+            f"{workers.place}: noise is drawn by OpenDP in the workers of Spark, and there it is not "
             "installed: pip install opendp for the Python that they use (spark.pyspark.python)"
         )

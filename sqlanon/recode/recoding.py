@@ -12,7 +12,7 @@ from sqlanon.expressions import (
     aliased,
     all_columns,
     all_of,
-    anonymous,
+    at_random,
     cast,
     col,
     is_there,
@@ -250,17 +250,6 @@ def _coded_rows(recoding: Recoding) -> exp.Select:
         output.append(named(exp.or_(*masked, copy=False), MASKED))
     # Where all is at the top, the rows still have to be counted.
     return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
-
-
-def at_random() -> list[exp.Expr]:
-    """48 random bits, to sort by: with their two bytes for NULL they are the 8 bytes that DuckDB sorts fastest by.
-
-    Of 100 million rows some 18 pairs draw the same bits, and may stay in the order of the source.
-    """
-    return [
-        cast((anonymous("RANDOM") * number(size)) - number(half), type_)
-        for type_, size, half in (("INTEGER", 2**32 - 1, 2**31), ("SMALLINT", 2**16 - 1, 2**15))
-    ]
 
 
 def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:

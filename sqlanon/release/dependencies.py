@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
@@ -21,13 +20,11 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.base import ArrowEngine, Engine
-from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     Namer,
     col,
-    create_temporary_table,
     ident,
     named,
     number,
@@ -41,7 +38,6 @@ from sqlanon.expressions import (
 from sqlanon.frequency.looks import some_rows
 from sqlanon.frequency.unique import KEY
 from sqlanon.policy import SourceSection, table_parts
-from sqlanon.recode.pushdown import shipped, shown_there
 from sqlanon.recode.recoding import ByClass, Column
 from sqlanon.search.preparation import SearchInput, unique_columns
 from sqlanon.sources import Source
@@ -165,7 +161,6 @@ ENOUGH = 20_000
 PAIRS = 6
 """Pairs of columns are measured if there are no more than this many columns."""
 
-_THERE = table("sqlanon_narrowing", "pg_temp")
 
 _Ask: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
 """Answers a query."""
@@ -254,14 +249,14 @@ def narrowing_columns(
     others, quasi = _asked_of(prepared.columns, released, levels)
     if not others or not quasi:
         return (), ()
-    if (why := _why_not(source)) is not None:
+    if (why := source.why_not_measured()) is not None:
         told = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{told}; privacy.dependencies = "error" requires it')
         return (), (f"{told}; docs/dependencies.md has a query that shows it",)
     steps, asked, sampled = StatementRunner(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
-    if source.rows_at_hand:
+    if source.access == "rows":
         if sampled:
             needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
             sample = some_rows(source.relation, needed, rows // ENOUGH)
@@ -271,7 +266,7 @@ def narrowing_columns(
         steps.drop_all_but(())
     else:
         share = ENOUGH / rows if sampled else None
-        with _rows_there(engine, source, _rows(recoding, quasi), share) as (there, relation):
+        with source.temporary_rows(engine, _rows(recoding, quasi), share) as (there, relation):
             found = _measured(there, relation, asked, labels, sampled)
     narrow = tuple(
         _narrowing([released[one].name for one in some], released[j].name, figures, smallest, prepared.policy.source)
@@ -286,17 +281,17 @@ def narrowing_statements(
     """How it is measured, with the first column and quasi-identifier as an example; none where it is not."""
     others, quasi = _asked_of(columns, recoding.columns, levels)
     shown: list[str] = []
-    if not others or not quasi or not (source.rows_at_hand or source.postgres is not None):
+    if not others or not quasi or not source.measures:
         return shown
     asked, rows = _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
-    if source.rows_at_hand:
+    if source.access == "rows":
         steps = StatementRunner(engine, shown)
         (query,) = _queries(steps.make(work("narrowing_rows"), rows), asked)
         steps.ask(query, [])
     else:
-        (query,) = _queries(_THERE, asked)
-        make = create_temporary_table(table(_THERE.name), rows)
-        shown += [shown_there(source, make), shown_there(source, query)]
+        relation, shown = source.temporary_rows_shown(engine, rows)
+        (query,) = _queries(relation, asked)
+        shown.append(source.shown(engine, query))
     return shown
 
 
@@ -321,17 +316,6 @@ def refused(
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
 
 
-def _why_not(source: Source) -> str | None:
-    """Why nothing is measured; None: it is."""
-    if source.rows_at_hand:
-        return None
-    if source.postgres is None:
-        return f"its rows are in {'a warehouse' if source.out_of_reach else 'Spark'}"
-    with source.in_postgres.engine.reading():
-        may = source.in_postgres.engine.rows(pg.may_make_temporary())[0][0]
-    return None if may else "this role may make no temporary tables in PostgreSQL"
-
-
 def _asked_of(
     columns: Columns, released: Sequence[Column], levels: Mapping[str, int | None]
 ) -> tuple[list[int], list[int]]:
@@ -354,19 +338,6 @@ def _rows(recoding: ByClass, quasi: Sequence[int]) -> exp.Select:
 def _shown(recoding: ByClass, quasi: Sequence[int]) -> list[tuple[int, str, str]]:
     """Quasi-identifiers, and where `_rows` has their labels and values."""
     return [(j, f"r{j}", f"r{len(recoding.columns) + i}") for i, j in enumerate(quasi)]
-
-
-@contextmanager
-def _rows_there(
-    engine: ArrowEngine, source: Source, rows: exp.Select, share: float | None
-) -> Iterator[tuple[_Ask, exp.Table]]:
-    """The rows as a temporary table in PostgreSQL, for a while, and what asks there; of many rows some."""
-    server = source.in_postgres.engine
-    with server.undone_unless_committed(), shipped(engine, source, rows) as query:
-        some = query if share is None else pg.some_rows(query, share)
-        server.execute(create_temporary_table(table(_THERE.name), some))
-        server.execute(pg.analyzed(_THERE.copy()))
-        yield lambda asked: server.rows(pg.put_there(asked, {})), _THERE
 
 
 def _measured(

@@ -103,7 +103,7 @@ class SourceAudit:
                 self.population.engine.execute(create_table(target.copy(), query))
                 theirs = target
             reference = self.prepared.source.relation
-            if self.prepared.source.spark is not None and self.prepared.columns.sensitive:
+            if self.prepared.source.access == "remote" and self.prepared.columns.sensitive:
                 reference = self._counted(mark)
                 made.append(reference)
             yield (

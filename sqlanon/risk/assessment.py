@@ -120,7 +120,7 @@ class _Assessment:
 
     def _dependencies(self, rows: int) -> tuple[Narrowing, ...]:
         """The columns that are to be released as they are, and narrow a quasi-identifier."""
-        if not self.run.source.rows_at_hand:
+        if self.run.source.access != "rows":
             return ()
         names = [name for name, one in self.policy.attributes.items() if one.role in ("sensitive", "insensitive")]
         columns = [self.columns.by_attribute[name] for name in names]

@@ -10,7 +10,6 @@ from sqlglot import exp
 from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.base import Engine
-from sqlanon.engines.dialects.postgres import distinct_counts as distinct_counts_there
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
 from sqlanon.expressions import Namer, create_table, table
@@ -27,7 +26,7 @@ from sqlanon.frequency.scan import (
     sensitive_pairs,
 )
 from sqlanon.frequency.sets import FrequencySets, Ground
-from sqlanon.frequency.unique import NEARLY, distinct_counts, nearly_unique
+from sqlanon.frequency.unique import NEARLY, nearly_unique
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
@@ -143,7 +142,7 @@ def prepare(
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
     # Each engine writes the text of a number in its own way: it is made here.
-    texts = not source.rows_at_hand and policy.release is not None and policy.release.suppressed == "mask"
+    texts = source.access != "rows" and policy.release is not None and policy.release.suppressed == "mask"
     attributes = tuple(
         _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"), texts)
         for i, name in enumerate(policy.generalized)
@@ -194,15 +193,15 @@ def prepare(
 def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> list[str]:
     """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
     names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
-    return nearly_unique(names, _distinct_counts(engine, prepared.source, names), share) if names else []
+    return nearly_unique(names, prepared.source.distinct_counts(engine, names), share) if names else []
 
 
 def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, ...]:
     """Tell of columns that are released as they are, and re-identify by themselves."""
-    out_of_reach = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
+    not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
-    if out_of_reach:
-        told = f"whether the values of {listed(out_of_reach)} re-identify people by themselves is not known here"
+    if not_there:
+        told = f"whether the values of {listed(not_there)} re-identify people by themselves is not known here"
         warnings = (f"{told}: audit.sql of the export counts them in the warehouse",)
     return warnings + tuple(
         f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
@@ -214,17 +213,6 @@ def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, 
 def _as_they_are(prepared: SearchInput) -> list[str]:
     noisy = prepared.columns.noisy
     return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
-
-
-def _distinct_counts(engine: Engine, source: Source, names: Sequence[str]) -> Sequence[int]:
-    """For each column how many distinct values it has, and how many that are not NULL; counted where the rows are."""
-    if source.out_of_reach and source.counted is not None:
-        return engine.rows(distinct_counts(source.counted.table, names, source.counted.count))[0]
-    if source.postgres is None:
-        return engine.rows(distinct_counts(source.relation, names))[0]
-    there = source.in_postgres
-    with there.engine.reading():
-        return there.engine.rows(distinct_counts_there(there.relation, names))[0]
 
 
 def _drop_scan(

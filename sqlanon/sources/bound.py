@@ -1,20 +1,40 @@
-"""A source that is bound: one relation that queries can name, and what is known of it."""
+"""A source that is bound: one relation that queries can name, and what can be done with its rows.
+
+Each kind of source is a class with the methods of `Source`, in a file of its own. Other modules call these and do not
+ask which kind they have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from sqlglot import exp
 
-from sqlanon.engines.federated import FederatedEngine
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.errors import SourceError
+from sqlanon.engines.base import ArrowEngine, Engine, Workers
+from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import table
+from sqlanon.frequency.unique import distinct_counts
+from sqlanon.policy import SourceSection
 
-SMALL = 500_000
-"""A table of so many rows has one frequency set, at the lowest levels."""
+Access: TypeAlias = Literal["rows", "counts", "remote"]
+"""How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
+run where the rows are."""
+
+Ask: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
+
+_Server = TypeVar("_Server")
+
+
+class Recodes(Protocol):
+    """What makes rows of a release: the statement of a recoding."""
+
+    def select(self, shuffled: bool = True) -> exp.Select:
+        """The rows, in random order unless they are for checks."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -49,54 +69,6 @@ class Place:
 
 
 @dataclass(frozen=True)
-class InPostgres:
-    """A source in PostgreSQL.
-
-    Attributes
-    ----------
-    engine:
-        A connection to it.
-    address:
-        Where it is; it may hold a password.
-    relation:
-        The source there: its columns that are looked at or released, each plain.
-    statement:
-        What was asked of it.
-    schema:
-        Of the table there; None of a query, which may read many.
-    name, query:
-        The table with its schema, or the query with the schemas of its tables, as the user's own path found them.
-    """
-
-    engine: PostgresEngine
-    address: str = field(repr=False)
-    relation: exp.Subquery
-    statement: exp.Select
-    schema: str | None = None
-    name: str | None = None
-    query: str | None = None
-
-
-@dataclass(frozen=True)
-class InSpark:
-    """A source in Spark.
-
-    Attributes
-    ----------
-    address:
-        Where that is; it may hold a token. None: the user's own session.
-    engine:
-        Has it beside us, and puts to Spark what reads the source.
-    relation:
-        The source there: its columns that are looked at or released, each plain.
-    """
-
-    address: str | None = field(repr=False)
-    engine: FederatedEngine
-    relation: exp.Subquery
-
-
-@dataclass(frozen=True)
 class Counted:
     """What was counted of a source: the distinct combinations of its columns, and the column of their counts."""
 
@@ -105,8 +77,17 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """Rows of which samples can be taken: the engine that hashes them, its relation, and its columns."""
+
+    engine: Any
+    relation: exp.Expr
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Source:
-    """The private table, bound.
+    """The private table, bound; here its rows are read by the engine of the run.
 
     Attributes
     ----------
@@ -119,12 +100,7 @@ class Source:
     in_place:
         Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
     counted:
-        Of a source whose rows are not at hand: the combinations that were counted. Then the relation has nothing but
-        their columns.
-    postgres:
-        Where PostgreSQL has its rows. Counted and without it: in a warehouse, out of reach.
-    spark:
-        Where Spark has its rows. Then the relation is known to its engine, which runs there what reads it.
+        The combinations that were counted elsewhere. Then the relation has nothing but their columns.
     """
 
     relation: exp.Table
@@ -132,25 +108,90 @@ class Source:
     files: tuple[Path, ...] = ()
     in_place: bool = True
     counted: Counted | None = None
-    postgres: InPostgres | None = None
-    spark: InSpark | None = None
+
+    access: ClassVar[Access] = "rows"
+    where: ClassVar[str] = "here"
+    """Where its rows are, in words."""
+    recodes: ClassVar[bool] = True
+    """Whether its release can be made by an engine of ours."""
+    measures: ClassVar[bool] = True
+    """Whether dependencies between columns can be measured on its rows."""
+
+    def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
+        """The connection to the server that has its rows, of this kind, at this address (None: any)."""
+        return None
 
     @property
-    def rows_at_hand(self) -> bool:
-        """Whether the rows themselves, with all columns, are here: not only what was counted of them."""
-        return self.counted is None and self.spark is None
+    def workers(self) -> Workers | None:
+        """Processes that run Python beside its rows, where these do not come here."""
+        return None
 
-    @property
-    def out_of_reach(self) -> bool:
-        """Whether its rows are where no engine of ours is: a frequency set is all there is of it."""
-        return self.counted is not None and self.postgres is None and self.spark is None
+    def names(self, section: SourceSection) -> tuple[str | None, str | None]:
+        """Its table or its query, for the ledger."""
+        return section.table, section.query
 
-    @property
-    def in_postgres(self) -> InPostgres:
-        """Where its rows are, if they are not at hand."""
-        if self.postgres is None:
-            raise SourceError(
-                "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "
-                "release there: sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
-            )
-        return self.postgres
+    def plan(self) -> Iterator[Stage]:
+        """The stages that come before all others."""
+        yield from ()
+
+    def release_query(self, recoding: Recodes) -> exp.Select:
+        """The statement that makes the rows of a release where the source is."""
+        return recoding.select()
+
+    def release_note(self, to: str, note: str) -> str:
+        """What a plan says of that statement."""
+        return f"one pass over the rows, in random order, to {to} ({note})"
+
+    def shown(self, engine: Engine, query: exp.Expr) -> str:
+        """The text of a statement as it runs where the source is; nothing is shipped."""
+        return engine.shown(query)
+
+    @contextmanager
+    def recoded(
+        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    ) -> Iterator[exp.Select]:
+        """The rows of a release, here; where the source is elsewhere, a relation that can be read once."""
+        yield recoding.select(shuffled)
+
+    @contextmanager
+    def rows_there(self, engine: ArrowEngine, recoding: Recodes) -> Iterator[exp.Query]:
+        """The statement that makes the rows of a release where the source is, while what it reads is there."""
+        yield self.release_query(recoding)
+
+    @contextmanager
+    def temporary_rows(
+        self, engine: ArrowEngine, query: exp.Select, share: float | None
+    ) -> Iterator[tuple[Ask, exp.Table]]:
+        """The rows of a query as a temporary table where the source is, and what asks there; of many rows a share."""
+        raise NotImplementedError
+        yield
+
+    def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
+        """The name of that table, and the text of the statement that makes it."""
+        raise NotImplementedError
+
+    def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
+        """For each column how many distinct values it has, and how many that are not NULL; counted where they are."""
+        return engine.rows(distinct_counts(self.relation, names))[0]
+
+    def sampled(self, engine: Engine) -> Sampled | None:
+        """What takes samples of its rows; None where none can be taken."""
+        return Sampled(engine, self.relation, [*engine.columns(self.relation)])
+
+    def why_not_measured(self) -> str | None:
+        """Why dependencies between columns cannot be measured on its rows; None: they can."""
+        return None if self.measures else f"its rows are in {self.where}"
+
+    def keeps(self, made: exp.Expr) -> bool:
+        """Whether a table that was made of it stays where its rows are."""
+        return False
+
+    def carrying(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Where a value cannot travel here, its column is named."""
+        return nullcontext()
+
+    def refuse_release(self, place: str, schema: str) -> None:
+        """Refuse a schema whose readers would be let into the source."""
+
+    def drop(self) -> None:
+        """Drop what was made where its rows are."""

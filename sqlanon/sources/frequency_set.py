@@ -6,17 +6,20 @@ repeats each combination as often as it was counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from sqlglot import exp
 
+from sqlanon.engines.base import ArrowEngine, Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.travel import repeated
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_table, create_temporary_view, free_name
+from sqlanon.frequency.unique import distinct_counts
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bind import bind_source, file_kind, readable
-from sqlanon.sources.bound import Counted, Place, Source
+from sqlanon.sources.bound import Counted, Place, Recodes, Source
 from sqlanon.sources.warehouse import COUNT, added_up, count_facts
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
@@ -24,6 +27,38 @@ _NUMBERS = frozenset((*_WHOLE, *(f"U{one}" for one in _WHOLE), "FLOAT", "DOUBLE"
 
 NOT_THERE = "UNKNOWN"
 """Stands for the type of a column that a frequency set does not have, as the warehouse alone knows it."""
+
+
+class FrequencySetSource(Source):
+    """A source in a warehouse: its combinations are all that there is of it here."""
+
+    access = "counts"
+    where = "a warehouse"
+    recodes = False
+    measures = False
+
+    def release_note(self, to: str, note: str) -> str:
+        """What a plan says of the statement that makes a release."""
+        return f"in the warehouse, see sqlanon plan --dialect; here as DuckDB would do it ({note})"
+
+    @contextmanager
+    def recoded(
+        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    ) -> Iterator[exp.Select]:
+        """Refused: the rows are in the warehouse."""
+        raise SourceError(
+            "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "
+            "release there: sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
+        )
+        yield
+
+    def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
+        """As far as they were counted."""
+        assert self.counted is not None
+        return engine.rows(distinct_counts(self.counted.table, names, self.counted.count))[0]
+
+    def sampled(self, engine: Engine) -> None:
+        """None: its rows are not here."""
 
 
 def bind_frequency_set(
@@ -55,7 +90,8 @@ def bind_frequency_set(
     engine.execute(create_temporary_view(rows, repeated(combinations, names, found[count])))
     own = {found[name.lower()]: read.columns[found[name.lower()]] for name in looked_at}
     columns = {found.get(name.lower(), name): own.get(found.get(name.lower(), name), NOT_THERE) for name in attributes}
-    return Source(rows, columns, read.files, in_place=False, counted=Counted(combinations, found[count]))
+    counted = Counted(combinations, found[count])
+    return FrequencySetSource(rows, columns, read.files, in_place=False, counted=counted)
 
 
 def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:

@@ -9,16 +9,15 @@ from sqlglot import parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
-from sqlanon.sources.bound import InPostgres
+from sqlanon.sources.bound import Source
 
 
-def identity_of(section: SourceSection, place: str | None, is_live: bool, remote: InPostgres | None = None) -> str:
+def identity_of(section: SourceSection, place: str | None, is_live: bool, source: Source | None = None) -> str:
     """JSON, the same for the same table."""
-    dialect, schema, table, asked = "duckdb", "main", section.table, section.query
+    dialect, schema = "duckdb", "main"
+    table, asked = (section.table, section.query) if source is None else source.names(section)
     if section.postgres is not None:
         dialect, schema, place = "postgres", "public", server_of(address_of(section.postgres))
-        if remote is not None:
-            table, asked = remote.name, remote.query
     elif section.spark is not None:
         dialect, schema = "spark", "default"
     elif place is None and section.database is not None:

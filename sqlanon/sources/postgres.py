@@ -8,39 +8,223 @@ source a view that repeats each as often as it was counted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import duckdb
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from sqlanon.engines.base import ArrowEngine, Engine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.travel import arrived, count_column, repeated
+from sqlanon.engines.statement_runner import Stage
+from sqlanon.engines.travel import arrived, count_column, repeated, travelling
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.expressions import (
     cast,
+    col,
     create_table,
+    create_temporary_table,
     create_temporary_view,
+    drop_table,
     ident,
+    name_of,
     named,
     qualified,
     select,
     star,
     subquery,
     table,
+    used_columns,
 )
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.sources.bind import readable
-from sqlanon.sources.bound import Counted, InPostgres, Place, Source
+from sqlanon.sources.bound import Ask, Counted, Place, Recodes, Sampled, Source
 from sqlanon.sources.plain import refuse_ambiguous
 
 _QUERY = "sqlanon_source_query"
 
+_SHIPPED = "sqlanon_shipped"
+
+_ROWS = table("sqlanon_narrowing", "pg_temp")
+"""Rows of a query, for a while."""
+
+_Server = TypeVar("_Server")
+
 _PARTLY_UNLIKE = ("DECIMAL", "DATE", "TIMESTAMP")
 """Types some of whose values there have no equal here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresSource(Source):
+    """A source in PostgreSQL: its combinations were counted there, and are here.
+
+    Recoding runs there, by the same statement as here. What that reads beside the source (values with their codes and
+    labels, the suppressed classes) is shipped as temporary tables, which nobody else sees and which go with the
+    transaction. Rows of the source never come here: the rows of its release may.
+
+    Attributes
+    ----------
+    engine, address:
+        A connection to it, and where that leads; it may hold a password.
+    there:
+        The source there: its columns that are looked at or released, each plain.
+    statement:
+        What counted it.
+    schema:
+        Of the table there; None of a query, which may read many.
+    name, query:
+        The table with its schema, or the query with the schemas of its tables, as the user's own path found them.
+    """
+
+    engine: PostgresEngine
+    address: str = field(repr=False)
+    there: exp.Subquery
+    statement: exp.Select
+    schema: str | None = None
+    name: str | None = None
+    query: str | None = None
+
+    access = "counts"
+    where = "PostgreSQL"
+
+    def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
+        """The connection, for the very text of its address."""
+        return self.engine if isinstance(self.engine, kind) and address in (None, self.address) else None
+
+    def names(self, section: SourceSection) -> tuple[str | None, str | None]:
+        """With their schemas."""
+        return self.name, self.query
+
+    def plan(self) -> Iterator[Stage]:
+        """What was counted there."""
+        note = "the combinations of values with their counts; of the rows, nothing else leaves it"
+        yield Stage("count in PostgreSQL", note, (self.statement.sql(self.engine.dialect, pretty=True),))
+
+    def release_note(self, to: str, note: str) -> str:
+        """What a plan says of the statement that makes a release."""
+        return f"in PostgreSQL, over temporary tables of what is here, in random order, to {to} ({note})"
+
+    def shown(self, engine: Engine, query: exp.Expr) -> str:
+        """The text of a statement as it runs there."""
+        own = name_of(self.relation)
+        others = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        others.pop(own, None)
+        tables: dict[str, exp.Expr] = {own: self.there}
+        tables |= {name: table(one.name, "pg_temp") for name, one in others.items()}
+        return pg.put_there(query, tables).sql(self.engine.dialect, pretty=True)
+
+    @contextmanager
+    def recoded(
+        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    ) -> Iterator[exp.Select]:
+        """The rows of a release, made there and read here as they come, once."""
+        with (
+            self.engine.undone_unless_committed(),
+            self.shipped(engine, recoding.select(shuffled)) as query,
+            self.engine.stream(travelling(query, types)) as reader,
+            engine.registered(reader) as relation,
+        ):
+            yield arrived(relation, types)
+
+    @contextmanager
+    def rows_there(self, engine: ArrowEngine, recoding: Recodes) -> Iterator[exp.Query]:
+        """The statement that makes the rows of a release there, in the transaction that is open."""
+        with self.shipped(engine, self.release_query(recoding)) as query:
+            yield query
+
+    @contextmanager
+    def shipped(self, engine: ArrowEngine, query: exp.Select) -> Iterator[exp.Select]:
+        """A query over the source, and over tables beside us, as it runs there, while these are there."""
+        made: list[exp.Table] = []
+        tables: dict[str, exp.Expr] = {name_of(self.relation): self.there}
+        for number, (found, columns) in enumerate(self._beside(engine, query)):
+            tables[name_of(found)] = self._ship(engine, found, columns, number)
+            made.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
+        # It knows little of how many rows come out of a sort: loops in loops would seem cheap.
+        self.engine.execute(pg.nested_loops(allowed=False))
+        yield pg.put_there(query, tables)
+        self.engine.execute(pg.nested_loops(allowed=True))
+        for one in made:
+            self.engine.execute(drop_table(one))
+
+    def _beside(self, engine: ArrowEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
+        """The tables beside us that a query reads, each once, with the columns of them that it names."""
+        used = used_columns(query)
+        found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        found.pop(name_of(self.relation), None)
+        plain = [table(one.name, one.db, one.catalog) for one in found.values()]
+        return [(one, {name: type_ for name, type_ in engine.columns(one).items() if name in used}) for one in plain]
+
+    def _ship(self, engine: ArrowEngine, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
+        """Copy a table there: first as it travels, then with the types that it has."""
+        values = select([col(name) for name in columns], found.copy())
+        with engine.stream(travelling(values, columns, "VARCHAR")) as reader:
+            as_text = self.engine.ingest(f"{_SHIPPED}_as_text_{number}", reader)
+        name = f"{_SHIPPED}_{number}"
+        self.engine.execute(create_temporary_table(table(name), pg.landed(as_text, columns)))
+        self.engine.execute(drop_table(as_text.copy()))
+        self.engine.execute(pg.analyzed(table(name, "pg_temp")))
+        return table(name, "pg_temp")
+
+    @contextmanager
+    def temporary_rows(
+        self, engine: ArrowEngine, query: exp.Select, share: float | None
+    ) -> Iterator[tuple[Ask, exp.Table]]:
+        """The rows of a query as a temporary table, for a while, and what asks there; of many rows some."""
+        with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
+            some = there if share is None else pg.some_rows(there, share)
+            self.engine.execute(create_temporary_table(table(_ROWS.name), some))
+            self.engine.execute(pg.analyzed(_ROWS.copy()))
+            yield lambda asked: self.engine.rows(pg.put_there(asked, {})), _ROWS
+
+    def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
+        """Its name, and the statement that makes it."""
+        return _ROWS, [self.shown(engine, create_temporary_table(table(_ROWS.name), query))]
+
+    def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
+        """Counted there."""
+        with self.engine.reading():
+            return self.engine.rows(pg.distinct_counts(self.there, names))[0]
+
+    def sampled(self, engine: Engine) -> Sampled:
+        """What hashes its rows there."""
+        return Sampled(self.engine, self.there, self.there.named_selects)
+
+    def why_not_measured(self) -> str | None:
+        """Why dependencies cannot be measured."""
+        with self.engine.reading():
+            may = self.engine.rows(pg.may_make_temporary())[0][0]
+        return None if may else "this role may make no temporary tables in PostgreSQL"
+
+    def carrying(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Where a value cannot travel from there, say of which column."""
+        return _carrying(self.engine, self.there, types)
+
+    def refuse_release(self, place: str, schema: str) -> None:
+        """A release does not go into the schema of its source: who may read it would be let into that one.
+
+        One server may have many addresses: it is asked, if need be.
+        """
+        if self.schema != schema:
+            return
+        address = address_of(place)
+        same = server_of(self.address) == server_of(address)
+        if not same:
+            with (
+                closing(PostgresEngine.open(address, "release.postgres")) as other,
+                other.reading(),
+                self.engine.reading(),
+            ):
+                same = other.rows(pg.same_server()) == self.engine.rows(pg.same_server())
+        if same:
+            raise SourceError(
+                f"release.table: is in the source's schema {schema!r}: readers of the release would be let into that "
+                "one; use another"
+            )
 
 
 def bind_postgres(
@@ -52,7 +236,7 @@ def bind_postgres(
     combinations: exp.Table,
     looked_at: Sequence[str],
     wanted: Collection[str],
-) -> Source:
+) -> PostgresSource:
     """Count a source in PostgreSQL."""
     there = _found(server, section)
     own = there.columns
@@ -74,7 +258,7 @@ def bind_postgres(
         engine.execute(create_table(combinations, _no_rows(arrive)))
     elif types:
         with (
-            carrying(server, relation, types),
+            _carrying(server, relation, types),
             readable(),
             server.reading(),
             server.stream(statement) as reader,
@@ -84,12 +268,23 @@ def bind_postgres(
         engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
-    remote = InPostgres(server, address, relation, statement, there.schema, there.name, there.query)
-    return Source(view, columns, in_place=False, counted=Counted(combinations, count), postgres=remote)
+    return PostgresSource(
+        view,
+        columns,
+        in_place=False,
+        counted=Counted(combinations, count),
+        engine=server,
+        address=address,
+        there=relation,
+        statement=statement,
+        schema=there.schema,
+        name=there.name,
+        query=there.query,
+    )
 
 
 @contextmanager
-def carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str]) -> Iterator[None]:
+def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str]) -> Iterator[None]:
     """Where a value cannot travel from there, say of which column."""
     try:
         yield
@@ -107,29 +302,6 @@ def carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str
         raise
 
 
-def refuse_schema_of_source(remote: InPostgres, place: str, schema: str) -> None:
-    """A release does not go into the schema of its source: who may read it would be let into that one.
-
-    One server may have many addresses: it is asked, if need be.
-    """
-    if remote.schema != schema:
-        return
-    address = address_of(place)
-    same = server_of(remote.address) == server_of(address)
-    if not same:
-        with (
-            closing(PostgresEngine.open(address, "release.postgres")) as other,
-            other.reading(),
-            remote.engine.reading(),
-        ):
-            same = other.rows(pg.same_server()) == remote.engine.rows(pg.same_server())
-    if same:
-        raise SourceError(
-            f"release.table: is in the source's schema {schema!r}: readers of the release would be let into that one; "
-            "use another"
-        )
-
-
 def _no_rows(types: Mapping[str, str]) -> exp.Select:
     nothing = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
     return exp.Select(expressions=nothing).limit(0, copy=False)
@@ -137,7 +309,7 @@ def _no_rows(types: Mapping[str, str]) -> exp.Select:
 
 @dataclass(frozen=True)
 class _Found:
-    """The table or query there; its columns: name, type, whether it is an enumeration; and what `InPostgres` says."""
+    """The table or query there; its columns: name, type, whether it is an enumeration; and as `PostgresSource`."""
 
     relation: exp.Expr
     columns: list[tuple[str, str, bool]]

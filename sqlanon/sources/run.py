@@ -52,8 +52,7 @@ class Run:
     def drop(self) -> None:
         """Drop what the run made."""
         any_name = self.work("any")
-        if self.source.spark is not None:
-            self.source.spark.engine.let_go()
+        self.source.drop()
         with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
             unbind_source(self.engine, self.place)
             if self.population is not None:

@@ -4,24 +4,92 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from sqlanon.engines.base import ArrowEngine, Engine
 from sqlanon.engines.dialects import spark as sp
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import ident, named, select, star, subquery, table, union_all
+from sqlanon.expressions import at_random, ident, named, row_count, select, star, subquery, table, union_all
+from sqlanon.frequency.statements import SMALL
 from sqlanon.policy import SourceSection, table_parts
-from sqlanon.sources.bound import SMALL, InSpark, Place, Source
+from sqlanon.sources.bound import Place, Recodes, Source
 from sqlanon.sources.plain import refuse_ambiguous
 
+_Server = TypeVar("_Server")
 
-def bind_spark(
-    engine: FederatedEngine, address: str | None, section: SourceSection, place: Place, wanted: Collection[str]
-) -> Source:
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSource(Source):
+    """A source in Spark: its relation is known to the engine of the run, which runs there what reads it.
+
+    Attributes
+    ----------
+    engine:
+        Has it beside us.
+    """
+
+    engine: FederatedEngine
+
+    access = "remote"
+    where = "Spark"
+    measures = False
+
+    def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
+        """The engine that has it; a release beside it goes to the same session, whatever leads there."""
+        return self.engine if isinstance(self.engine, kind) else None
+
+    @property
+    def workers(self) -> FederatedEngine:
+        """Those of Spark."""
+        return self.engine
+
+    def release_query(self, recoding: Recodes) -> exp.Select:
+        """Not sorted: Spark leaves a sort out that is not the last that it does."""
+        return recoding.select(shuffled=False)
+
+    def release_note(self, to: str, note: str) -> str:
+        """What a plan says of the statement that makes a release."""
+        return f"in Spark, over temporary tables of what is here, in random order, to {to} ({note})"
+
+    def shown(self, engine: Engine, query: exp.Expr) -> str:
+        """The text of a statement as it runs there."""
+        return self.engine.shown(query)
+
+    @contextmanager
+    def recoded(
+        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    ) -> Iterator[exp.Select]:
+        """The rows of a release, made there and fetched."""
+        with self.engine.fetched(self.release_query(recoding), types) as relation:
+            yield relation.order_by(*at_random(), copy=False) if shuffled else relation
+
+    @contextmanager
+    def rows_there(self, engine: ArrowEngine, recoding: Recodes) -> Iterator[exp.Query]:
+        """The statement that makes the rows of a release there."""
+        with self.engine.put_there(self.release_query(recoding)) as query:
+            yield query
+
+    def keeps(self, made: exp.Expr) -> bool:
+        """Whether a table that was made of it stayed there."""
+        return self.engine.is_there(made)
+
+    def sampled(self, engine: Engine) -> None:
+        """None: no hash of a row leaves Spark."""
+
+    def drop(self) -> None:
+        """Drop what was made there."""
+        self.engine.let_go()
+
+
+def bind_spark(engine: FederatedEngine, section: SourceSection, place: Place, wanted: Collection[str]) -> SparkSource:
     """Bind a source in Spark."""
     server = engine.there.server
     found = _found(section)
@@ -40,10 +108,10 @@ def bind_spark(
     engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)
     if place.copy is not None:
         with server.told():
-            engine.there.most = int(server.rows(sp.row_count(relation))[0][0])
+            engine.there.most = int(server.rows(row_count(rows=relation))[0][0])
     # A small one is scanned once: then all else is here.
     in_place = (engine.there.most or 0) > SMALL
-    return Source(view, columns, _local_files(section.files), in_place, spark=InSpark(address, engine, relation))
+    return SparkSource(view, columns, _local_files(section.files), in_place, engine=engine)
 
 
 def _refuse_functions(query: str, replaced: Collection[str]) -> None:

@@ -56,7 +56,6 @@ from sqlanon.sources import (
     identity_of,
     readable,
     refuse_functions,
-    refuse_schema_of_source,
 )
 from sqlanon.sources.connections import Servers
 from sqlanon.sources.run import Population, Run
@@ -238,8 +237,8 @@ class Workspace:
         server = self.servers.postgres(address, "source.postgres")
         source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
         release = policy.release
-        if source.postgres is not None and release is not None and release.postgres is not None:
-            refuse_schema_of_source(source.postgres, release.postgres, table_parts(release.table)[0])
+        if release is not None and release.postgres is not None:
+            source.refuse_release(release.postgres, table_parts(release.table)[0])
         return source
 
     def _bind_spark(self, policy: Policy, section: SourceSection, place: Place) -> tuple[FederatedEngine, Source]:
@@ -247,9 +246,10 @@ class Workspace:
         assert section.spark is not None
         address = _address_in(section)
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
-        there = There(self.servers.spark(address, "source.spark"), section.fetch_limit, section.scratch)
+        server = self.servers.spark(address, "source.spark")
+        there = There(server, section.fetch_limit, section.scratch, address=address)
         engine = FederatedEngine(self._engine, there)
-        source = bind_spark(engine, address, section, place, wanted)
+        source = bind_spark(engine, section, place, wanted)
         return engine, source
 
     def _identity(self, section: SourceSection, source: Source) -> str:
@@ -261,7 +261,7 @@ class Workspace:
             here = exp.column("database_name").eq(text(self._engine.holder.database))
             path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
             place = ":memory:" if path is None else os.path.realpath(path)
-        return identity_of(section, place, self._is_live, source.postgres)
+        return identity_of(section, place, self._is_live, source)
 
     def _population(
         self,

@@ -23,8 +23,8 @@ from postgres_server import PASSWORD, VARIABLE, Server
 
 import sqlanon
 from sqlanon.engines import postgres as postgres_engine
-from sqlanon.recode.pushdown import shipped
 from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.sources.postgres import PostgresSource
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow
@@ -342,11 +342,11 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
         # Labels of thousands of values are looked up behind the sort, of which the planner knows little.
         result = db.anonymize(sqlanon.Policy(**small_tree(attributes=attributes, privacy={"k": 1})))
         source = result._prepared.source
-        assert source.postgres is not None
-        engine = source.postgres.engine
+        assert isinstance(source, PostgresSource)
+        engine = source.engine
         with (
             engine.undone_unless_committed(),
-            shipped(db._space.engine, source, _query(result)) as query,
+            source.shipped(db._space.engine, _query(result)) as query,
             engine.connection.cursor() as cursor,
         ):
             cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})  # COPY explains nothing

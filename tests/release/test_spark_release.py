@@ -524,7 +524,7 @@ def test_the_ledger_after_a_crash_at_any_statement(
         number += at is None
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
-            publications(result._run.engine, tmp_path / "c.duckdb", Places.of(newer, result._prepared.source.spark))
+            publications(result._run.engine, tmp_path / "c.duckdb", Places.of(newer, result._prepared.source))
         found = verify_anywhere(place, "shared.r")
         assert found.verified
         assert len(known()) == number

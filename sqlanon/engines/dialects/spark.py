@@ -117,11 +117,6 @@ def spelled_out(statement: exp.Expr) -> exp.Expr:
     return statement.transform(escaped)
 
 
-def row_count(relation: exp.Expr) -> exp.Select:
-    """One row: how many rows there are."""
-    return select([exp.Count(this=exp.Star())], relation.copy())
-
-
 def shadow(types: Mapping[str, str]) -> exp.Select:
     """A relation with these columns, for DuckDB: it can be bound, and raises an error when it is read.
 

@@ -150,9 +150,9 @@ def local_task(engine: Engine, prepared: SearchInput, work: Namer, progress: Pro
 
 def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:
     """Combinations are placed here, one by one."""
-    spark, search = prepared.source.spark, prepared.policy.search
+    search = prepared.policy.search
     needed = [space.frequency, *(one.table for one in space.sensitive.values())]
-    if spark is not None and any(spark.engine.is_there(one) for one in needed):
+    if any(prepared.source.keeps(one) for one in needed):
         told = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
         raise SourceError(
             f"source.fetch_limit: there are more combinations of values than may be fetched, and {told} places "
