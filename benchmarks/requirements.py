@@ -23,7 +23,7 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import table
-from sqlanon.recode.full_domain import allowed_rows, checker, measure_of
+from sqlanon.search.full_domain import allowed_rows, checker, measure_of
 from sqlanon.search.preparation import prepare
 from sqlanon.sources import Place, bind_source
 

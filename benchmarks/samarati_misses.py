@@ -23,7 +23,7 @@ from plain_samarati import data_of, misses, random_case
 from plain_search import search_of
 from strategies import Case
 
-from sqlanon.search import STRATEGIES
+from sqlanon.search.samarati import samarati
 
 
 def joins_miss(case: Case) -> bool:
@@ -32,7 +32,7 @@ def joins_miss(case: Case) -> bool:
     search.data = data_of(case, search.lattice)
     solution = oracle.k_minimal(**case.arguments)
     true = [] if solution is None else sorted(one.levels for one in solution.satisfying)
-    return list(STRATEGIES["samarati"](search).minimal or ()) != true
+    return list(samarati(search).minimal or ()) != true
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from harness import CASES, case_policy, header, machine, parser, python, record, require_tables, row
 
 import sqlanon
-from sqlanon.compare import STRATEGIES
+from sqlanon.policy.strategies import STRATEGIES
 
 SETS = "mondrian, sets"
 NAMES = (*(name for name in STRATEGIES if name != "iab"), SETS)

@@ -20,7 +20,6 @@ from sqlanon.measures import Figures
 from sqlanon.noise.check import NoiseCheck
 from sqlanon.pipeline import Chosen, anonymize, choose
 from sqlanon.policy import Policy
-from sqlanon.recode.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.anywhere import Spot, rows_beside
 from sqlanon.release.attached import attached
@@ -32,6 +31,7 @@ from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.verify import Verification
 from sqlanon.release_draft import ReleaseDraft
+from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 

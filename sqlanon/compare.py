@@ -14,17 +14,14 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.expressions import cast, col, ident, named, select
 from sqlanon.ledger import based_on_earlier
-from sqlanon.measures import MEASURES
+from sqlanon.measures import Loss
 from sqlanon.pipeline import Found
 from sqlanon.policy import Policy
-from sqlanon.policy.strategies import TRAITS, Traits
-from sqlanon.recode.full_domain import allowed_rows, checker, measure_of
+from sqlanon.policy.strategies import STRATEGIES, traits_of
+from sqlanon.search.full_domain import allowed_rows, checker, measure_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import readable
 from sqlanon.sources.run import Run
-
-STRATEGIES: tuple[str, ...] = tuple(TRAITS)
-"""The names of all strategies."""
 
 COLUMNS: Mapping[str, str] = {
     "strategy": "VARCHAR",
@@ -83,7 +80,7 @@ def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, P
     """
     if strategies is None:
         limited = policy.search.time_limit is not None or policy.search.max_checks is not None
-        able = {name: _with(policy, name) for name, traits in TRAITS.items() if limited or traits.ends}
+        able = {name: _with(policy, name) for name, one in STRATEGIES.items() if limited or one.traits.ends}
         return {name: found for name, found in able.items() if isinstance(found, Policy)}
     if not strategies:
         raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
@@ -94,7 +91,7 @@ def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
     tree = policy.model_dump(exclude_none=True)
     search = tree["search"]
     search["strategy"] = strategy
-    traits = next((its for name, its in TRAITS.items() if name == strategy), Traits())
+    traits = traits_of(strategy)
     for name, known in {"summary": traits.summarises, "cuts": traits.cuts, "suppression": not traits.local}.items():
         if not known:
             search.pop(name, None)
@@ -149,7 +146,7 @@ def _found(
 def _loss(engine: Engine, prepared: SearchInput, found: Found) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
-    loss = MEASURES["loss"](prepared.marginals, prepared.weights)
+    loss = Loss(prepared.marginals, prepared.weights)
     if found.totals is not None:
         return loss.recoded(found.chosen.figures, found.totals)
     assert found.outcome is not None

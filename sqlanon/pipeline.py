@@ -15,14 +15,17 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import Namer, create_table
 from sqlanon.measures import Figures
 from sqlanon.measures.base import Totals
-from sqlanon.recode.full_domain import find, measure_of
-from sqlanon.recode.local import LOCAL, LocalOutcome, LocalTask, cells, finish, local_task, suppressed_classes
+from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.recode.local.cells import blanked_beside
+from sqlanon.recode.local.finish import finish, suppressed_classes
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.recode.recoding import ByClass, Recoding, masked_class
 from sqlanon.recode.recoding import suppressed_classes as classes_to_suppress
 from sqlanon.requirements import void_shields
 from sqlanon.search import Outcome, Search
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.classes import ClassSpace
+from sqlanon.search.full_domain import SearchTask, measure_of
 from sqlanon.search.lattice import Progress
 from sqlanon.search.population_match import PopulationMatch, mapping_of
 from sqlanon.search.preparation import SearchInput
@@ -105,17 +108,11 @@ class Found:
 
 def anonymize(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> Found:
     """Find the best version of a prepared source with the policy's strategy."""
-    asked = prepared.policy.search
-    if asked.strategy in LOCAL:
-        task = local_task(engine, prepared, work, progress)
-        return _finished(task, LOCAL[asked.strategy](task))
-    if asked.suppression == "cells":
-        task = local_task(engine, prepared, work, progress)
-        search, levels = task.start(asked.strategy)
-        return _finished(task, replace(cells(task, levels), search=search))
-    search, outcome = find(engine, prepared, asked.strategy, progress)
-    assert outcome.levels is not None
-    levels = outcome.levels
+    task, asked = SearchTask(engine, prepared, work, progress), prepared.policy.search
+    outcome = blanked_beside(task) if asked.suppression == "cells" else STRATEGIES[asked.strategy].run(task)
+    if isinstance(outcome, LocalOutcome):
+        return _finished(outcome.task, outcome)
+    search, levels = task.lattice, outcome.levels
     chosen = choose(engine, prepared, levels, search.figures[levels], work)
     return Found(chosen, search.scores[levels], outcome.bound, outcome.optimal, search, outcome)
 

@@ -25,8 +25,8 @@ from sqlanon.ledger import Export, Places, compared_with_nothing, exports, publi
 from sqlanon.markup import html_table
 from sqlanon.pipeline import Found
 from sqlanon.policy import Policy, shown_place
+from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.publishing import ManifestOf, Publishing, table_name_of
-from sqlanon.recode.full_domain import measure_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.published import Release
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
@@ -34,7 +34,7 @@ from sqlanon.release.targets.file import utc_now
 from sqlanon.release.targets.postgres_reader import PostgresRelease
 from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
-from sqlanon.requirements.combinations import guarantee_of
+from sqlanon.search.full_domain import measure_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 from sqlanon.sources.warehouse import without_variables

@@ -39,10 +39,10 @@ from sqlanon.expressions import (
 )
 from sqlanon.measures import Figures
 from sqlanon.pipeline import Found
-from sqlanon.recode.full_domain import checker, measure_of
 from sqlanon.recode.recoding import Column, Recoding, as_they_are, in_order
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.classes import KEPT, ClassSpace, judged
+from sqlanon.search.full_domain import checker, measure_of
 from sqlanon.search.preparation import SearchInput
 
 CLASS, SIZE, STEP, FIRST, DONORS, RANK = "class", "size", "step", "first", "donors", "rank"

@@ -18,11 +18,11 @@ from sqlanon.ledger import Places, beside_earlier, opened, publications, refuse_
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
-from sqlanon.recode.full_domain import measure_of
 from sqlanon.recode.recoding import Column, Recoding, suppressed_classes
 from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace
+from sqlanon.search.full_domain import measure_of
 from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources.run import Run
 

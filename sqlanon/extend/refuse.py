@@ -10,6 +10,7 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import Places, Publication, publications
 from sqlanon.ledger import extension_statements as ex
+from sqlanon.measures import MEASURES
 from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Recoding
@@ -26,7 +27,7 @@ def refuse_policy(policy: Policy) -> None:
         "population": (policy.population is not None, "is as it was when the release was made: anonymize anew"),
         "search.strategy": (policy.search.is_local, "recodes below the full domain: new rows have no level to be at"),
         "search.measure": (
-            policy.search.measure == "entropy",
+            MEASURES[policy.search.measure].of_one_source,
             "is of one source, and here rows of several are released",
         ),
         "catalog": (policy.catalog is None, "is missing: the ledger, which knows what was released, is in it"),

@@ -20,9 +20,9 @@ from sqlanon.live.queries import LiveColumn, type_text
 from sqlanon.live.refuse import refuse_policy
 from sqlanon.live.statements import DEFINITIONS, SCHEMA, STATUS, Draft, Known, definition, live_recipe, making, removing
 from sqlanon.policy import Policy, table_parts
-from sqlanon.recode.full_domain import find
 from sqlanon.release.targets.file import utc_now
 from sqlanon.requirements import void_shields
+from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.lattice import Progress
 from sqlanon.search.preparation import SearchInput, prepare, unique_columns, unique_warnings
 from sqlanon.sources import find_table, fixed_column, readable
@@ -191,7 +191,7 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
     _refuse_ambiguous(base, home)
     columns = _columns(engine, base)  # before all else: of what is altered meanwhile the view shows nothing
     prepared = prepare(engine, policy, run.source, run.work)
-    search, outcome = find(engine, prepared, policy.search.strategy, progress)
+    search, outcome = find(SearchTask(engine, prepared, run.work, progress), policy.search.strategy)
     assert outcome.levels is not None
     return _Found(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)
 

@@ -7,26 +7,33 @@ Every measure is a cost: smaller is better. Each gives a score, and bounds on it
 - ``lift(levels, figures)``: once one is checked, by so much everything at or below it is above these bounds.
 - ``score(levels, figures)``: the score.
 
-The exact meanings stand in the design's table; the names are the policy's.
+A measure is a class that `register` is called with; its attributes say what the rest has to know of it.
 """
 
-from collections.abc import Mapping
-
 from sqlanon.measures.attributes import Entropy, Height, Loss, Precision, RelativeHeight
-from sqlanon.measures.base import Figures, Marginals, Measure
+from sqlanon.measures.base import Figures, Marginals, Measure, Totals
 from sqlanon.measures.tables import AverageClassSize, Discernibility, Distinct, Suppression
 
-MEASURES: Mapping[str, type[Measure]] = {
-    "loss": Loss,
-    "precision": Precision,
-    "height": Height,
-    "relative_height": RelativeHeight,
-    "discernibility": Discernibility,
-    "average_class_size": AverageClassSize,
-    "distinct": Distinct,
-    "suppression": Suppression,
-    "entropy": Entropy,
-}
+MEASURES: dict[str, type[Measure]] = {}
 """The measures by the names of the policy."""
 
-__all__ = ["MEASURES", "Figures", "Marginals", "Measure"]
+
+def register(measure: type[Measure]) -> None:
+    """Let policies name a measure."""
+    MEASURES[measure.name] = measure
+
+
+for _one in (
+    Loss,
+    Precision,
+    Height,
+    RelativeHeight,
+    Discernibility,
+    AverageClassSize,
+    Distinct,
+    Suppression,
+    Entropy,
+):
+    register(_one)
+
+__all__ = ["MEASURES", "Figures", "Loss", "Marginals", "Measure", "Totals", "register"]

@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from sqlanon.coding import Levels
 from sqlanon.measures.base import Figures, Marginals, Measure, Totals
+
+if TYPE_CHECKING:
+    from sqlanon.coding import Levels
 
 
 class Loss(Measure):
-    """Mean over all rows of (leaves(v) − 1) / (leaves − 1); a suppressed row counts 1."""
+    """The share of the leaves of the hierarchies that can no longer be told apart."""
 
+    name = "loss"
+    formula = "mean over all rows of (leaves(v) − 1) / (leaves − 1); a suppressed row counts 1"
+    words = "how much detail the values lose (loss, 0 to 1)"
+    aggregates = True
     needs_leaves = True
 
     def __init__(
@@ -77,11 +84,17 @@ class Loss(Measure):
 
 
 class Precision(Measure):
-    """Mean over all rows of level / height; a suppressed row counts 1.
+    """The share of the hierarchies' heights that is used.
 
     Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002),
     definition of Prec; reported as loss.
     """
+
+    name = "precision"
+    formula = "mean over all rows of level / height; a suppressed row counts 1 (as loss: 0 is best)"
+    words = "how far the values are generalized (precision, as loss from 0 to 1)"
+    aggregates = True
+    follows_from = "levels"
 
     def bound(self, levels: Levels) -> float:
         return self._with(levels, self._unknown)
@@ -115,7 +128,15 @@ class Precision(Measure):
 
 
 class Height(Measure):
-    """Σ level: the minimum absolute distance of Samarati and Sweeney (1998)."""
+    """The minimum absolute distance of Samarati and Sweeney (1998)."""
+
+    name = "height"
+    formula = "Σ level; suppression does not count"
+    words = "the number of generalization steps (height)"
+    needs_levels = True
+    counts_steps = True
+    follows_from = "levels"
+    of_suppression = False
 
     def bound(self, levels: Levels) -> float:
         return float(sum(levels))
@@ -125,7 +146,14 @@ class Height(Measure):
 
 
 class RelativeHeight(Measure):
-    """Σ level / height: the minimum relative distance of Samarati and Sweeney (1998)."""
+    """The minimum relative distance of Samarati and Sweeney (1998)."""
+
+    name = "relative_height"
+    formula = "Σ level / height; suppression does not count"
+    words = "the number of generalization steps, relative to those that there are (relative height)"
+    needs_levels = True
+    follows_from = "levels"
+    of_suppression = False
 
     def bound(self, levels: Levels) -> float:
         pairs = zip(levels, self.marginals.heights, strict=True)
@@ -138,6 +166,14 @@ class RelativeHeight(Measure):
 class Entropy(Measure):
     """Non-uniform entropy, summed over attributes, with the entropy of the values among the suppressed rows."""
 
+    name = "entropy"
+    formula = (
+        "Σ over attributes and all rows of −log2(count(value) / count(its generalized value)); plus, for suppressed "
+        "rows, −log2(count of its generalized value among the suppressed / suppressed rows)"
+    )
+    words = "the information that the values lose (non-uniform entropy)"
+    needs_levels = True
+    of_one_source = True
     needs_entropy = True
 
     def bound(self, levels: Levels) -> float:

@@ -1,4 +1,4 @@
-"""What a check says of a generalization, what marginals tell, and what a measure is to a search."""
+"""What a measure is to the rest, and what it is computed from: figures of a check, marginals, totals of a recoding."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sqlanon.coding import Levels
+if TYPE_CHECKING:
+    from sqlanon.coding import Levels
 
 
 def _weighed(x: Sequence[float], w: Sequence[float]) -> list[float]:
@@ -125,11 +127,37 @@ class Measure:
     The default bounds say nothing: every cost here is at least 0.
     """
 
-    needs_leaves = False
-    needs_squares = False
-    needs_entropy = False
-    maximised = False
-    tells_upward = False
+    name: ClassVar[str]
+    """As policies name it."""
+    formula: ClassVar[str]
+    """What it is, in words."""
+    words: ClassVar[str]
+    """The same for readers of a report."""
+
+    aggregates: ClassVar[bool] = False
+    """Each attribute has a figure of its own, and the policy's ``aggregate`` and weights combine them."""
+    needs_levels: ClassVar[bool] = False
+    """It is of one level for all rows: there is none below the full domain."""
+    counts_classes: ClassVar[bool] = False
+    """It looks at the classes of the release."""
+    of_one_source: ClassVar[bool] = False
+    """It compares with the values of the source, and of no other rows."""
+    follows_from: ClassVar[Literal["levels", "counts"] | None] = None
+    """What a release shows that its score follows from, if anything does: its levels, or its counts of rows."""
+    of_suppression: ClassVar[bool] = True
+    """Suppressed rows count in it."""
+    counts_steps: ClassVar[bool] = False
+    """It counts levels as such: it depends on how many there are above a released one."""
+
+    needs_leaves: ClassVar[bool] = False
+    """A check has to give `Figures.suppressed_leaves`."""
+    needs_squares: ClassVar[bool] = False
+    """A check has to give `Figures.squares`."""
+    needs_entropy: ClassVar[bool] = False
+    """A check has to give `Figures.suppressed_entropy`."""
+    maximised: ClassVar[bool] = False
+    """It is reported with the other sign, and more of it is better."""
+    tells_upward: ClassVar[bool] = False
     """Whether `after` says more than nothing."""
 
     def __init__(

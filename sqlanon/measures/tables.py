@@ -5,13 +5,21 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from sqlanon.coding import Levels
 from sqlanon.measures.base import Figures, Measure
+
+if TYPE_CHECKING:
+    from sqlanon.coding import Levels
 
 
 class Suppression(Measure):
-    """The number of suppressed rows: minimum suppression of Samarati and Sweeney (1998)."""
+    """Minimum suppression of Samarati and Sweeney (1998)."""
+
+    name = "suppression"
+    formula = "the number of suppressed rows"
+    words = "the number of rows left out (suppression)"
+    follows_from = "counts"
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         return float(figures.suppressed_rows)
@@ -30,6 +38,8 @@ class _ClassCount(Measure):
     rows: that bounds the kept classes above a checked generalization.
     """
 
+    counts_classes = True
+    follows_from = "counts"
     tells_upward = True
 
     def most(self) -> int:
@@ -47,8 +57,11 @@ class _ClassCount(Measure):
 
 
 class Distinct(_ClassCount):
-    """The number of distinct released tuples, to maximise: maximum distribution of Samarati and Sweeney (1998)."""
+    """Maximum distribution of Samarati and Sweeney (1998)."""
 
+    name = "distinct"
+    formula = "the number of distinct released tuples, to maximise"
+    words = "the number of different rows (distinct; more is better)"
     maximised = True
 
     def bound(self, levels: Levels) -> float:
@@ -62,7 +75,11 @@ class Distinct(_ClassCount):
 
 
 class AverageClassSize(_ClassCount):
-    """Rows / (kept classes + 1 if any row is suppressed)."""
+    """Few large classes cost more than many small ones."""
+
+    name = "average_class_size"
+    formula = "rows / (kept classes + 1 if any row is suppressed)"
+    words = "the average size of a class (average class size)"
 
     def bound(self, levels: Levels) -> float:
         return self.marginals.rows / (self.most() + 1)
@@ -78,11 +95,16 @@ class AverageClassSize(_ClassCount):
 
 
 class Discernibility(Measure):
-    """Σ over kept classes of size² + rows × suppressed rows.
+    """How many rows cannot be told apart.
 
     Source: R. Bayardo, R. Agrawal, "Data privacy through optimal k-anonymization" (2005), metric C_DM.
     """
 
+    name = "discernibility"
+    formula = "Σ over kept classes of size² + rows × suppressed rows"
+    words = "how many rows look alike (discernibility)"
+    counts_classes = True
+    follows_from = "counts"
     tells_upward = True
     needs_squares = True
 

@@ -27,11 +27,11 @@ from sqlanon.noise.survivors import judged_survivors, kept_records, survivors
 from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
-from sqlanon.recode.full_domain import allowed_rows
 from sqlanon.recode.local.placed import class_figures
 from sqlanon.recode.recoding import ByClass, Column
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.presence import DeltaPresence, KMap
+from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import Columns
 

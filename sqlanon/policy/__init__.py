@@ -33,11 +33,9 @@ from sqlanon.policy.rules import (
     TableRule,
 )
 from sqlanon.policy.sections import (
-    AGGREGATED,
     Aggregate,
     Attribute,
     CatalogSection,
-    Measure,
     PopulationSection,
     ReleaseSection,
     Role,
@@ -48,7 +46,6 @@ from sqlanon.policy.spark import is_spark, shown_spark, spark_address_of
 from sqlanon.policy.values import Leaf
 
 __all__ = [
-    "AGGREGATED",
     "Aggregate",
     "AlphaK",
     "Attribute",
@@ -66,7 +63,6 @@ __all__ = [
     "LDiversity",
     "Leaf",
     "MaskRule",
-    "Measure",
     "Noise",
     "Policy",
     "PopulationSection",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
+from sqlanon.measures import MEASURES
 from sqlanon.policy.names import EARLIER, TOLD, labels_table, table_parts
 from sqlanon.policy.noise import ROUNDING, Noise
 from sqlanon.policy.places import why_not_written
@@ -21,7 +22,6 @@ from sqlanon.policy.problems import join
 from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.rules import FileRule, TableRule
 from sqlanon.policy.sections import (
-    AGGREGATED,
     Attribute,
     CatalogSection,
     PopulationSection,
@@ -371,10 +371,6 @@ def _requirements(place: str, privacy: PrivacySection) -> Iterator[Problem]:
         yield Problem(place, f"{message}; leave one of the two out")
 
 
-_OF_CLASSES = ("discernibility", "average_class_size", "distinct")
-"""The measures that count classes: with earlier releases, what is judged is parts of classes."""
-
-
 def ledger_check(parts: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield what a key, ``after`` and the name of the released table do not go together with.
 
@@ -424,7 +420,7 @@ def _after(parts: Mapping[str, Any], release: ReleaseSection, attributes: Mappin
     if search.is_local:
         told = 'suppression = "cells"' if not search.traits.local else f"strategy {search.strategy}"
         yield Problem(place, f"{told} has no levels to hold against an earlier release's: use one of the full domain")
-    if search.measure in _OF_CLASSES:
+    if MEASURES[search.measure].counts_classes:
         yield Problem(
             place,
             f"the measure {search.measure} counts classes, and here parts of them are judged: use loss, for example",
@@ -650,7 +646,7 @@ def _identification(attributes: Mapping[str, Attribute], search: SearchSection) 
 
 def _weights(attributes: Mapping[str, Attribute], search: SearchSection) -> Iterator[Problem]:
     """Weights enter sums of the attributes' figures; where there is no such sum they would be ignored."""
-    if search.measure not in AGGREGATED:
+    if not MEASURES[search.measure].aggregates:
         where = f"the measure {search.measure}"
     elif search.aggregate not in ("mean", "sum"):
         where = f"the aggregate {search.aggregate}"

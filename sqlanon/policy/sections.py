@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
 
+from sqlanon.measures import MEASURES
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
 from sqlanon.policy.rules import Hierarchy
 from sqlanon.policy.spark import SparkAddress, spark_name_flaw
-from sqlanon.policy.strategies import TRAITS, Strategy, Traits
+from sqlanon.policy.strategies import STRATEGIES, Traits
 from sqlanon.policy.values import (
     Exact,
     FilePath,
@@ -22,6 +23,7 @@ from sqlanon.policy.values import (
     Flaws,
     Name,
     Number,
+    OneOf,
     Section,
     Switch,
     Whole,
@@ -31,25 +33,8 @@ from sqlanon.policy.values import (
 )
 
 Role: TypeAlias = Literal["identifying", "quasi", "sensitive", "insensitive"]
-Measure: TypeAlias = Literal[
-    "loss",
-    "precision",
-    "height",
-    "relative_height",
-    "discernibility",
-    "average_class_size",
-    "distinct",
-    "suppression",
-    "entropy",
-]
 Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]
 Identification: TypeAlias = Literal["identifying", "more", "most"]
-
-# The measures that give each attribute a figure of its own, and then combine these.
-AGGREGATED: frozenset[Measure] = frozenset({"loss", "precision"})
-
-# The measures that need one level for all rows.
-OF_LEVELS: frozenset[Measure] = frozenset({"height", "relative_height", "entropy"})
 
 FETCH_LIMIT = 20_000_000
 
@@ -265,7 +250,9 @@ class PopulationSection(_Relation):
 class SearchSection(Section):
     """What the best generalization is, and how it is looked for."""
 
-    strategy: Strategy = Field(default="optimal", description="the algorithm; the README says which to pick when")
+    strategy: Annotated[str, OneOf(STRATEGIES)] = Field(
+        default="optimal", description="the algorithm; the README says which to pick when"
+    )
     suppression: Literal["rows", "cells"] = Field(
         default="rows", description="leave rows out whose class breaks the policy, or blank some of their cells"
     )
@@ -285,7 +272,7 @@ class SearchSection(Section):
         description="the share of the rows that may be left out",
         json_schema_extra={"default": 0},
     )
-    measure: Measure = Field(default="loss", description="the quality measure")
+    measure: Annotated[str, OneOf(MEASURES)] = Field(default="loss", description="the quality measure")
     aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine")
     time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
         Field(default=None, description="stop after so many seconds, with the best that was found")
@@ -301,25 +288,24 @@ class SearchSection(Section):
         return self
 
     def _flaws(self) -> Iterator[Flaw]:
-        if "aggregate" in self.model_fields_set and self.measure not in AGGREGATED:
+        if "aggregate" in self.model_fields_set and not MEASURES[self.measure].aggregates:
             yield ("aggregate",), f"the measure {self.measure} has none: leave it out, or use loss or precision"
-        for name, can in {"summary": self.traits.summarises, "cuts": self.traits.cuts}.items():
-            if name in self.model_fields_set and not can:
-                able = [one for one, its in TRAITS.items() if (its.summarises if name == "summary" else its.cuts)]
-                told = " and ".join(able)
-                yield (name,), f"is for strategy {told}, and this one is {self.strategy}: leave it out"
+        for name, trait in {"summary": "summarises", "cuts": "cuts"}.items():
+            if name in self.model_fields_set and not getattr(self.traits, trait):
+                able = " and ".join(one.name for one in STRATEGIES.values() if getattr(one.traits, trait))
+                yield (name,), f"is for strategy {able}, and this one is {self.strategy}: leave it out"
         if self.traits.local:
             if self.suppression == "cells":
                 message = f"strategy {self.strategy} recodes below the full domain already: leave it out"
                 yield ("suppression",), message
-            if self.measure in OF_LEVELS:
+            if MEASURES[self.measure].needs_levels:
                 told = f"the measure {self.measure} is of one level for all rows, and strategy {self.strategy} has more"
                 yield ("measure",), f"{told}: use loss, or a strategy of the full domain"
 
     @property
     def traits(self) -> Traits:
         """What the strategy is to the rest."""
-        return TRAITS[self.strategy]
+        return STRATEGIES[self.strategy].traits
 
     @property
     def is_local(self) -> bool:
@@ -332,7 +318,7 @@ class SearchSection(Section):
         the fingerprint that it had."""
         fields: dict[str, Any] = handler(self)
         idle = {
-            "aggregate": self.measure not in AGGREGATED,
+            "aggregate": not MEASURES[self.measure].aggregates,
             "suppression": self.suppression == "rows",
             "summary": not self.traits.summarises,
             "cuts": not self.traits.cuts,

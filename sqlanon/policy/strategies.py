@@ -1,72 +1,123 @@
-"""The strategies by name, and what of each the rest has to know: what it recodes, can be asked for, and guarantees."""
+"""The strategies by name: what each finds, and what of it the rest has to know. No other module lists them.
+
+A policy is read without the code of any strategy: that is imported when the strategy runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
-
-Strategy: TypeAlias = Literal[
-    "optimal",
-    "k_minimal",
-    "samarati",
-    "samarati-binary",
-    "incognito",
-    "ola",
-    "flash",
-    "datafly",
-    "mu-argus",
-    "iab",
-    "mondrian",
-    "k-similar",
-    "subtree",
-    "local",
-]
+from importlib import import_module
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a strategy is to the rest.
-
-    Attributes
-    ----------
-    local:
-        Whether it recodes below the full domain: each row, or each value, has a level of its own.
-    summarises:
-        Whether it may release what no hierarchy has: ranges, medians, sets.
-    cuts:
-        Whether it cuts classes in two, strictly or not.
-    knows:
-        The only requirements that it looks at; None: all that can be asked of classes.
-    of_combinations:
-        Whether it guarantees k-anonymity of some quasi-identifiers at a time, and not of all together.
-    ends:
-        Whether it ends by itself; else only a limit bounds what it looks at, for days.
-    """
+    """What a strategy is to the rest; by default, one of the full domain."""
 
     local: bool = False
+    """It recodes below the full domain: each row, or each value, has a level of its own."""
     summarises: bool = False
+    """It may release what no hierarchy has: ranges, medians, sets."""
     cuts: bool = False
+    """It cuts classes in two, strictly or not."""
     knows: frozenset[str] | None = None
+    """The only requirements that it looks at; None: all requirements on classes."""
     of_combinations: bool = False
+    """It guarantees k-anonymity of some quasi-identifiers at a time, and not of all together."""
     ends: bool = True
+    """It ends by itself; else only a limit bounds what it looks at, for days."""
+    proves: bool = False
+    """Its result is proven to be the best, whatever the values are, unless a limit ends it."""
 
 
-_FULL_DOMAIN = Traits()
+class Strategy(Protocol):
+    """How the version to release is searched for."""
 
-TRAITS: Mapping[Strategy, Traits] = {
-    "optimal": _FULL_DOMAIN,
-    "k_minimal": _FULL_DOMAIN,
-    "samarati": _FULL_DOMAIN,
-    "samarati-binary": _FULL_DOMAIN,
-    "incognito": _FULL_DOMAIN,
-    "ola": _FULL_DOMAIN,
-    "flash": _FULL_DOMAIN,
-    "datafly": _FULL_DOMAIN,
-    "mu-argus": Traits(local=True, knows=frozenset({"k"}), of_combinations=True),
-    "iab": Traits(local=True, knows=frozenset({"k", "k_anonymity"}), ends=False),
-    "mondrian": Traits(local=True, summarises=True, cuts=True),
-    "k-similar": Traits(local=True, summarises=True),
-    "subtree": Traits(local=True),
-    "local": Traits(local=True),
-}
+    @property
+    def name(self) -> str:
+        """As policies name it."""
+
+    @property
+    def finds(self) -> str:
+        """What it finds, in a few words."""
+
+    @property
+    def traits(self) -> Traits:
+        """What it is to the rest."""
+
+    def run(self, task: Any) -> Any:
+        """Search a `search.full_domain.SearchTask`: a `search.Outcome`, or below the full domain a
+        `recode.local.LocalOutcome`."""
+
+
+@dataclass(frozen=True)
+class OwnStrategy:
+    """A strategy of the package: ``run`` of its module."""
+
+    name: str
+    finds: str
+    module: str
+    traits: Traits = Traits()
+
+    def run(self, task: Any) -> Any:
+        """Import its module, and search."""
+        return import_module(self.module).run(task)
+
+
+STRATEGIES: dict[str, Strategy] = {}
+"""The strategies by the names of the policy."""
+
+
+def register(strategy: Strategy) -> None:
+    """Let policies name a strategy."""
+    STRATEGIES[strategy.name] = strategy
+
+
+for _one in (
+    OwnStrategy("optimal", "the best of all generalizations", "sqlanon.search.optimal", Traits(proves=True)),
+    OwnStrategy("k_minimal", "all k-minimal generalizations, and the best of them", "sqlanon.search.k_minimal"),
+    OwnStrategy("samarati", "all k-minimal generalizations, by distance vectors", "sqlanon.search.samarati"),
+    OwnStrategy("samarati-binary", "the best of the least height", "sqlanon.search.samarati_binary"),
+    OwnStrategy(
+        "incognito", "all that satisfy, by subsets of attributes", "sqlanon.search.incognito", Traits(proves=True)
+    ),
+    OwnStrategy("ola", "the best of the k-minimal ones", "sqlanon.search.ola"),
+    OwnStrategy("flash", "the best of what its paths meet", "sqlanon.search.flash"),
+    OwnStrategy("datafly", "one that satisfies, greedily", "sqlanon.search.datafly"),
+    OwnStrategy(
+        "mu-argus",
+        "rare pairs and triples of values are gone",
+        "sqlanon.recode.local.mu_argus",
+        Traits(local=True, knows=frozenset({"k"}), of_combinations=True),
+    ),
+    OwnStrategy(
+        "iab",
+        "the most distinct tuples that its steps lead to",
+        "sqlanon.recode.local.iab",
+        Traits(local=True, knows=frozenset({"k", "k_anonymity"}), ends=False),
+    ),
+    OwnStrategy(
+        "mondrian",
+        "classes that none of its cuts can divide further",
+        "sqlanon.recode.local.mondrian",
+        Traits(local=True, summarises=True, cuts=True),
+    ),
+    OwnStrategy(
+        "k-similar",
+        "groups of k to 2k − 1 similar rows",
+        "sqlanon.recode.local.similar",
+        Traits(local=True, summarises=True),
+    ),
+    OwnStrategy(
+        "subtree", "a cut of each hierarchy, the same for all rows", "sqlanon.recode.local.subtree", Traits(local=True)
+    ),
+    OwnStrategy(
+        "local", "a full-domain optimum, improved row by row", "sqlanon.recode.local.iterative", Traits(local=True)
+    ),
+):
+    register(_one)
+
+
+def traits_of(strategy: object) -> Traits:
+    """The traits of a strategy by its name; of anything else, those of the full domain."""
+    return next((one.traits for name, one in STRATEGIES.items() if name == strategy), Traits())

@@ -10,7 +10,7 @@ import difflib
 import glob
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,12 +26,36 @@ from pydantic import (
     PlainValidator,
     WithJsonSchema,
 )
+from pydantic import GetCoreSchemaHandler as SchemaBuilder
 from pydantic import GetJsonSchemaHandler as SchemaHandler
 from pydantic import ValidationInfo as Info
+from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic_core.core_schema import no_info_plain_validator_function
 
 Loc: TypeAlias = tuple[str | int, ...]
 Flaw: TypeAlias = tuple[Loc, str]
 Leaf: TypeAlias = str | int | float | bool | date
+
+
+class OneOf:
+    """A name of a registry, which may grow: like a literal of the names that it has."""
+
+    def __init__(self, registry: Mapping[str, object]) -> None:
+        self._registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: SchemaBuilder) -> CoreSchema:
+        """Read a name, and nothing else."""
+        return no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: SchemaHandler) -> dict[str, Any]:
+        """Show the names of now."""
+        return {"enum": list(self._registry), "type": "string"}
+
+    def _read(self, value: object) -> str:
+        if isinstance(value, str) and value in self._registry:
+            return value
+        *names, last = map(repr, self._registry)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(names)} or {last}"})
 
 
 class Section(BaseModel):

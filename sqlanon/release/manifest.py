@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlanon.requirements.combinations import GUARANTEES
+from sqlanon.policy.guarantee import GUARANTEES
 
 FORMAT = 1
 DIGEST = "sum-xor-cells"

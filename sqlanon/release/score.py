@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from sqlanon.expressions import anonymous, col, named, select, subquery, text
-from sqlanon.measures import MEASURES, Figures, Marginals
-from sqlanon.policy.strategies import TRAITS
+from sqlanon.measures import MEASURES, Figures, Marginals, Measure
+from sqlanon.policy.strategies import traits_of
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy
@@ -83,12 +83,6 @@ def with_sign(leaf: Leaf, rows: exp.Expr) -> exp.Select:
     return query.where(exp.Paren(this=one_of), anonymous("signbit", col("v")), copy=False)
 
 
-_OF_LEVELS = frozenset({"height", "relative_height", "precision"})
-_LOCAL = frozenset(name for name, traits in TRAITS.items() if traits.local)
-_PROVE = frozenset({"optimal", "incognito"})
-"""Strategies that prove that nothing is better, whatever the values are."""
-
-
 def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
     """The score of a release by what it shows; None where its measure needs more than that."""
     if not follows(manifest):
@@ -96,7 +90,7 @@ def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     names = [name.lower() for name in manifest.generalization]
-    of_levels = manifest.measure in _OF_LEVELS
+    of_levels = MEASURES[manifest.measure].follows_from == "levels"
     marginals = Marginals(
         rows=manifest.rows,
         heights=tuple(heights.get(name, 0) for name in names) if of_levels else (),
@@ -113,19 +107,20 @@ def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None
 
 def follows(manifest: Manifest) -> bool:
     """Whether a score follows from what is released: classes of real rows alone, and levels that readers can know."""
-    policy, measure = manifest.policy, manifest.measure
-    if measure in ("height", "relative_height", "precision"):
+    policy, measure = manifest.policy, MEASURES.get(manifest.measure, Measure)
+    if measure.follows_from == "levels":
         heights = {name.lower() for name in manifest.heights or {}}
         levels = manifest.generalization
         known = all(level == 0 or name.lower() in heights for name, level in levels.items())
-        known = known and (measure != "height" or not _has_hidden_top(manifest))
+        known = known and not (measure.counts_steps and _has_hidden_top(manifest))
         at_levels = None not in levels.values() and known and not _is_local(policy)
-        return at_levels and (not manifest.noise or measure != "precision")  # rows may be suppressed after the search
-    if manifest.noise or measure not in ("suppression", "average_class_size", "distinct", "discernibility"):
+        # With noise, rows may be suppressed after the search.
+        return at_levels and not (manifest.noise and measure.of_suppression)
+    if manifest.noise or measure.follows_from != "counts":
         return False
     masked = policy.get("suppressed") == "mask" and manifest.suppressed_rows > 0  # a class that is no kept one
     persons = policy.get("persons") or manifest.decoys is not None  # sizes are counted in something else than rows
-    return measure == "suppression" or not (masked or persons or _is_local(policy))
+    return not (measure.counts_classes and (masked or persons or _is_local(policy)))
 
 
 def _has_hidden_top(manifest: Manifest) -> bool:
@@ -143,14 +138,14 @@ def _is_local(policy: Mapping[str, object]) -> bool:
     search = policy.get("search")
     if not isinstance(search, Mapping):
         return True
-    return search.get("suppression") == "cells" or search.get("strategy") in _LOCAL
+    return search.get("suppression") == "cells" or traits_of(search.get("strategy")).local
 
 
 def is_shown_as_optimal(policy: Policy) -> bool:
     """Whether the policy alone says that what is found is proven to be the best: for others it may follow from values
     that are not released."""
     search = policy.search
-    return search.strategy in _PROVE and not search.is_local and search.time_limit is None and search.max_checks is None
+    return search.traits.proves and not search.is_local and search.time_limit is None and search.max_checks is None
 
 
 def shown_generalization(

@@ -23,6 +23,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import create_temporary_view, star, table
 from sqlanon.policy import PrivacySection, in_postgres, shown_place, strange_parts
+from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.spark import in_spark
@@ -50,7 +51,6 @@ from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
 from sqlanon.release.score import leaves_of, released_score, with_sign
-from sqlanon.requirements.combinations import combinations_of, guarantee_of
 from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__
 

@@ -19,7 +19,6 @@ from sqlanon.expressions import create_table, drop_table
 from sqlanon.histogram import ClassSizes
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.recode.full_domain import allowed_rows, measure_of
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.dependencies import Narrowing
@@ -36,6 +35,7 @@ from sqlanon.report import distributions as charts
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
 from sqlanon.report.words import of_persons
+from sqlanon.search.full_domain import allowed_rows, measure_of
 from sqlanon.sources.earlier import EARLIER
 
 SAMPLE = 1500

@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sqlanon.measures import MEASURES
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.facts import Facts
 from sqlanon.requirements.base import plain
 
-MEASURES: Mapping[str, str] = {
-    "loss": "how much detail the values lose (loss, 0 to 1)",
-    "precision": "how far the values are generalized (precision, as loss from 0 to 1)",
-    "height": "the number of generalization steps (height)",
-    "relative_height": "the number of generalization steps, relative to those that there are (relative height)",
-    "discernibility": "how many rows look alike (discernibility)",
-    "average_class_size": "the average size of a class (average class size)",
-    "distinct": "the number of different rows (distinct; more is better)",
-    "suppression": "the number of rows left out (suppression)",
-    "entropy": "the information that the values lose (non-uniform entropy)",
-}
 ROLES: Mapping[str, str] = {
     "identifying": "names people: left out",
     "quasi": "may be known to others: generalized",
@@ -113,7 +103,7 @@ def search(facts: Facts) -> list[str]:
     asked = claims.policy.get("search", {})
     limit = asked.get("suppression_limit") or 0
     what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
-    measure = MEASURES.get(claims.measure, claims.measure)
+    measure = MEASURES[claims.measure].words if claims.measure in MEASURES else claims.measure
     proof = "It is proven that no other does better." if claims.optimal else "That no other does better is not proven."
     told = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
     if claims.policy.get("suppressed") == "mask":

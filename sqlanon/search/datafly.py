@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from sqlanon.search.border import proven
 from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.task import Outcome, Search
 
 
@@ -39,3 +40,6 @@ def datafly(search: Search) -> Outcome:
         return Outcome(None, optimal=False, stopped=stopped, exhaustive=False)
     optimal, bound = proven(search, best, {lattice.bottom: search.measure.bound(lattice.bottom)})
     return Outcome(best, optimal and not stopped, bound, stopped=stopped)
+
+
+run = on_lattice(datafly)

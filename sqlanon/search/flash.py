@@ -26,6 +26,7 @@ from sqlanon.coding import Levels
 from sqlanon.search.border import Tags, outcome_of
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.task import Outcome, Search
 
 LAST = 1e-6
@@ -111,3 +112,6 @@ def _terms(search: Search) -> list[list[float]]:
         [level / max(height, 1) + LAST * of / (m.rows * max(leaves - 1, 1)) for level, of in enumerate(sums)]
         for height, leaves, sums in zip(m.heights, m.leaves, m.leaf_sums, strict=True)
     ]
+
+
+run = on_lattice(flash)

@@ -28,6 +28,7 @@ from itertools import combinations
 from sqlanon.coding import Levels
 from sqlanon.search.border import lowest
 from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.task import Outcome, Search
 
 Subset = tuple[int, ...]
@@ -97,3 +98,6 @@ class _Subsets:
             lasts[levels[:-1]].append(levels[-1])
         for levels in self.left[with_one]:
             yield from ((*levels, last) for last in lasts[levels[:-1]])
+
+
+run = on_lattice(incognito)

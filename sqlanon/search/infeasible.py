@@ -7,9 +7,9 @@ from dataclasses import replace
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
 from sqlanon.errors import InfeasibleError
-from sqlanon.search import Outcome, Search
 from sqlanon.search.candidate import candidate
 from sqlanon.search.preparation import SearchInput
+from sqlanon.search.task import Outcome, Search
 
 
 def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:

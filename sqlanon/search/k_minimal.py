@@ -15,6 +15,7 @@ from sqlanon.search.border import proven
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.dominance import Dominance
+from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.task import Outcome, Search
 
 
@@ -93,3 +94,6 @@ class _Walk:
 
     def _is_above_another(self, levels: Levels) -> bool:
         return any(one != levels and all(map(operator.le, one, levels)) for one in self.minimal)
+
+
+run = on_lattice(k_minimal)

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from sqlanon.coding import Levels
 from sqlanon.search.border import Tags, outcome_of
 from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.task import Outcome, Search
 
 
@@ -78,3 +79,6 @@ def _at_height(low: Levels, high: Levels, height: int) -> Iterator[Levels]:
     for step in range(max(0, height - room), min(high[0] - low[0], height) + 1):
         for rest in _at_height(low[1:], high[1:], height - step):
             yield (low[0] + step, *rest)
+
+
+run = on_lattice(ola)

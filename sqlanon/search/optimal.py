@@ -23,6 +23,7 @@ from itertools import pairwise
 from sqlanon.coding import Levels
 from sqlanon.search.boxes import Box, Boxes
 from sqlanon.search.budget import LimitReachedError
+from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.task import Outcome, Search
 
 
@@ -115,3 +116,6 @@ def _prices(search: Search) -> list[list[float]]:
         gains = [math.log1p(1 / (max(level - low, 0) + 1)) for level in range(top)]
         prices.append([(b - a) / math.sqrt(gain) for (a, b), gain in zip(pairwise(bounds), gains, strict=True)])
     return prices
+
+
+run = on_lattice(optimal)

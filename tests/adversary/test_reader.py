@@ -14,12 +14,15 @@ from reader import ascents, findings, of_relation, read
 
 import sqlanon
 from sqlanon import InfeasibleError, ReleaseError, SqlanonError
-from sqlanon.policy.strategies import TRAITS
+from sqlanon.policy.strategies import STRATEGIES
 
-GUARANTEE_K = [name for name, traits in TRAITS.items() if not traits.of_combinations]
+GUARANTEE_K = [name for name, one in STRATEGIES.items() if not one.traits.of_combinations]
 
 SEARCHES: list[dict[str, Any]] = [
-    *({"strategy": name} if TRAITS[name].ends else {"strategy": name, "max_checks": 60} for name in GUARANTEE_K),
+    *(
+        {"strategy": name} if STRATEGIES[name].traits.ends else {"strategy": name, "max_checks": 60}
+        for name in GUARANTEE_K
+    ),
     {"strategy": "mondrian", "summary": "median"},
     {"strategy": "mondrian", "summary": "set", "cuts": "relaxed"},
     {"strategy": "mondrian", "cuts": "relaxed"},

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
+from plain_search import WIDE
 
 import sqlanon
 from sqlanon.measures import MEASURES
-from sqlanon.search import STRATEGIES
 
 Rule: TypeAlias = Any
 Searching: TypeAlias = Callable[[random.Random, int], dict[str, Any]]
@@ -354,7 +354,7 @@ WANTED_BELOW = [one for one in WANTED if one == "k" or one.partition(" ")[0] in 
 def full_domain(draw: random.Random, number: int) -> dict[str, Any]:
     """A strategy of the full domain, and a measure."""
     return {
-        "strategy": [*STRATEGIES][number % len(STRATEGIES)],
+        "strategy": WIDE[number % len(WIDE)],
         "measure": [*MEASURES][number % len(MEASURES)],
         "suppression_limit": draw.choice([0, 0.1, 0.29, 0.5, 0.7]),
     }

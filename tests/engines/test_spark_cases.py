@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import some
+from plain_search import WIDE
 from spark_cases import (
     BELOW,
     BELOW_IT,
@@ -22,7 +23,6 @@ from spark_cases import (
 )
 
 from sqlanon.measures import MEASURES
-from sqlanon.search import STRATEGIES
 
 
 def strategy_of(case: SparkCase) -> str:
@@ -38,7 +38,7 @@ def kinds_of(cases: list[SparkCase]) -> set[str]:
 def test_all_of_the_full_domain_has_a_result(tmp_path: Path) -> None:
     cases = [random_case(seed, tmp_path) for seed in range(FULL_DOMAIN) if has_result(seed)]
     assert kinds_of(cases) == set(WANTED)
-    assert {strategy_of(case) for case in cases} == set(STRATEGIES)
+    assert {strategy_of(case) for case in cases} == set(WIDE)
     assert {case.tree["search"]["measure"] for case in cases} == set(MEASURES)
     assert len(cases) > FULL_DOMAIN * 0.8
 

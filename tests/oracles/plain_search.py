@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from importlib import import_module
 from typing import Any
 
 import oracle
@@ -11,9 +12,19 @@ from oracle import Release, Table, Value
 from strategies import Case
 
 from sqlanon.measures import MEASURES, Figures, Marginals, Measure
+from sqlanon.policy.strategies import STRATEGIES, OwnStrategy
 from sqlanon.requirements import KAnonymity, Requirements
-from sqlanon.search import Budget, Lattice, Search
+from sqlanon.search import Budget, Lattice, Outcome, Search
 from sqlanon.search.task import Rules
+
+WIDE = [name for name, one in STRATEGIES.items() if not one.traits.local]
+
+
+def search_by(strategy: str, search: Search) -> Outcome:
+    """What a strategy of the full domain finds in a search, whatever that asks."""
+    found = STRATEGIES[strategy]
+    assert isinstance(found, OwnStrategy)
+    return import_module(found.module).run.__wrapped__(search)
 
 
 def is_known(table: Table, attribute: int, value: Value) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import sqlanon
-from sqlanon import pipeline as anonymization
 from sqlanon.policy import sections
-from sqlanon.policy.strategies import TRAITS
-from sqlanon.search import STRATEGIES
+from sqlanon.policy.strategies import STRATEGIES, OwnStrategy
 
 LOCAL = ("iab", "k-similar", "local", "mondrian", "mu-argus", "subtree")
 
@@ -36,8 +37,20 @@ def problems(search: dict[str, Any], privacy: dict[str, Any] | None = None) -> s
 
 def test_every_strategy_of_the_policy_is_there() -> None:
     named = set(sections.SearchSection.model_json_schema()["properties"]["strategy"]["enum"])
-    assert named == set(STRATEGIES) | set(anonymization.LOCAL)
-    assert set(anonymization.LOCAL) == {name for name, traits in TRAITS.items() if traits.local} == set(LOCAL)
+    assert named == set(STRATEGIES)
+    assert set(LOCAL) == {name for name, one in STRATEGIES.items() if one.traits.local}
+    for one in STRATEGIES.values():
+        assert isinstance(one, OwnStrategy)
+        assert callable(import_module(one.module).run), one.name
+
+
+def test_a_policy_is_read_without_the_code_of_a_strategy() -> None:
+    """Nor with that of an engine, or of the search."""
+    code = "import sys, sqlanon; sqlanon.Policy(attributes={'a': {'role': 'quasi', 'hierarchy': 'suppress'}}, "
+    code += "privacy={'k': 2}); print(*(one for one in sys.modules if one.startswith('sqlanon.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "sqlanon.policy.strategies" in loaded
+    assert not [one for one in loaded if one.split(".")[1] in ("search", "recode", "engines", "sources")]
 
 
 def test_a_policy_that_asks_for_nothing_new_has_the_fingerprint_that_it_had() -> None:

@@ -19,7 +19,7 @@ from strategies_privacy import PrivacyCase
 from test_search_properties import arrow_table, policy
 
 import sqlanon
-from sqlanon.recode.local import LocalTask, local_task
+from sqlanon.recode.local.task import LocalTask, local_task
 from sqlanon.search.preparation import prepare
 
 Read = tuple[str | None, ...]

@@ -22,8 +22,8 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from sqlanon.recode.local import LocalTask
 from sqlanon.recode.local.cells import cells
+from sqlanon.recode.local.task import LocalTask
 
 pytestmark = pytest.mark.slow
 

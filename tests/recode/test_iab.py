@@ -24,8 +24,8 @@ from oracle import Hierarchy, Row, Value
 from test_search_properties import quick, thorough, write_hierarchy
 
 import sqlanon
-from sqlanon.recode.local import local_task
 from sqlanon.recode.local.iab import Balance, State
+from sqlanon.recode.local.task import local_task
 from sqlanon.search.preparation import prepare
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from test_privacy_properties import opened, policy_of
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.recode.local import LocalOutcome, LocalTask
 from sqlanon.recode.local.iterative import local
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 
 pytestmark = pytest.mark.slow
 

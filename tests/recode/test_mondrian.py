@@ -24,8 +24,8 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from sqlanon.recode.local import LOCAL, LocalOutcome, LocalTask
 from sqlanon.recode.local.mondrian import mondrian
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 
 pytestmark = pytest.mark.slow
 
@@ -245,7 +245,7 @@ def check(case: Case, limits: Sequence[int], summary: str, cuts: str, publish: b
         return outcome
 
     with pytest.MonkeyPatch().context() as patch, tempfile.TemporaryDirectory() as name:
-        patch.setitem(LOCAL, "mondrian", beside_a_plain_one)
+        patch.setattr("sqlanon.recode.local.mondrian.run", on_combinations(beside_a_plain_one))
         ask = asked(case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts)
         with sqlanon.connect(arrow_table(case)) as db:
             try:

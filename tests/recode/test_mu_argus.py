@@ -19,9 +19,9 @@ from strategies import Case
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.recode.local import LocalTask, local_task
+from sqlanon.policy.guarantee import CLASSES, guaranteed_combinations
 from sqlanon.recode.local.mu_argus import mu_argus
-from sqlanon.requirements.combinations import CLASSES, guaranteed_combinations
+from sqlanon.recode.local.task import LocalTask, local_task
 from sqlanon.search.preparation import prepare
 
 pytestmark = pytest.mark.slow

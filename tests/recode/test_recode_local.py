@@ -22,7 +22,7 @@ from test_search_properties import arrow_table, policy, quick, thorough
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.recode.local import LOCAL, LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def at_random(task: LocalTask) -> LocalOutcome:
     names = ["combination", *(f"node_{i}" for i in range(len(heights)))]
     values = exp.values([tuple(map(int, row)) for row in placed] or [(-1,) * len(names)], alias="v", columns=names)
     target = task.work("at_random")
-    return LocalOutcome(task.steps.make(target, exp.select("*").from_(values)), rounds=1)
+    return LocalOutcome(task, task.steps.make(target, exp.select("*").from_(values)), rounds=1)
 
 
 class Expected:
@@ -156,7 +156,7 @@ def check(case: Case, suppressed: str, publish: bool = True) -> None:
 
 @pytest.fixture(autouse=True)
 def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOCAL, "local", at_random)
+    monkeypatch.setattr("sqlanon.recode.local.iterative.run", on_combinations(at_random))
 
 
 @settings(quick, max_examples=examples(5))

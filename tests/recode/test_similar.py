@@ -20,9 +20,9 @@ from test_local import check_sound
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.recode.local import LocalOutcome, LocalTask
 from sqlanon.recode.local import groups as gr
 from sqlanon.recode.local.similar import grouped
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def as_ancestors(task: LocalTask) -> LocalOutcome:
     """The groups as what they are compared by: lowest common ancestors."""
     _, _, best, rounds = grouped(task)
     nodes = gr.placed(best.members, best.classes, len(task.trees))
-    return LocalOutcome(task.steps.make(task.work("as_ancestors"), nodes), rounds=rounds)
+    return LocalOutcome(task, task.steps.make(task.work("as_ancestors"), nodes), rounds=rounds)
 
 
 def partitions(things: list[int]) -> Iterator[list[list[int]]]:

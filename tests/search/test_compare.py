@@ -19,7 +19,8 @@ from test_cli import POLICY, Run, folder, made, on_a_terminal, rewrite, run
 from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
-from sqlanon.compare import COLUMNS, STRATEGIES, policies_of
+from sqlanon.compare import COLUMNS, policies_of
+from sqlanon.policy.strategies import STRATEGIES
 
 __all__ = ["folder", "made", "run"]  # fixtures
 

@@ -13,14 +13,15 @@ from conftest import examples, make_policy
 from hypothesis import example, given, settings
 from oracle import Levels, Table
 from plain_samarati import data_of, distinct_values
+from plain_search import search_by
 from strategies import Case
 from test_ola import Limited, limited
 from test_quality_bounds import holds
 from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
 
 import sqlanon
-from sqlanon.recode.full_domain import data_of as data_of_engine
-from sqlanon.search import STRATEGIES, Outcome, Search
+from sqlanon.search import Outcome, Search
+from sqlanon.search.full_domain import data_of as data_of_engine
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def is_known(case: Case, attribute: int, value: Any) -> bool:
 def searched(limited_case: Limited, **limits: Any) -> tuple[Search, Outcome]:
     search = limited_case.search(**limits)
     search.data = data_of(limited_case.case, search.lattice)
-    return search, STRATEGIES["datafly"](search)
+    return search, search_by("datafly", search)
 
 
 def check(limited_case: Limited) -> None:

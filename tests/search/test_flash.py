@@ -5,11 +5,10 @@ from __future__ import annotations
 import oracle
 import pytest
 from oracle import Levels
-from plain_search import search_of
+from plain_search import search_by, search_of
 from strategies import Case
 from test_search_limits import MIXED
 
-from sqlanon.search import STRATEGIES
 from sqlanon.search.flash import _Paths
 
 pytestmark = pytest.mark.slow
@@ -42,7 +41,7 @@ def test_the_first_path_is_bisected() -> None:
     asked: list[Levels] = []
     count = search.check
     search.check = lambda levels: asked.append(levels) or count(levels)
-    outcome = STRATEGIES["flash"](search)
+    outcome = search_by("flash", search)
     # Each of 16 combinations has 2 rows: one step is enough.
     assert asked[:3] == [(1, 3), (0, 1), (0, 0)]
     assert outcome.minimal == ((0, 1), (1, 0))
@@ -52,6 +51,6 @@ def test_the_first_path_is_bisected() -> None:
 def test_it_takes_few_checks() -> None:
     """Fewer than there are generalizations, and never more than one for each that is not tagged."""
     search = search_of(MIXED)
-    outcome = STRATEGIES["flash"](search)
+    outcome = search_by("flash", search)
     assert len(search.figures) <= search.lattice.size - 2
     assert outcome.minimal

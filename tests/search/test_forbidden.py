@@ -17,13 +17,14 @@ from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Table
+from plain_search import WIDE, search_by
 from strategies import Case
 from test_ola import Limited, limited, minimal_of
 from test_search_properties import arrow_table, quick, thorough
 from test_search_properties import policy as policy_of
 
 import sqlanon
-from sqlanon.search import STRATEGIES, Lattice
+from sqlanon.search import Lattice
 
 CITIES = {"north": {"harbour": ["Kiel", "Emden"], "inland": ["Celle"]}, "south": {"hills": ["Ulm"], "alps": ["Isny"]}}
 PEOPLE = [*[("Kiel", 1)] * 4, *[("Celle", 2)] * 4, *[("Ulm", 3)] * 4, *[(None, 4)] * 4]
@@ -134,7 +135,7 @@ def test_the_lowest_level_without_a_forbidden_label(people: Any, forbidden: list
     assert levels_of(people, town(*forbidden)) == {"town": level, "age": 0}
 
 
-@pytest.mark.parametrize("strategy", some(sorted(STRATEGIES), 3))
+@pytest.mark.parametrize("strategy", some(sorted(WIDE), 3))
 def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> None:
     """One of the harbour towns is alone: their level is the one to release, were it allowed."""
     people.execute("UPDATE t SET town = 'Emden' WHERE rowid = 0")
@@ -280,7 +281,7 @@ def check(restricted_case: Restricted) -> None:
     expected = oracle.best(Limited(case, allowed).satisfying(), case.measure)
     satisfying = {one.levels: one for one in (expected.satisfying if expected else ())}
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(case)) as db:
-        for strategy in STRATEGIES:
+        for strategy in WIDE:
             try:
                 result = db.anonymize(restricted_case.policy(strategy, Path(name)))
             except sqlanon.InfeasibleError as error:
@@ -330,7 +331,7 @@ def check_gaps(limited_case: Limited) -> None:
     satisfying = limited_case.satisfying()
     best = oracle.best(satisfying, limited_case.case.measure)
     searches = {name: limited_case.search() for name in ("optimal", "k_minimal")}
-    outcomes = {name: STRATEGIES[name](search) for name, search in searches.items()}
+    outcomes = {name: search_by(name, search) for name, search in searches.items()}
     assert outcomes["optimal"].levels == (best.levels if best else None)
     assert sorted(outcomes["k_minimal"].minimal or ()) == sorted(one.levels for one in minimal_of(satisfying))
     good = {one.levels for one in satisfying}

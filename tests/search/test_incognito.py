@@ -10,13 +10,12 @@ import pytest
 from conftest import examples, make_policy
 from hypothesis import given, settings
 from oracle import Levels
-from plain_search import search_of
+from plain_search import search_by, search_of
 from strategies import Case
 from test_ola import Limited, limited
 from test_search_properties import quick
 
 import sqlanon
-from sqlanon.search import STRATEGIES
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +46,7 @@ PATIENTS = Case(
 def test_the_running_example_of_the_paper() -> None:
     """Example 3.1 and figure 7(a): of sex and zip code ⟨S0, Z0⟩ is not 2-anonymous; ⟨S1, Z0⟩ and ⟨S0, Z1⟩ ..."""
     search = search_of(PATIENTS)
-    outcome = STRATEGIES["incognito"](search)
+    outcome = search_by("incognito", search)
     expected = oracle.solve(**PATIENTS.arguments)
     assert expected is not None
     assert outcome.satisfying == tuple(sorted(one.levels for one in expected.satisfying))
@@ -74,7 +73,7 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
         return count(levels)
 
     search.check = check
-    outcome = STRATEGIES["incognito"](search)
+    outcome = search_by("incognito", search)
     assert outcome.optimal
     assert len(asked) < search.lattice.size
 
@@ -82,8 +81,8 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
 @settings(quick, max_examples=examples(6))
 @given(limited_case=limited())
 def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
-    satisfying = STRATEGIES["incognito"](limited_case.search()).satisfying
-    minimal = STRATEGIES["k_minimal"](limited_case.search()).minimal
+    satisfying = search_by("incognito", limited_case.search()).satisfying
+    minimal = search_by("k_minimal", limited_case.search()).minimal
     assert satisfying is not None
     lowest = [one for one in satisfying if not any(oracle.strictly_lower(other, one) for other in satisfying)]
     assert list(minimal or ()) == lowest
@@ -93,7 +92,7 @@ def test_subsets_are_asked_above_the_highest_allowed_level() -> None:
     """Sex may not be released at its top, and yet all that is left when it is not looked at is decided there."""
     case = Limited(PATIENTS, ((0, 1), (0,), (0, 1, 2)))
     search = case.search()
-    outcome = STRATEGIES["incognito"](search)
+    outcome = search_by("incognito", search)
     assert any(levels[1] == 1 for levels in search.figures)
     assert {tuple(levels) for levels in search.rows()[0]} <= set(oracle_levels(case))
     assert set(outcome.satisfying or ()) == {one.levels for one in case.satisfying()}
@@ -126,6 +125,6 @@ def test_not_monotone_under_suppression_each_is_checked() -> None:
 
 @pytest.mark.parametrize("checks", [1, 3])
 def test_a_stop_tells_of_no_set(checks: int) -> None:
-    outcome = STRATEGIES["incognito"](search_of(PATIENTS, checks=checks))
+    outcome = search_by("incognito", search_of(PATIENTS, checks=checks))
     assert outcome.stopped == f"max_checks = {checks}"
     assert outcome.satisfying is None

@@ -12,7 +12,8 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
-from sqlanon.search import STRATEGIES, Outcome, Search
+from sqlanon.search import Outcome, Search
+from sqlanon.search.full_domain import on_lattice
 
 # Eight women and eight men; all women have one diagnosis. One zip is alone.
 ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]
@@ -60,7 +61,7 @@ def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_
         search.ask(search.lattice.top)
         return Outcome(None, optimal=False, exhaustive=False)
 
-    with patch.dict(STRATEGIES, {"datafly": gives_up}):
+    with patch("sqlanon.search.datafly.run", on_lattice(gives_up)):
         error = refused({"k": 17}, strategy="datafly")
     assert "strategy datafly found no generalization that meets the policy" in str(error)
     assert 'strategy = "optimal", which does, may find one. Of those it looked at, the one' in str(error)

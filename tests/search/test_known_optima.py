@@ -23,8 +23,8 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import table
 from sqlanon.measures import MEASURES
-from sqlanon.recode.full_domain import find
 from sqlanon.requirements import requirements_of
+from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources import Place, bind_source
 
@@ -113,6 +113,9 @@ class Workshop:
         sets.space = replace(sets.space, requirements=requirements)
         return replace(made, sets=sets, requirements=requirements)
 
+    def task(self, entry: Entry) -> SearchTask:
+        return SearchTask(self.engine, self.prepared(entry), table, lambda open_, checked, best: None)
+
 
 @pytest.fixture(scope="module")
 def workshop(data: Path) -> Iterator[Workshop]:
@@ -192,7 +195,7 @@ def recount(data: Path) -> Iterator[Recount]:
 
 @pytest.mark.parametrize("entry", parameters())
 def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry: Entry) -> None:
-    search, outcome = find(workshop.engine, workshop.prepared(entry), "optimal", lambda open_, checked, best: None)
+    search, outcome = find(workshop.task(entry), "optimal")
     assert outcome.levels is not None
     assert outcome.optimal
     assert search.lattice.size == entry["generalizations"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from oracle import Levels, Release, Table
 from oracle_privacy import k_minimal as k_minimal_privacy
 from oracle_privacy import solve as solve_privacy
-from plain_search import search_of
+from plain_search import search_by, search_of
 from strategies import Case
 from strategies_privacy import PrivacyCase
 from test_privacy_properties import anonymized
@@ -29,7 +29,7 @@ from test_search_size import wide_search
 
 import sqlanon
 from sqlanon.coding import Levels as OwnLevels
-from sqlanon.search import STRATEGIES, Lattice, Outcome, Search
+from sqlanon.search import Lattice, Outcome, Search
 from sqlanon.search.ola import _at_height
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ def every_stop(limited_case: Limited, strategy: str) -> Iterator[tuple[Search, O
     while True:
         checks += 1
         search = limited_case.search(checks=checks)
-        outcome = STRATEGIES[strategy](search)
+        outcome = search_by(strategy, search)
         yield search, outcome
         if not outcome.stopped:
             return
@@ -181,7 +181,7 @@ def test_nothing_is_missed_with_any_requirement_many(strategy: str, case: Privac
 @ALL
 def test_figure_3_of_sweeney(strategy: str) -> None:
     search = search_of(FIGURE_3)
-    outcome = STRATEGIES[strategy](search)
+    outcome = search_by(strategy, search)
     assert outcome.minimal == ((0, 1), (1, 0))
     assert (outcome.levels, outcome.optimal) == ((0, 1), True)
 
@@ -200,7 +200,7 @@ def between(low: OwnLevels, high: OwnLevels) -> Iterator[OwnLevels]:
 @pytest.mark.parametrize("strategy", ["ola", "flash"])
 def test_a_wide_lattice_is_not_laid_out(strategy: str) -> None:
     search = wide_search(0.05, checks=60)
-    outcome = STRATEGIES[strategy](search)
+    outcome = search_by(strategy, search)
     assert outcome.stopped == "max_checks = 60"
     assert outcome.levels is not None
     assert outcome.bound < search.scores[outcome.levels] < 1
@@ -221,7 +221,7 @@ HIGHER_IS_BETTER = Case(
 
 def test_ola_is_worse_than_optimal_where_a_higher_one_suppresses_less() -> None:
     search = search_of(HIGHER_IS_BETTER)
-    outcome, best = STRATEGIES["ola"](search), oracle.solve(**HIGHER_IS_BETTER.arguments)
+    outcome, best = search_by("ola", search), oracle.solve(**HIGHER_IS_BETTER.arguments)
     assert best is not None
     assert (outcome.levels, outcome.optimal, outcome.bound) == ((0, 0), False, 0.0)
     assert (best.levels, best.score) == ((0, 1), 0)
@@ -242,7 +242,7 @@ def test_what_is_checked_is_not_checked_again(strategy: str) -> None:
         return count(levels)
 
     search.check = check_once
-    outcome = STRATEGIES[strategy](search)
+    outcome = search_by(strategy, search)
     table = Table.of(case.rows, case.hierarchies)
     assert outcome.levels is not None
     assert math.isclose(search.scores[outcome.levels], oracle.score(Release(table, outcome.levels, case.k), "loss"))

@@ -18,7 +18,7 @@ from conftest import examples, make_policy, some
 from hypothesis import example, given, settings
 from oracle import Hierarchy, Table
 from plain_samarati import data_of, misses, plain_samarati, random_case, vectors
-from plain_search import search_of
+from plain_search import search_by, search_of
 from strategies import Case
 from strategies_privacy import PrivacyCase
 from test_known_optima import policy_of
@@ -31,8 +31,8 @@ from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thoroug
 from test_search_size import wide_search
 
 import sqlanon
-from sqlanon.recode.full_domain import data_of as data_of_engine
-from sqlanon.search import STRATEGIES, Outcome, Search
+from sqlanon.search import Outcome, Search
+from sqlanon.search.full_domain import data_of as data_of_engine
 from sqlanon.search.task import Data
 
 pytestmark = pytest.mark.slow
@@ -67,14 +67,14 @@ def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
     for case in cases:
         search = search_of(case)
         search.data = data_of(case, search.lattice)
-        found = STRATEGIES["samarati"](search).minimal or ()
+        found = search_by("samarati", search).minimal or ()
         assert list(found) == sorted(one.levels for one in oracle.k_minimal(**case.arguments).satisfying)
 
 
 def searched(limited_case: Limited, strategy: str, **limits: Any) -> tuple[Search, Outcome]:
     search = limited_case.search(**limits)
     search.data = data_of(limited_case.case, search.lattice)
-    return search, STRATEGIES[strategy](search)
+    return search, search_by(strategy, search)
 
 
 def check_samarati(limited_case: Limited) -> None:
@@ -177,7 +177,7 @@ def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
 
 def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outlier at a time, each with those after it."""
-    monkeypatch.setattr("sqlanon.recode.full_domain.PAIRS", 1)
+    monkeypatch.setattr("sqlanon.search.full_domain.PAIRS", 1)
     case = replace(FIGURE_3, k=3)
     with anonymized(case, "samarati") as (result, _):
         parts = list(data_of_engine(result._prepared).vectors())
@@ -273,6 +273,6 @@ def test_a_stopped_search_of_a_wide_lattice_has_an_answer(strategy: str) -> None
     search = wide_search(0.05, checks=10)
     heights = search.lattice.top
     search.data = Data(distinct_values=lambda: [range(height, -1, -1) for height in heights])
-    outcome = STRATEGIES[strategy](search)
+    outcome = search_by(strategy, search)
     assert outcome.levels is not None
     assert outcome.bound <= search.scores[outcome.levels]

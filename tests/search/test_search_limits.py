@@ -20,7 +20,7 @@ from oracle import Hierarchy, Release, Table
 from oracle_privacy import Release as PrivacyRelease
 from oracle_privacy import satisfies as satisfies_privacy
 from oracle_privacy import solve as solve_privacy
-from plain_search import search_of
+from plain_search import search_by, search_of
 from strategies import Case
 from strategies_privacy import PrivacyCase
 from test_privacy_properties import opened, policy_of
@@ -29,7 +29,7 @@ from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.search import STRATEGIES, Outcome, Search, boxes, budget
+from sqlanon.search import Outcome, Search, boxes, budget
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
@@ -44,7 +44,7 @@ def check_every_stop(case: Case, strategy: str) -> None:
     while stopped:
         checks += 1
         search = search_of(case, checks=checks)
-        outcome = STRATEGIES[strategy](search)
+        outcome = search_by(strategy, search)
         stopped = bool(outcome.stopped)
         assert len(search.figures) == checks if stopped else len(search.figures) <= checks
         if best is None:
@@ -171,7 +171,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
     with patch.object(budget.time, "monotonic", lambda: now):
         search = search_of(MIXED, seconds=2.5)
         figures, search.check = search.check, tick
-        outcome = STRATEGIES[strategy](search)
+        outcome = search_by(strategy, search)
     assert outcome.stopped == "time_limit = 2.5"
     assert len(search.figures) == 3
     assert outcome.levels is not None and not outcome.optimal
@@ -179,7 +179,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
 
 def test_the_first_check_is_made_whatever_the_limits_say() -> None:
     search = search_of(MIXED, seconds=1e-9)
-    outcome = STRATEGIES["optimal"](search)
+    outcome = search_by("optimal", search)
     assert (outcome.levels, len(search.figures)) == (search.lattice.top, 1)
 
 

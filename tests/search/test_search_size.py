@@ -9,14 +9,15 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import EXAMPLES, make_policy, some
+from plain_search import search_by
 from test_known_optima import Entry, Workshop, workshop
 
 import sqlanon
 from sqlanon.coding import Levels
 from sqlanon.measures import MEASURES, Figures, Marginals
-from sqlanon.recode.full_domain import find
 from sqlanon.requirements import KAnonymity, Requirements
-from sqlanon.search import STRATEGIES, Budget, Lattice, Search
+from sqlanon.search import Budget, Lattice, Search
+from sqlanon.search.full_domain import find
 from sqlanon.search.task import REMEMBERED, Rules
 
 __all__ = ["workshop"]  # the fixture
@@ -63,7 +64,7 @@ def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     search = wide_search(0.05, checks=400)
     assert search.lattice.size > 10**8
     tracemalloc.start()
-    outcome = STRATEGIES[strategy](search)
+    outcome = search_by(strategy, search)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50_000_000
@@ -75,7 +76,7 @@ def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
 def test_early_answers_are_good() -> None:
     """A few checks find something within a tenth of what many find."""
     few, many = wide_search(0.05, checks=20), wide_search(0.05, checks=1500)
-    early, late = STRATEGIES["optimal"](few), STRATEGIES["optimal"](many)
+    early, late = search_by("optimal", few), search_by("optimal", many)
     assert early.levels is not None and late.levels is not None
     assert many.scores[late.levels] <= few.scores[early.levels] <= 1.1 * many.scores[late.levels]
     assert early.bound < late.bound <= many.scores[late.levels]
@@ -85,7 +86,7 @@ def test_early_answers_are_good() -> None:
 def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.search.boxes.ROOM", 1000)
     search = wide_search(0.05, checks=10_000)
-    outcome = STRATEGIES["optimal"](search)
+    outcome = search_by("optimal", search)
     assert outcome.levels is not None
     assert search.open < 3000
     assert outcome.bound < search.scores[outcome.levels] < 0.5
@@ -156,6 +157,6 @@ def test_known_tables_need_no_more_checks(
         "dataset": dataset, "quasi": quasi, "model": "k", "k": k, "suppression_limit": limit, "measure": measure,
         "aggregate": None,
     }  # fmt: skip
-    search, outcome = find(workshop.engine, workshop.prepared(entry), "optimal", lambda open_, checked, best: None)
+    search, outcome = find(workshop.task(entry), "optimal")
     assert outcome.optimal
     assert len(search.figures) <= checks * 1.1 + 2

@@ -50,10 +50,11 @@ from sqlanon.expressions import (
 )
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placed import judged_groups
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.classes import KEPT
+from sqlanon.search.full_domain import SearchTask
 
 CLASS, PATTERN, WEIGHT, BUCKET = "class", "pattern", "weight", "bucket"
 
@@ -356,6 +357,13 @@ def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
     return _Cells(task, levels).run()
 
 
+def blanked_beside(task: SearchTask) -> LocalOutcome:
+    """Search with the policy's strategy of the full domain, and blank cells of the rows that it would suppress."""
+    local = local_task(task.engine, task.prepared, task.work, task.progress)
+    search, levels = local.start(task.prepared.policy.search.strategy)
+    return replace(cells(local, levels), search=search)
+
+
 class _Cells:
     def __init__(self, task: LocalTask, levels: Levels) -> None:
         self.task, self.levels = task, levels
@@ -382,7 +390,7 @@ class _Cells:
         placed = task.steps.make(
             task.work("cells_placed"), released(task.combinations, self.read, choice, trees, self.levels)
         )
-        return LocalOutcome(placed, rounds=self.rounds)
+        return LocalOutcome(task, placed, rounds=self.rounds)
 
     def _choice(self) -> exp.Table:
         """Where the rows of failing classes are placed: ``class`` and ``node_i``."""

@@ -31,6 +31,7 @@ from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits,
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import Totals
 from sqlanon.policy import Policy
+from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.local.nodes import NODE, Tree, combinations, may_be_shown, nodes
 from sqlanon.recode.local.placed import (
     attribute_figures,
@@ -44,7 +45,6 @@ from sqlanon.recode.local.recode import LocalRecoding, kept_combinations
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.recode.recoding import Column
 from sqlanon.requirements import Requirements
-from sqlanon.requirements.combinations import combinations_of
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.search.classes import ClassSpace
 

@@ -28,7 +28,7 @@ from sqlanon.expressions import (
     total,
     union_all,
 )
-from sqlanon.measures import MEASURES
+from sqlanon.measures import Loss
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.task import LocalTask
 from sqlanon.requirements.base import CLASS_SIZE
@@ -387,7 +387,7 @@ class Groups:
         self._count = 0
         self._made: list[exp.Table] = []
         weights = [tree.weight for tree in task.trees]
-        self._cost = MEASURES["loss"](task.prepared.marginals, weights).bound
+        self._cost = Loss(task.prepared.marginals, weights).bound
         self.prices = self.make(priced(task.combinations, task.trees))
         self._made.clear()
 

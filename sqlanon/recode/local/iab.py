@@ -68,7 +68,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.statements import coded_rows
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, in_combinations, node_name, released_name
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.recode.recoding import Column
 from sqlanon.requirements.base import CLASS_COUNT
 from sqlanon.search.budget import LimitReachedError
@@ -376,7 +376,7 @@ class Balance:
             stopped = str(reached)
         if self.best is None:
             raise self._nothing(stopped)
-        return LocalOutcome(self._place(self.best), rounds=self.checks)
+        return LocalOutcome(self.task, self._place(self.best), rounds=self.checks)
 
     def _next(self, newest: list[State]) -> State | None:
         """The open state that is next, if any is left that can lead to a better one than the best."""
@@ -547,3 +547,6 @@ class Tables:
         """Drop what there is of states."""
         for relation in (self._maps, self._hits) if numbers else ():
             self.task.engine.execute(without(relation, numbers))
+
+
+run = on_combinations(iab)

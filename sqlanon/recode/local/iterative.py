@@ -22,7 +22,7 @@ from sqlanon.expressions import subquery
 from sqlanon.recode.local import groups as gr
 from sqlanon.recode.local import groups as mv
 from sqlanon.recode.local.groups import Grouping, Groups
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.budget import LimitReachedError
 
 SHARE = 0.1
@@ -52,7 +52,7 @@ def local(task: LocalTask) -> LocalOutcome:
     except LimitReachedError:
         pass
     placed = task.steps.make(task.work("local_placed"), gr.placed(best.members, best.classes, len(task.trees)))
-    return LocalOutcome(placed, rounds=groups.rounds, search=search)
+    return LocalOutcome(task, placed, rounds=groups.rounds, search=search)
 
 
 def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
@@ -71,3 +71,6 @@ def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     if task.engine.rows(mv.failing(judged))[0][0]:
         return best
     return groups.tight(now)
+
+
+run = on_combinations(local)

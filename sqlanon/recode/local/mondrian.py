@@ -37,7 +37,7 @@ from sqlanon.recode.local import mondrian_statements as mn
 from sqlanon.recode.local.cuts import PART, cut_of_hierarchy, cut_of_values, items, union
 from sqlanon.recode.local.nodes import COMBINATION
 from sqlanon.recode.local.summarised import allowed_nodes, summarised
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.budget import LimitReachedError
 
 
@@ -141,3 +141,6 @@ class Cutting:
 
     def _close(self, query: exp.Select) -> None:
         self.task.engine.execute(exp.Insert(this=self.classes.copy(), expression=query))
+
+
+run = on_combinations(mondrian)

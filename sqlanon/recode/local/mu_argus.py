@@ -1,7 +1,7 @@
 """Strategy ``mu-argus``: combinations of two and three attributes are made safe, by generalization and by blanks.
 
 A combination of values is *unsafe* if fewer than k rows have it. Which attributes are combined follows from their
-``identification``: `requirements.combinations`. As the paper has it,
+``identification``: `policy.guarantee`. As the paper has it,
 
 1. each attribute is generalized until its values by themselves are safe;
 2. while too many rows have unsafe combinations, the attribute whose cells are in most of them is generalized;
@@ -15,7 +15,7 @@ values out of account.) A row in which nothing is left to blank is suppressed. W
 generalization goes on; if that does not help either, the result is the optimal full-domain generalization, which is
 safe in all combinations.
 
-The result is k-anonymous in the combinations of `requirements.combinations`, and not over all quasi-identifiers
+The result is k-anonymous in the combinations of `policy.guarantee`, and not over all quasi-identifiers
 together:
 L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002), section 5, shows
 tables of µ-Argus with single rows. A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure
@@ -50,10 +50,10 @@ from sqlanon.expressions import (
     total,
     union_all,
 )
+from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
 from sqlanon.recode.local.nodes import COMBINATION, Tree, node_name, released_name
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.requirements.combinations import guaranteed_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.classes import KEPT
 
@@ -175,7 +175,7 @@ class _Argus:
                 placed = self._safe(placed, found, rows, counts)
                 left = self._rows(placed)
                 if left and self.known - left <= self.allowed:
-                    return LocalOutcome(placed, rounds=self.rounds)
+                    return LocalOutcome(self.task, placed, rounds=self.rounds)
             open_ = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
             if not open_:
                 return self._full_domain()
@@ -219,7 +219,7 @@ class _Argus:
         placed = self._make("placed", placed_at(task.combinations, levels))
         nodes = [released_name(i) for i in self.attributes]
         judged = task.judged(aliased(placed, "p"), nodes)
-        return LocalOutcome(self._make("placed", kept(placed, judged, nodes)), rounds=self.rounds, search=search)
+        return LocalOutcome(task, self._make("placed", kept(placed, judged, nodes)), rounds=self.rounds, search=search)
 
     def _rows(self, placed: exp.Table) -> int:
         return int(self.task.engine.rows(select([total(col(ROWS))], placed.copy()))[0][0] or 0)
@@ -227,3 +227,6 @@ class _Argus:
     def _make(self, name: str, query: exp.Query) -> exp.Table:
         self._made += 1
         return self.task.steps.make(self.task.work(f"mu_argus_{name}_{self._made}"), query)
+
+
+run = on_combinations(mu_argus)

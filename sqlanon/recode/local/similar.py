@@ -52,7 +52,7 @@ from sqlanon.recode.local.cuts import PART
 from sqlanon.recode.local.groups import CELL, PRICE, Grouping, Groups, common_price, summed
 from sqlanon.recode.local.nodes import COMBINATION, Tree
 from sqlanon.recode.local.summarised import allowed_nodes, summarised
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search import Search
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.classes import KEPT
@@ -238,7 +238,7 @@ def k_similar(task: LocalTask) -> LocalOutcome:
     if best is start and task.prepared.requirements.shields:
         # What is less than the generalization might break what the shields ask of some attributes.
         nodes = gr.placed(best.members, best.classes, len(task.trees))
-        return LocalOutcome(task.steps.make(task.work("similar_placed"), nodes), rounds=rounds, search=search)
+        return LocalOutcome(task, task.steps.make(task.work("similar_placed"), nodes), rounds=rounds, search=search)
     columns: list[exp.Expr] = [col(COMBINATION), named(col(gr.CELL), PART)]
     parts = task.steps.make(task.work("similar_parts"), select(columns, best.members.copy()))
     shown = summarised(task, parts, allowed_nodes(task, "similar"), "similar", rounds)
@@ -320,3 +320,6 @@ def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -
             best[things] = min(options, key=lambda one: one[1:])
     enough = [one for one in best.values() if one[0] >= needed]
     return min(enough, key=lambda one: (one[1] - one[0] * gr.UNIT, one[2]), default=(0, 0, []))[2]
+
+
+run = on_combinations(k_similar)

@@ -54,7 +54,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placed import Members, judged_groups
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.classes import KEPT
@@ -334,7 +334,7 @@ class _Cuts:
         # What shields ask of some attributes is asked of all of them on the way, and may be too much.
         best = best if best.lost <= self._allowed and best.price <= start.price else start
         placed = task.steps.make(work("subtree_placed"), kept(best.cutting, best.classes, len(trees)))
-        return LocalOutcome(placed, rounds=self.checks, search=search)
+        return LocalOutcome(task, placed, rounds=self.checks, search=search)
 
     def _cut(self, query: exp.Select, members: Members | None = None) -> _Cut:
         """Make a cutting, and judge its classes."""
@@ -435,3 +435,6 @@ class _Cuts:
             else:
                 self._drop(after)
         return best
+
+
+run = on_combinations(subtree)

@@ -239,7 +239,7 @@ def summarised(
         if build is as_median and not task.engine.rows(ancestors(mine, tree))[0][0]:
             typed.add(i)
     placed = steps.make(work(f"{prefix}_placed"), mn.placed(classes, shown))
-    return LocalOutcome(placed, values, frozenset(typed), rounds=rounds)
+    return LocalOutcome(task, placed, values, frozenset(typed), rounds=rounds)
 
 
 def allowed_nodes(task: LocalTask, prefix: str) -> tuple[exp.Table, ...]:

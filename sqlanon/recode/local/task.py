@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 
 from sqlglot import exp
 
@@ -16,7 +17,6 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, cast, col
 from sqlanon.frequency.distribution import SHARE, VALUE
 from sqlanon.frequency.statements import MOVER, PERSONS
-from sqlanon.recode.full_domain import allowed_rows, find
 from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
 from sqlanon.recode.local.placed import Members, judged_groups
 from sqlanon.requirements import Requirements
@@ -24,6 +24,7 @@ from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search
 from sqlanon.search.budget import Clock
 from sqlanon.search.classes import ClassSpace, SensitiveTable
+from sqlanon.search.full_domain import SearchTask, allowed_rows, find
 from sqlanon.search.lattice import Progress
 from sqlanon.search.preparation import SearchInput
 
@@ -82,7 +83,8 @@ class LocalTask:
 
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
         """The search of a full-domain strategy, and the generalization that it chose by the policy's measure."""
-        search, outcome = find(self.engine, self.prepared, strategy, self.progress)
+        task = SearchTask(self.engine, self.prepared, self.work, self.progress)
+        search, outcome = find(task, strategy)
         assert outcome.levels is not None  # else it is infeasible
         self.clock.checks += len(search.figures)
         return search, outcome.levels
@@ -94,6 +96,8 @@ class LocalOutcome:
 
     Attributes
     ----------
+    task:
+        What it worked on.
     placed:
         ``combination``, and ``node_0``, ``node_1``, ...: what each is released as. What is not there is suppressed.
     values:
@@ -107,6 +111,7 @@ class LocalOutcome:
         What it learnt of the lattice, where it searched that.
     """
 
+    task: LocalTask
     placed: exp.Table
     values: Mapping[int, exp.Table] = field(default_factory=dict)
     typed: frozenset[int] = frozenset()
@@ -114,7 +119,14 @@ class LocalOutcome:
     search: Search | None = None
 
 
-LocalStrategy = Callable[[LocalTask], LocalOutcome]
+def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[SearchTask], LocalOutcome]:
+    """A strategy that places combinations, as `policy.strategies.Strategy.run`."""
+
+    @wraps(strategy)
+    def run(task: SearchTask) -> LocalOutcome:
+        return strategy(local_task(task.engine, task.prepared, task.work, task.progress))
+
+    return run
 
 
 def local_task(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> LocalTask:

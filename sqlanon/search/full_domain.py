@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, wraps
 
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import create_table, drop_table
+from sqlanon.expressions import Namer, create_table, drop_table
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
-from sqlanon.requirements.combinations import guarantee_of
-from sqlanon.search import STRATEGIES, Budget, Outcome, Search
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.search import vectors as vc
+from sqlanon.search.budget import Budget
 from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
 from sqlanon.search.infeasible import infeasible, nothing_allowed
 from sqlanon.search.lattice import Progress
 from sqlanon.search.preparation import SearchInput
-from sqlanon.search.task import Data, Rules
+from sqlanon.search.task import Data, Outcome, Rules, Search
 
 
 def allowed_rows(prepared: SearchInput) -> int:
@@ -29,8 +31,8 @@ def allowed_rows(prepared: SearchInput) -> int:
 def measure_of(prepared: SearchInput) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
-    whole = guarantee_of(policy.search.strategy) != "combinations"
-    least = prepared.requirements.least_class if whole else 1  # of combinations: a class may have one row
+    # Where k-anonymity is of combinations, a class may have one row.
+    least = 1 if policy.search.traits.of_combinations else prepared.requirements.least_class
     return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
 
 
@@ -127,17 +129,43 @@ def _vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
         engine.execute(drop_table(target))
 
 
-def find(engine: Engine, prepared: SearchInput, strategy: str, progress: Progress) -> tuple[Search, Outcome]:
-    """Search the lattice with a full-domain strategy: the search, and its outcome."""
-    if not prepared.lattice.size:
-        raise nothing_allowed(prepared)
-    measure, rules = measure_of(prepared), rules_of(prepared)
-    allowed = allowed_rows(prepared)
-    check = checker(engine, prepared, measure, allowed)
-    asked = prepared.policy.search
-    budget = Budget(asked.time_limit, asked.max_checks)
-    search = Search(prepared.lattice, measure, check, rules.judge, allowed, progress, budget, data=data_of(prepared))
-    outcome = STRATEGIES[strategy](search)
-    if outcome.levels is None:
-        raise infeasible(engine, prepared, search, outcome)
-    return search, outcome
+@dataclass(frozen=True)
+class SearchTask:
+    """What a strategy works on: a prepared source, and where tables are made."""
+
+    engine: Engine
+    prepared: SearchInput
+    work: Namer
+    progress: Progress
+
+    @cached_property
+    def lattice(self) -> Search:
+        """The search of its lattice, with all that is learnt on the way."""
+        engine, prepared, asked = self.engine, self.prepared, self.prepared.policy.search
+        measure, allowed = measure_of(prepared), allowed_rows(prepared)
+        check = checker(engine, prepared, measure, allowed)
+        budget = Budget(asked.time_limit, asked.max_checks)
+        judge, data = rules_of(prepared).judge, data_of(prepared)
+        return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data=data)
+
+
+def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], Outcome]:
+    """A strategy of the full domain, as `policy.strategies.Strategy.run`: it ends with a generalization, or an error
+    that says why there is none."""
+
+    @wraps(strategy)
+    def run(task: SearchTask) -> Outcome:
+        if not task.prepared.lattice.size:
+            raise nothing_allowed(task.prepared)
+        outcome = strategy(task.lattice)
+        if outcome.levels is None:
+            raise infeasible(task.engine, task.prepared, task.lattice, outcome)
+        return outcome
+
+    return run
+
+
+def find(task: SearchTask, strategy: str) -> tuple[Search, Outcome]:
+    """Search the lattice with a strategy of the full domain: what is learnt of it, and the outcome."""
+    outcome = STRATEGIES[strategy].run(task)
+    return task.lattice, outcome

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from itertools import combinations, product
 from typing import Any
 
-from sqlanon.policy.strategies import TRAITS
+from sqlanon.policy.strategies import traits_of
 
 CLASSES = ("most", "more", "identifying")
 """The classes, the most identifying first."""
@@ -31,16 +31,16 @@ GUARANTEES = ("quasi-identifiers", "combinations")
 """Of what a release's k-anonymity holds: of all quasi-identifiers together, or of some at a time."""
 
 
-def guarantee_of(strategy: str) -> str:
+def guarantee_of(strategy: object) -> str:
     """What a strategy guarantees."""
-    return GUARANTEES[any(name == strategy and traits.of_combinations for name, traits in TRAITS.items())]
+    return GUARANTEES[traits_of(strategy).of_combinations]
 
 
 def combinations_of(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
     """The combinations in which a release is k-anonymous in place of all quasi-identifiers together; empty where it is
     so in these.
     """
-    if guarantee_of(policy.get("search", {}).get("strategy", "optimal")) != "combinations":
+    if guarantee_of(policy.get("search", {}).get("strategy", "optimal")) != GUARANTEES[1]:
         return ()
     attributes = policy.get("attributes", {})
     quasi = {name: spec for name, spec in attributes.items() if spec.get("role") == "quasi"}
