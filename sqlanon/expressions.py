@@ -80,6 +80,10 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     for cast_ in statement.find_all(exp.Cast):
         if not cast_.args["to"].find(exp.Placeholder, exp.Parameter):
             cast_.set("to", native_type(cast_.args["to"].sql(dialect).replace("TEXT", "VARCHAR")))
+    # sqlglot reads DuckDB's any_value with an IGNORE NULLS that DuckDB does not take.
+    for ignoring in list(statement.find_all(exp.IgnoreNulls)):
+        if isinstance(ignoring.this, exp.AnyValue):
+            ignoring.replace(ignoring.this)
     # sqlglot's own would guard against NULL at great length.
     for call in list(statement.find_all(exp.Greatest, exp.Least)):
         call.replace(anonymous(call.sql_names()[0], call.this, *call.expressions))

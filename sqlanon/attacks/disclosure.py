@@ -1,4 +1,4 @@
-"""What the classes of one release give away of a sensitive attribute to who finds somebody's class.
+"""Attacks on one release: what its classes give away of a sensitive attribute to somebody who finds a person's class.
 
 Sources: A. Machanavajjhala, D. Kifer, J. Gehrke, M. Venkitasubramaniam, l-Diversity: Privacy beyond k-anonymity, ACM
 TKDD 1(1), 2007, section 2 (homogeneity, background knowledge); N. Li, T. Li, S. Venkatasubramanian, t-Closeness:
@@ -9,53 +9,85 @@ Each query gives the classes by their labels, ``v0`` .., figures, and ``n``, the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.expressions import (
-    aliased,
-    all_columns,
-    all_of,
-    cast,
-    col,
-    is_there,
-    named,
-    number,
-    select,
-    subquery,
-    total,
-)
-from sqlanon.ledger.linked import ROWS
+from sqlanon.attacks.attacker import Attacker, Found
+from sqlanon.attacks.findings import Finding
+from sqlanon.expressions import all_columns, col, fragment, named, subquery, template
+from sqlanon.ledger.linked import titled
+from sqlanon.ledger.side_by_side import Subject
 from sqlanon.requirements.base import TOLERANCE
 
 RATIO, LIKELY = 2.0, 0.5
-"""A skewed class: a value that is so many times as frequent as in the whole table, and has so great a share there."""
+"""A class is skewed if a value is RATIO times as frequent in it as in the whole table, and has the share LIKELY."""
+
+_COUNTS = template("""
+    SELECT :labels, :sensitive AS value, count(*) AS n
+    FROM :release AS r
+    GROUP BY :columns
+""")
+
+# Any value that is not NULL: of a class of NULLs there is none.
+_HOMOGENEITY = template("""
+    SELECT :labels, any_value(value) AS value, sum(n)::BIGINT AS n
+    FROM :counts AS c
+    GROUP BY :labels
+    HAVING count(*) = 1
+""")
+
+# Without quasi-identifiers, no rows are one group: it is not a class.
+_BACKGROUND_KNOWLEDGE = template("""
+    SELECT :labels, count(*) AS values, sum(n)::BIGINT AS n
+    FROM :counts AS c
+    GROUP BY :labels
+    HAVING count(*) <= :most AND count(*) > 0
+""")
+
+_SHARES = template("""
+    SELECT
+        :labels,
+        value,
+        n,
+        n::DOUBLE / sum(n::DOUBLE) OVER (PARTITION BY :labels) AS p,
+        n::DOUBLE / sum(n::DOUBLE) OVER (PARTITION BY :labels)
+            / (sum(n::DOUBLE) OVER (PARTITION BY value) / sum(n::DOUBLE) OVER ()) AS ratio
+    FROM :counts AS c
+""")
+
+_SKEWNESS = template("""
+    SELECT :labels, value, p, ratio, n
+    FROM :shares AS s
+    WHERE ratio >= :ratio AND p >= :likely
+""")
+
+_GREATEST_SKEW = template("SELECT max(ratio) AS greatest_ratio FROM :shares AS s")
+
+_SIMILARITY = template("""
+    SELECT :labels, :level AS level, :label AS label, sum(n)::BIGINT AS n
+    FROM (
+        SELECT :kinds
+        FROM :counts AS c
+        LEFT JOIN :hierarchy AS h ON c.value::VARCHAR = h.level_0::VARCHAR
+    ) AS p
+    GROUP BY :labels
+    HAVING :similar
+""")
+_KIND = fragment("CASE WHEN NOT h.level_0 IS NULL THEN :label::VARCHAR ELSE c.value::VARCHAR END")
+_IS_ONE = fragment("count(DISTINCT :kind) + (count(:kind) <> count(*))::INT = 1")
 
 
 def homogeneity(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
-    """Classes with one sensitive value, which is known of all their rows: ``v0`` .., ``value``, ``n``.
-
-    Examples
-    --------
-    >>> from sqlanon.expressions import table
-    >>> homogeneity(table("patients"), ["zip"], "diagnosis").named_selects
-    ['v0', 'value', 'n']
-    """
-    value = named(exp.AnyValue(this=col("value")), "value")
-    one = exp.Count(this=exp.Star()).eq(1)
-    # Any value that is not NULL: of a class of NULLs there is none.
-    return _classes(release, quasi, sensitive, [value, named(total(col(ROWS)), ROWS)], one)
+    """Classes with one sensitive value, which is then known of all their rows: ``v0`` .., ``value``, ``n``."""
+    return _HOMOGENEITY(labels=_labels(quasi), counts=_counts(release, quasi, sensitive))
 
 
 def background_knowledge(release: exp.Expr, quasi: Sequence[str], sensitive: str, known: int = 1) -> exp.Select:
-    """Classes in which one value is left for who can rule out some: ``v0`` .., ``values``, ``n``.
-
-    They have at most ``known`` + 1 distinct values; those with one are there, too.
-    """
-    values = exp.Count(this=exp.Star())
-    few = values <= number(known + 1)
-    return _classes(release, quasi, sensitive, [named(values, "values"), named(total(col(ROWS)), ROWS)], few)
+    """Classes with one value left for an adversary who rules out ``known`` of them: ``v0`` .., ``values``, ``n``."""
+    return _BACKGROUND_KNOWLEDGE(labels=_labels(quasi), counts=_counts(release, quasi, sensitive), most=known + 1)
 
 
 def skewness(
@@ -64,20 +96,13 @@ def skewness(
     """Values that a class makes much more likely than they are in the whole release: ``v0`` .., ``value``, ``p``,
     ``ratio`` (p/q), and ``n``, the rows of the class with that value.
     """
-    query = _shares(release, quasi, sensitive)
-    grown = all_of(
-        [
-            col("ratio") >= number(ratio - TOLERANCE),
-            col("p") >= number(likely - TOLERANCE),
-        ]
-    )
-    output = [*_labels(quasi), col("value"), col("p"), col("ratio"), col(ROWS)]
-    return select(output, subquery(query, "s")).where(grown, copy=False)
+    shares = _shares(release, quasi, sensitive)
+    return _SKEWNESS(labels=_labels(quasi), shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
 
 
 def greatest_skew(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
     """One number: the greatest p/q of any value in any class; NULL of no rows."""
-    return select([exp.Max(this=col("ratio"))], subquery(_shares(release, quasi, sensitive), "s"))
+    return _GREATEST_SKEW(shares=_shares(release, quasi, sensitive))
 
 
 def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarchy: exp.Expr, height: int) -> exp.Select:
@@ -86,73 +111,91 @@ def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarch
     They agree at a level of the attribute's hierarchy below its top: ``level`` is the lowest (0: they are one value,
     see `homogeneity`), and ``label`` what they are there. A value that the hierarchy does not have is of its own kind.
     """
-    levels = range(max(height, 1))
-    own = cast(col("value", "c"), "VARCHAR")
-    labels: list[exp.Expr] = []
-    for level in levels:
-        label = cast(col(f"level_{level}", "h"), "VARCHAR")
-        known = exp.If(this=is_there(col("level_0", "h")), true=label, false=own.copy())
-        labels.append(named(known, f"label_{level}"))
-    on = own.eq(cast(col("level_0", "h"), "VARCHAR"))
-    placed = select([all_columns("c"), *labels], subquery(_counts(release, quasi, sensitive), "c"))
-    placed = placed.join(aliased(hierarchy, "h"), on=on, join_type="left", copy=False)
-    agreed = [_is_one(col(f"label_{level}")) for level in levels]
-    level_ = exp.Case(ifs=[exp.If(this=one, true=number(i)) for i, one in enumerate(agreed)])
-    label_ = exp.Case(
-        ifs=[exp.If(this=one.copy(), true=exp.Min(this=col(f"label_{i}"))) for i, one in enumerate(agreed)]
+    kinds = {col(f"label_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
+    agreed = [(_IS_ONE(kind=kind), kind) for kind in kinds]
+    return _SIMILARITY(
+        labels=_labels(quasi),
+        level=reduce(lambda case, at: case.when(at[1][0], exp.convert(at[0])), enumerate(agreed), exp.case()),
+        label=reduce(lambda case, at: case.when(at[0], exp.func("min", at[1])), agreed, exp.case()),
+        kinds=[all_columns("c"), *(named(_KIND(label=level), kind.name) for kind, level in kinds.items())],
+        counts=_counts(release, quasi, sensitive),
+        hierarchy=hierarchy,
+        similar=agreed[-1][0],
     )
-    output = [*_labels(quasi), named(level_, "level"), named(label_, "label"), named(total(col(ROWS)), ROWS)]
-    query = select(output, subquery(placed, "p"), _labels(quasi))
-    return query.having(agreed[-1].copy(), copy=False)
-
-
-def _is_one(label: exp.Expr) -> exp.Expr:
-    """Whether a group has one value only, NULL among them."""
-    distinct = exp.Count(this=exp.Distinct(expressions=[label]))
-    nulls = exp.Cast(
-        this=exp.Count(this=label.copy()).neq(exp.Count(this=exp.Star())),
-        to=exp.DataType.build("INT"),
-    )
-    return (distinct + nulls).eq(1)
 
 
 def _labels(quasi: Sequence[str]) -> list[exp.Expr]:
     return [col(f"v{i}") for i in range(len(quasi))]
 
 
-def _counts(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
+def _counts(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subquery:
     """The rows by class and value: ``v0`` .., ``value``, ``n``."""
-    output: list[exp.Expr] = [named(col(name, "r"), f"v{i}") for i, name in enumerate(quasi)]
-    output += [named(col(sensitive, "r"), "value"), named(exp.Count(this=exp.Star()), ROWS)]
-    by: list[exp.Expr] = [col(name, "r") for name in (*quasi, sensitive)]
-    return select(output, aliased(release, "r"), by)
+    return subquery(
+        _COUNTS(
+            labels=[named(col(name, "r"), f"v{i}") for i, name in enumerate(quasi)],
+            sensitive=col(sensitive, "r"),
+            release=release,
+            columns=[col(name, "r") for name in (*quasi, sensitive)],
+        )
+    )
 
 
-def _classes(
-    release: exp.Expr, quasi: Sequence[str], sensitive: str, figures: list[exp.Expr], condition: exp.Expr
-) -> exp.Select:
-    """The classes that meet a condition on their distinct values."""
-    query = select([*_labels(quasi), *figures], subquery(_counts(release, quasi, sensitive), "c"))
-    if quasi:
-        query.set("group", exp.Group(expressions=_labels(quasi)))
-    some = exp.Count(this=exp.Star()) > 0  # without quasi-identifiers and rows
-    return query.having(all_of([condition, some]), copy=False)
-
-
-def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
+def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subquery:
     """By class and value: ``p``, ``ratio`` (p by q, its share of the whole release), and ``n``."""
-    rows = cast(col(ROWS), "DOUBLE")
+    return subquery(_SHARES(labels=_labels(quasi), counts=_counts(release, quasi, sensitive)))
 
-    def within(by: list[exp.Expr]) -> exp.Window:
-        return exp.Window(this=exp.Sum(this=rows.copy()), partition_by=by)
 
-    p = rows / within(_labels(quasi))
-    q = within([col("value")]) / within([])
-    output = [
-        *_labels(quasi),
-        col("value"),
-        col(ROWS),
-        named(p, "p"),
-        named(p / exp.Paren(this=q), "ratio"),
-    ]
-    return select(output, subquery(_counts(release, quasi, sensitive), "c"))
+def find_homogeneity(attacker: Attacker) -> Found:
+    """Classes with one sensitive value."""
+    return _in_each_attribute(attacker, lambda one, name: homogeneity(one.relation, one.manifest.quasi, name))
+
+
+def find_background_knowledge(attacker: Attacker) -> Found:
+    """Classes with few sensitive values, for an adversary who can rule out some."""
+
+    def build(one: Subject, name: str) -> exp.Select:
+        return background_knowledge(one.relation, one.manifest.quasi, name, attacker.known)
+
+    return _in_each_attribute(attacker, build, lambda one, name: {"known": attacker.known})
+
+
+def find_skewness(attacker: Attacker) -> Found:
+    """Values that classes make much more likely."""
+
+    def figures(one: Subject, name: str) -> Mapping[str, Any]:
+        greatest = attacker.figures(greatest_skew(one.relation, one.manifest.quasi, name))
+        return {**greatest, "ratio": RATIO, "likely": LIKELY}
+
+    return _in_each_attribute(attacker, lambda one, name: skewness(one.relation, one.manifest.quasi, name), figures)
+
+
+def find_similarity(attacker: Attacker) -> Found:
+    """Classes whose values are of one kind, by the hierarchy that the policy gives."""
+
+    def build(one: Subject, name: str) -> exp.Select | None:
+        tree = attacker.trees.hierarchies.get(name.lower())
+        if tree is None:
+            return None
+        return similarity(one.relation, one.manifest.quasi, name, tree.table, tree.height)
+
+    return _in_each_attribute(attacker, build, needed="needs a policy with a hierarchy of a sensitive attribute")
+
+
+def _in_each_attribute(
+    attacker: Attacker,
+    build: Callable[[Subject, str], exp.Select | None],
+    figures: Callable[[Subject, str], Mapping[str, Any]] = lambda one, name: {},
+    needed: str = "needs a sensitive attribute: the release has none",
+) -> Found:
+    """An attack on each sensitive attribute of each release that it has a query for."""
+    findings = []
+    for one in attacker.subjects:
+        for name in one.sensitive:
+            query = build(one, name)
+            if query is None:
+                continue
+            more = {"attribute": name, **figures(one, name)}
+            sql = attacker.script(titled(query, one.manifest.quasi))
+            rows = one.manifest.released_rows
+            findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql, more))
+    return findings, [] if findings else [needed]

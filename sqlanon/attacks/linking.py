@@ -7,33 +7,77 @@ Knowledge-based Systems 10(5), 2002, section 1 (figure 1: a voter list and hospi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, col, ident, named, number, select, subquery, total, where
-from sqlanon.ledger.linked import ROWS, SECOND, Linked, both_grouped, joined, within
+from sqlanon.attacks.attacker import Attacker, Found, why_strange
+from sqlanon.attacks.findings import Finding
+from sqlanon.expressions import col, named, template
+from sqlanon.ledger.linked import Linked, both_grouped, joined, titled
 
-_LINKED, _MET = "sqlanon linked", "sqlanon met"
+# Groups that meet; and those of the outside table with the rows they match.
+_LINKED = """
+    WITH "sqlanon met" AS MATERIALIZED (:pairs),
+    "sqlanon linked" AS MATERIALIZED (
+        SELECT :people, coalesce(s.matched, 0) AS matched, o.n, o.i
+        FROM "sqlanon second" AS o
+        LEFT JOIN (
+            SELECT b, sum(n_a)::BIGINT AS matched
+            FROM "sqlanon met" AS m
+            GROUP BY b
+        ) AS s ON o.i = s.b
+    )
+"""
+_LINKING = template(f"""
+    {_LINKED}
+    SELECT :values, matched, n
+    FROM "sqlanon linked" AS l
+    WHERE matched BETWEEN 1 AND :most
+""")  # noqa: S608 (a text of ours)
+_LINKAGE = template(f"""
+    {_LINKED}
+    SELECT
+        coalesce(sum(n) FILTER (WHERE matched = 0)::BIGINT, 0) AS none,
+        coalesce(sum(n) FILTER (WHERE matched = 1)::BIGINT, 0) AS one,
+        coalesce(sum(n) FILTER (WHERE matched BETWEEN 1 AND :most)::BIGINT, 0) AS fewer,
+        (
+            SELECT coalesce(sum(n)::BIGINT, 0)
+            FROM (SELECT any_value(m.n_a) AS n FROM "sqlanon met" AS m GROUP BY m.a) AS a
+        ) AS matched,
+        (
+            SELECT count(*) FILTER (WHERE n_a = 1 AND n_b = 1 AND pairs_a = 1 AND pairs_b = 1)
+            FROM "sqlanon met" AS m
+        ) AS identified,
+        (
+            SELECT coalesce(sum(n)::BIGINT, 0)
+            FROM (
+                SELECT any_value(m.n_a) AS n
+                FROM "sqlanon met" AS m
+                SEMI JOIN "sqlanon linked" AS l ON m.b = l.i AND matched BETWEEN 1 AND :most
+                GROUP BY m.a
+            ) AS a
+        ) AS victims
+    FROM "sqlanon linked" AS l
+""")  # noqa: S608 (a text of ours)
+_PAIR = template("""
+    SELECT
+        a.i AS a,
+        b.i AS b,
+        a.n AS n_a,
+        b.n AS n_b,
+        count(*) OVER (PARTITION BY a.i) AS pairs_a,
+        count(*) OVER (PARTITION BY b.i) AS pairs_b
+""")
 
 
 def linking(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], k: int) -> exp.Select:
     """Outside people whom some released rows fit, but fewer than k: ``v0`` .., their own values; ``matched``, the
     released rows that fit; and ``n``, how many of the outside table have these values.
-
-    Examples
-    --------
-    >>> from sqlanon.expressions import table
-    >>> linking(table("patients"), table("voters"), [Linked("zip", "zip", "zip")], 2).named_selects
-    ['v0', 'matched', 'n']
     """
-    output: list[exp.Expr] = [
-        *(named(col(f"l{i}"), f"v{i}") for i in range(len(attributes))),
-        col("matched"),
-        col(ROWS),
-    ]
-    few = exp.Between(this=col("matched"), low=number(1), high=number(k - 1))
-    query = select(output, within(_LINKED, "l")).where(few, copy=False)
-    return _with_linked(query, release, outside, attributes)
+    values = [named(col(f"l{i}"), f"v{i}") for i in range(len(attributes))]
+    query = _LINKING(**_met(attributes), values=values, most=k - 1)
+    return both_grouped(query, release, outside, [], attributes)
 
 
 def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], k: int) -> exp.Select:
@@ -42,54 +86,42 @@ def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
     a row outside that fit each other and nothing else; and ``victims``: the released rows that somebody fits whom
     fewer than k fit.
     """
-    rows = col("matched")
-
-    def outside_rows(condition: exp.Expr) -> exp.Expr:
-        return exp.Coalesce(this=total(col(ROWS), condition), expressions=[number(0)])
-
-    def equal(value: exp.Expr, to: int) -> exp.Expr:
-        return value.eq(number(to))
-
-    few = exp.Between(this=rows.copy(), low=number(1), high=number(k - 1))
-    met = within(_MET, "m")
-    one_each = all_of([equal(col(name), 1) for name in ("n_a", "n_b", "ways_a", "ways_b")])
-    victims = _matched()
-    on = all_of([col("b", "m").eq(col("i", "l")), few.copy()])
-    victims = victims.join(within(_LINKED, "l"), on=on, join_type="semi", copy=False)
-    matched, victims = (
-        select([exp.Coalesce(this=total(col("n")), expressions=[number(0)])], subquery(each, "a"))
-        for each in (_matched(), victims)
-    )
-    output: list[exp.Expr] = [
-        named(outside_rows(equal(rows.copy(), 0)), "none"),
-        named(outside_rows(equal(rows.copy(), 1)), "one"),
-        named(outside_rows(few), "fewer"),
-        named(subquery(matched), "matched"),
-        named(subquery(select([where(exp.Count(this=exp.Star()), one_each)], met)), "identified"),
-        named(subquery(victims), "victims"),
-    ]
-    return _with_linked(select(output, within(_LINKED, "l")), release, outside, attributes)
+    return both_grouped(_LINKAGE(**_met(attributes), most=k - 1), release, outside, [], attributes)
 
 
-def _matched() -> exp.Select:
-    """The groups of the release that somebody outside fits."""
-    return select([named(exp.AnyValue(this=col("n_a", "m")), "n")], within(_MET, "m"), [col("a", "m")])
+def _met(attributes: Sequence[Linked]) -> dict[str, Any]:
+    """The fillings of `_LINKED`."""
+    return {
+        "pairs": joined(_PAIR().expressions, attributes, 0),
+        "people": [col(f"l{i}", "o") for i in range(len(attributes))],
+    }
 
 
-def _with_linked(query: exp.Select, release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked]) -> exp.Select:
-    """A query over groups that meet (`_MET`), and over those of the outside table with the rows they match."""
-    query = both_grouped(query, release, outside, [], attributes)
-    pairs = joined(attributes, 0)
-    ways = {side: exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col("i", side)]) for side in ("a", "b")}
-    output = [named(col("i", side), side) for side in ("a", "b")]
-    output += [named(col(ROWS, side), f"n_{side}") for side in ("a", "b")]
-    output += [named(count, f"ways_{side}") for side, count in ways.items()]
-    pairs.set("expressions", output)
-    query = query.with_(ident(_MET), as_=pairs, materialized=True, copy=False)
-    sums = select([col("b"), named(total(col("n_a")), "matched")], within(_MET, "m"), [col("b")])
-    matched = named(exp.Coalesce(this=col("matched", "s"), expressions=[number(0)]), "matched")
-    people: list[exp.Expr] = [col(f"l{i}", "o") for i in range(len(attributes))]
-    linked = select([*people, matched, col(ROWS, "o"), col("i", "o")], within(SECOND, "o"))
-    on = col("i", "o").eq(col("b", "s"))
-    linked = linked.join(subquery(sums, "s"), on=on, join_type="left", copy=False)
-    return query.with_(ident(_LINKED), as_=linked, materialized=True, copy=False)
+def find_linking(attacker: Attacker) -> Found:
+    """A table from outside, joined to each release."""
+    private = attacker.private
+    if private is None or private.outside is None:
+        return [], ["needs a policy and a table from outside"]
+    theirs = {name.lower(): name for name in private.outside.columns}
+    findings, reasons = [], []
+    for one in attacker.subjects:
+        attributes = []
+        for name in one.manifest.quasi:
+            column = theirs.get(name.lower())
+            tree = private.trees.of(name.lower(), one.rule(name.lower()))
+            if column is not None and tree is not None:
+                levels = one.levels(name.lower(), tree.height)
+                attributes.append(Linked(name, name, column, levels, (0,), tree.table, tree.height, True))
+        if not attributes:
+            reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
+            continue
+        if why := why_strange(attacker, one, attributes):
+            reasons.append(why)
+            continue
+        arguments = one.relation, private.outside.relation, attributes, one.k
+        figures = attacker.figures(linkage(*arguments))
+        victims = figures.pop("victims")
+        sql = attacker.script(titled(linking(*arguments), [linked.name for linked in attributes]))
+        more = {**figures, "k": one.k, "attributes": [linked.name for linked in attributes]}
+        findings.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
+    return findings, reasons

@@ -1,7 +1,8 @@
-"""Minimality and downcoding: what a reader learns from knowing that the release generalizes no more than it must.
+"""Attacks that read the source: minimality and downcoding, by somebody who knows that the release generalizes no more
+than it must; and dependencies between columns.
 
-Both split the classes of a full-domain release again, by one attribute at a time, one level lower, over the private
-rows: who attacks needs them from elsewhere, the data holder has them.
+The first two split the classes of a full-domain release again, by one attribute at a time, one level lower, over the
+private rows: an attacker needs them from elsewhere, the data holder has them.
 
 Sources: R. C.-W. Wong, A. W.-C. Fu, K. Wang, J. Pei, Minimality attack in privacy preserving data publishing, VLDB
 2007; A. Cohen, Attacks on deidentification's defenses, USENIX Security 2022 (downcoding).
@@ -9,53 +10,92 @@ Sources: R. C.-W. Wong, A. W.-C. Fu, K. Wang, J. Pei, Minimality attack in priva
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.coding import code_name
+from sqlanon.attacks.attacker import Attacker, Found, PrivateSide
+from sqlanon.attacks.findings import Finding, Kept
+from sqlanon.coding import code_name, value_counts
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     aliased,
     all_of,
     cast,
     col,
+    fragment,
     ident,
     named,
-    number,
     same,
     select,
     subquery,
+    table,
+    template,
     text,
     union_all,
 )
-from sqlanon.frequency import distribution as ds
+from sqlanon.frequency.distribution import domain, sensitive_values, value_pairs
+from sqlanon.frequency.scan import domain_of
 from sqlanon.frequency.uncoded import distribution
-from sqlanon.ledger.linked import ROWS, within
-from sqlanon.requirements import Requirements
-from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
-from sqlanon.search.classes import KEPT, ClassSpace, SensitiveTable, judged
+from sqlanon.ledger.linked import titled
+from sqlanon.ledger.side_by_side import Subject
+from sqlanon.release.dependencies import pinned_groups
+from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.requirements.base import CLASS_POPULATION, Distribution
+from sqlanon.search.classes import ClassSpace, SensitiveTable, judged
 
-_LABELLED, _PARENTS = "sqlanon labelled", "sqlanon classes"
+_LABELLED = "sqlanon labelled"
+
+_SPLIT = template("""
+    WITH "sqlanon labelled" AS MATERIALIZED (:labelled),
+    "sqlanon classes" AS (SELECT DISTINCT class, :classes FROM "sqlanon labelled")
+    SELECT :labels, w.by, w.n
+    FROM "sqlanon classes" AS p
+    JOIN (
+        SELECT class, string_agg(by, ', ' ORDER BY by) AS by, max(n) AS n
+        FROM :splits AS s
+        GROUP BY class
+    ) AS w ON p.class = w.class
+    SEMI JOIN :release AS r ON :is_released
+""")
+_SPLIT_BY = template("""
+    SELECT class, :attribute AS by, :rows::BIGINT AS n
+    FROM :parts AS j
+    GROUP BY class
+    HAVING :condition
+""")
+_NO_SPLIT = template("SELECT NULL::BIGINT AS class, '' AS by, 0 AS n WHERE FALSE")
+
+_COUNTED = template("""
+    SELECT :raw, count(*) AS n
+    FROM :source AS r
+    GROUP BY :columns
+""")
+_LABELS = template("SELECT :labels, c.n FROM :counted AS c")
+_NUMBERED = template("""
+    SELECT :kept, n, dense_rank() OVER (ORDER BY :labels) AS class, :parts
+    FROM :labelled AS l
+""")
+_PART = fragment("dense_rank() OVER (ORDER BY :labels)")
+_AT_LEVEL = template("""
+    SELECT :label AS label, :ground AS ground, :others
+    FROM :source AS r
+    JOIN :hierarchy AS h ON :same
+""")
+
+_ALL_KEPT = fragment("bool_and(kept)")
+_ROWS = fragment("sum(class_size)")
+# All parts have k rows, and some break another requirement.
+_NOT_MERGED_FOR_K = fragment("bool_and(class_count >= :k) AND NOT bool_and(kept) AND count(*) > 1")
+_ROWS_OF_BROKEN_PARTS = fragment("sum(CASE WHEN kept THEN 0 ELSE class_size END)")
 
 
 @dataclass(frozen=True)
 class Released:
-    """A quasi-identifier of a full-domain release, and of its source.
-
-    Attributes
-    ----------
-    name, released:
-        What it is called, and its column in the release.
-    column:
-        Its column in the source.
-    level:
-        Its level in the release.
-    hierarchy:
-        ``level_0`` to the top.
-    lowest:
-        The least level that the policy allows; a class is not split below it.
-    """
+    """A quasi-identifier of a full-domain release (``released`` at ``level``), and of its source (``column``); a class
+    is not split below the ``lowest`` level that the policy allows."""
 
     name: str
     released: str
@@ -66,7 +106,7 @@ class Released:
 
 
 def looks_at_rows_alone(requirements: Requirements) -> bool:
-    """Whether classes can be judged by their rows and sensitive values: what the attacks here are able to do."""
+    """Whether classes can be judged by their rows and sensitive values: the attacks here can do no more."""
     plain = all(one.kind in ("values", "joint") for one in requirements.distributions)
     whole = requirements.table or requirements.shields or requirements.population_uniqueness
     columns = [column.name for one in requirements.classes for column in one.condition().find_all(exp.Column)]
@@ -83,8 +123,7 @@ def downcoding(
     """Classes that could be released with one attribute a level lower, all their rows: ``v0`` .., ``by`` (which
     attributes), and ``n``.
     """
-    fine = exp.LogicalAnd(this=col(KEPT))
-    return _split(release, source, quasi, sensitive, requirements, fine, exp.Sum(this=col(CLASS_SIZE)))
+    return _split(release, source, quasi, sensitive, requirements, _ALL_KEPT(), _ROWS())
 
 
 def minimality(
@@ -101,11 +140,8 @@ def minimality(
     whole tells of these. ``by`` has the attributes by which it can be so split; ``n`` are the rows of such parts, by
     the attribute with the most.
     """
-    big = exp.LogicalAnd(this=col(CLASS_COUNT) >= number(k))
-    broken = ~exp.LogicalAnd(this=col(KEPT))
-    several = exp.Count(this=exp.Star()) > 1
-    rows = exp.Sum(this=exp.If(this=col(KEPT), true=number(0), false=col(CLASS_SIZE)))
-    return _split(release, source, quasi, sensitive, requirements, all_of([big, broken, several]), rows)
+    condition, rows = _NOT_MERGED_FOR_K(k=k), _ROWS_OF_BROKEN_PARTS()
+    return _split(release, source, quasi, sensitive, requirements, condition, rows)
 
 
 def _split(
@@ -124,35 +160,17 @@ def _split(
         if one.level <= one.lowest:
             continue
         space = _space(i, source, sensitive, requirements, parts)
-        extra = [named(exp.Min(this=col("class")), "class")]
-        each: list[exp.Expr] = [col("class"), named(text(one.name), "by"), named(cast(rows.copy(), "BIGINT"), ROWS)]
-        split = select(each, subquery(judged(space, (0,), extra), "j"), [col("class")])
-        splits.append(split.having(condition.copy(), copy=False))
-    if not splits:
-        empty: list[exp.Expr] = [
-            named(cast(exp.null(), "BIGINT"), "class"),
-            named(text(""), "by"),
-            named(number(0), ROWS),
-        ]
-        splits.append(exp.Select(expressions=empty).where(exp.false()))
-    by = exp.GroupConcat(
-        this=exp.Order(this=col("by"), expressions=[exp.Ordered(this=col("by"))]), separator=text(", ")
-    )
-    worst = select(
-        [col("class"), named(by, "by"), named(exp.Max(this=col(ROWS)), ROWS)],
-        subquery(union_all(*splits), "s"),
-        [col("class")],
-    )
-    labels: list[exp.Expr] = [named(col(f"g{i}", "p"), f"v{i}") for i in range(len(quasi))]
-    query = select([*labels, col("by", "w"), col(ROWS, "w")], within(_PARENTS, "p"))
-    on = col("class", "p").eq(col("class", "w"))
-    query = query.join(subquery(worst, "w"), on=on, copy=False)
+        parts_of = judged(space, (0,), [named(exp.func("min", col("class")), "class")])
+        splits.append(_SPLIT_BY(attribute=text(one.name), rows=rows, parts=subquery(parts_of), condition=condition))
     there = all_of(same(col(f"g{i}", "p"), cast(col(one.released, "r"), "VARCHAR")) for i, one in enumerate(quasi))
-    query = query.join(aliased(release, "r"), on=there, join_type="semi", copy=False)
-    query = query.with_(ident(_LABELLED), as_=_labelled(source, quasi, sensitive), materialized=True, copy=False)
-    classes = [col(f"g{i}") for i in range(len(quasi))]
-    distinct = exp.Select(expressions=[col("class"), *classes], distinct=exp.Distinct())
-    query = query.with_(ident(_PARENTS), as_=distinct.from_(exp.Table(this=ident(_LABELLED)), copy=False), copy=False)
+    query = _SPLIT(
+        labelled=_labelled(source, quasi, sensitive),
+        classes=[col(f"g{i}") for i in range(len(quasi))],
+        labels=[named(col(f"g{i}", "p"), f"v{i}") for i in range(len(quasi))],
+        splits=subquery(union_all(*splits or [_NO_SPLIT()])),
+        release=release,
+        is_released=there,
+    )
     for name, part in parts.items():
         query = query.with_(ident(name), as_=part, materialized=True, copy=False)
     return query
@@ -162,55 +180,59 @@ def _labelled(source: exp.Expr, quasi: Sequence[Released], sensitive: Mapping[st
     """The source's combinations: ``g0`` .. (labels as released), ``class`` (their number), ``part0`` .. (the number of
     the part, by each attribute), ``s0`` .. and ``n``. Rows with values that a hierarchy lacks are not released.
     """
-    raw: list[exp.Expr] = [named(col(one.column, "r"), f"q{i}") for i, one in enumerate(quasi)]
-    raw += [named(col(name, "r"), f"s{j}") for j, name in enumerate(sensitive.values())]
-    columns = dict.fromkeys([*(one.column for one in quasi), *sensitive.values()])
-    counted = select(
-        [*raw, named(exp.Count(this=exp.Star()), ROWS)], aliased(source, "r"), [col(name, "r") for name in columns]
+    counted = _COUNTED(
+        raw=[
+            *(named(col(one.column, "r"), f"q{i}") for i, one in enumerate(quasi)),
+            *(named(col(name, "r"), f"s{j}") for j, name in enumerate(sensitive.values())),
+        ],
+        source=source,
+        columns=[col(name, "r") for name in dict.fromkeys([*(one.column for one in quasi), *sensitive.values()])],
     )
-    query = exp.Select().from_(subquery(counted, "c"), copy=False)
     output: list[exp.Expr] = []
     for i, one in enumerate(quasi):
-        on = same(col(f"q{i}", "c"), col("level_0", f"h{i}"))
-        query = query.join(aliased(one.hierarchy, f"h{i}"), on=on, copy=False)
         output.append(named(cast(col(f"level_{one.level}", f"h{i}"), "VARCHAR"), f"g{i}"))
-        lower = max(one.level - 1, 0)
-        output.append(named(cast(col(f"level_{lower}", f"h{i}"), "VARCHAR"), f"f{i}"))
-    output += [col(f"s{j}", "c") for j in range(len(sensitive))]
-    query.set("expressions", [*output, col(ROWS, "c")])
+        output.append(named(cast(col(f"level_{max(one.level - 1, 0)}", f"h{i}"), "VARCHAR"), f"f{i}"))
+    values = [f"s{j}" for j in range(len(sensitive))]
+    labelled = _LABELS(labels=[*output, *(col(value, "c") for value in values)], counted=subquery(counted))
+    for i, one in enumerate(quasi):
+        on = same(col(f"q{i}", "c"), col("level_0", f"h{i}"))
+        labelled = labelled.join(aliased(one.hierarchy, f"h{i}"), on=on, copy=False)
     labels = [col(f"g{i}") for i in range(len(quasi))]
-    numbers: list[exp.Expr] = [named(_number_of(labels), "class")]
-    numbers += [
-        named(_number_of([*labels, col(f"f{i}")]), f"part{i}") for i, one in enumerate(quasi) if one.level > one.lowest
-    ]
-    kept: list[exp.Expr] = [*labels, *(col(f"s{j}") for j in range(len(sensitive))), col(ROWS)]
-    return select([*kept, *numbers], subquery(query, "l"))
+    return _NUMBERED(
+        kept=[*labels, *map(col, values)],
+        labels=labels,
+        parts=[
+            named(_PART(labels=[*labels, col(f"f{i}")]), f"part{i}")
+            for i, one in enumerate(quasi)
+            if one.level > one.lowest
+        ],
+        labelled=subquery(labelled),
+    )
 
 
 def at_level(source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, others: Sequence[str]) -> exp.Subquery:
     """The rows of a source: ``label`` and ``ground`` of an attribute, released at a level, and other columns."""
-    label = named(cast(col(f"level_{level}", "h"), "VARCHAR"), "label")
-    output: list[exp.Expr] = [label, named(col(column, "r"), "ground"), *(col(name, "r") for name in others)]
-    on = same(col(column, "r"), col("level_0", "h"))
-    return subquery(select(output, aliased(source, "r")).join(aliased(hierarchy, "h"), on=on, copy=False), "r")
-
-
-def _number_of(columns: Sequence[exp.Expr]) -> exp.Window:
-    order = exp.Order(expressions=[exp.Ordered(this=column.copy()) for column in columns])
-    return exp.Window(this=exp.Anonymous(this="DENSE_RANK"), order=order)
+    rows = _AT_LEVEL(
+        label=cast(col(f"level_{level}", "h"), "VARCHAR"),
+        ground=col(column, "r"),
+        others=[col(name, "r") for name in others],
+        source=source,
+        hierarchy=hierarchy,
+        same=same(col(column, "r"), col("level_0", "h")),
+    )
+    return subquery(rows, "r")
 
 
 def _space(
     i: int, source: exp.Expr, sensitive: Mapping[str, str], requirements: Requirements, parts: dict[str, exp.Query]
 ) -> ClassSpace:
     """The parts of classes by an attribute, as classes of one generalization; adds what it needs to ``parts``."""
-    frequency: list[exp.Expr] = [named(col(f"part{i}"), code_name(0, 0)), col("class"), col(ROWS)]
+    frequency: list[exp.Expr] = [named(col(f"part{i}"), code_name(0, 0)), col("class"), col("n")]
     tables: Mapping[Distribution, SensitiveTable] = {
         one: _sensitive(i, one, source, sensitive, parts) for one in requirements.distributions
     }
-    return ClassSpace(
-        subquery(select(frequency, exp.Table(this=ident(_LABELLED))), "frequency"), (1,), requirements, sensitive=tables
-    )
+    rows = subquery(select(frequency, table(_LABELLED)), "frequency")
+    return ClassSpace(rows, (1,), requirements, sensitive=tables)
 
 
 def _sensitive(
@@ -218,16 +240,140 @@ def _sensitive(
 ) -> SensitiveTable:
     """The counts of a sensitive attribute's values in the parts; its values and their order are the source's."""
     j = list(sensitive).index(one.attribute)
-    values, domain = f"sqlanon values {j}", f"sqlanon domain {j}"
+    values, domain_name = f"sqlanon values {j}", f"sqlanon domain {j}"
     if values not in parts:
         column = col(sensitive[one.attribute], "r")
-        counted: list[exp.Expr] = [named(column, "value"), named(exp.Count(this=exp.Star()), ROWS)]
-        counts = select(counted, aliased(source, "r"), [column.copy()])
-        parts[values] = ds.sensitive_values(subquery(counts, "c"), moving=False)
-        parts[domain] = ds.domain(exp.Table(this=ident(values)))
+        counts = _COUNTED(raw=[named(column, "value")], source=source, columns=[column])
+        parts[values] = sensitive_values(subquery(counts, "c"), moving=False)
+        parts[domain_name] = domain(table(values))
     inner = [other for other in range(len(sensitive)) if other != j] if one.kind == "joint" else []
     rows: list[exp.Expr] = [named(col(f"part{i}"), "q0"), *(col(f"s{other}") for other in range(len(sensitive)))]
-    numbered = select([*rows, col(ROWS)], exp.Table(this=ident(_LABELLED)))
-    pairs = ds.value_pairs(subquery(numbered, "n"), 1, j, inner)
-    told = distribution(pairs, exp.Table(this=ident(values)), 1, len(inner))
-    return SensitiveTable(told, len(inner), exp.Table(this=ident(domain)) if one.kind == "values" else None)
+    pairs = value_pairs(subquery(select([*rows, col("n")], table(_LABELLED)), "n"), 1, j, inner)
+    shares = distribution(pairs, table(values), 1, len(inner))
+    return SensitiveTable(shares, len(inner), table(domain_name) if one.kind == "values" else None)
+
+
+KEEPS = "local"
+"""The strategy that splits the classes of a full-domain release where all parts meet the policy."""
+
+
+def find_dependencies(attacker: Attacker) -> Found:
+    """Released columns that give the values of generalized quasi-identifiers away."""
+    private = attacker.private
+    if private is None:
+        return [], ["needs the policy that made the release, with its source"]
+    findings, reasons = [], []
+    theirs = {name.lower(): name for name in private.run.source.columns}
+    for one in attacker.subjects:
+        others = [name for name in one.columns if not one.is_quasi(name) and name in theirs]
+        levels = {name.lower(): level for name, level in one.manifest.levels(private.heights).items()}
+        if not others or any(level is None for level in levels.values()):
+            reasons.append(
+                f"needs one level for each attribute, and columns that are not generalized: {one.path} has none"
+            )
+            continue
+        found = []
+        for name, level in levels.items():
+            if not level or name not in theirs or name not in private.tables:
+                continue
+            rows = at_level(private.run.source.relation, theirs[name], private.tables[name], level, others)
+            for other in others:
+                query = pinned_groups(rows, col("label"), col("ground"), col(other))
+                sql = attacker.script(titled(query, [name, other]))
+                more = {"attribute": other, "quasi": name}
+                victims = min(attacker.victims(query), one.manifest.released_rows)
+                found.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
+        findings += [each for each in found if each.victims] or found[:1]
+        if not found:
+            reasons.append(f"needs an attribute that is generalized: {one.path} has none")
+    return findings, reasons
+
+
+Split: TypeAlias = Callable[[Subject, PrivateSide, list[Released], dict[str, str], Requirements], exp.Select]
+"""A query for the classes of a release that are split again."""
+
+
+def _in_each_release(attacker: Attacker, build: Split, found: Callable[[Subject, exp.Select, str], Finding]) -> Found:
+    """What is found in each full-domain release of the policy when its classes are split again."""
+    private = attacker.private
+    if private is None:
+        return [], ["needs the policy that made the release, with its source"]
+    policy = private.policy
+    findings, reasons = [], []
+    requirements = _requirements(attacker, private)
+    for one in attacker.subjects:
+        levels = one.manifest.levels(private.heights)
+        if one.manifest.policy_hash != policy.fingerprint():
+            reasons.append(f"needs the policy that made {one.path}")
+        elif policy.noisy or policy.source.person is not None or not looks_at_rows_alone(requirements):
+            reasons.append(
+                "looks at rows and their sensitive values: not at persons, noise, a population, the whole table"
+            )
+        elif any(level is None for level in levels.values()):
+            reasons.append(f"needs one level for each attribute: {one.path} has several")
+        else:
+            quasi = [
+                Released(
+                    name,
+                    one.column(name.lower()) or name,
+                    private.columns.by_attribute[name],
+                    int(levels[name] or 0),
+                    private.tables[name.lower()],
+                    int(levels[name] or 0) if policy.attributes[name].forbidden else policy.attributes[name].min_level,
+                )
+                for name in policy.generalized
+            ]
+            sensitive = dict(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True))
+            query = build(one, private, quasi, sensitive, requirements)
+            sql = attacker.script(titled(query, [each.name for each in quasi]))
+            findings.append(found(one, query, sql))
+    return findings, reasons
+
+
+def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
+    """The policy's requirements, as the search has them."""
+    steps, run = StatementRunner(private.run.engine), private.run
+    domains = {}
+    for s, (name, column) in enumerate(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True)):
+        tree = attacker.trees.hierarchies.get(name.lower())
+        values = steps.make(run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False))
+        domains[name] = Domain(domain_of(steps, values, 0).values, tree.height if tree is not None else 0)
+    steps.drop_all_but(())  # each attack counts them anew
+    return requirements_of(private.policy.privacy, private.policy.generalized, domains)
+
+
+def find_minimality(attacker: Attacker) -> Found:
+    """Classes that were not merged for k-anonymity."""
+
+    def build(
+        one: Subject,
+        private: PrivateSide,
+        quasi: list[Released],
+        sensitive: dict[str, str],
+        requirements: Requirements,
+    ) -> exp.Select:
+        source = private.run.source.relation
+        return minimality(one.relation, source, quasi, sensitive, requirements, requirements.k)
+
+    def found(one: Subject, query: exp.Select, sql: str) -> Finding:
+        return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql)
+
+    return _in_each_release(attacker, build, found)
+
+
+def find_downcoding(attacker: Attacker) -> Found:
+    """Classes that could be finer: detail that could be kept. Nobody is a victim of it."""
+
+    def build(
+        one: Subject,
+        private: PrivateSide,
+        quasi: list[Released],
+        sensitive: dict[str, str],
+        requirements: Requirements,
+    ) -> exp.Select:
+        return downcoding(one.relation, private.run.source.relation, quasi, sensitive, requirements)
+
+    def found(one: Subject, query: exp.Select, sql: str) -> Finding:
+        return Finding((str(one.path),), 0, one.manifest.released_rows, sql, kept=Kept(attacker.victims(query), KEEPS))
+
+    return _in_each_release(attacker, build, found)

@@ -1,37 +1,205 @@
-"""The attacks, by name."""
+"""The verbs: published attacks on releases, which are opened beside what a policy gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
 
-from sqlanon.attacks import alone, pairs, with_source
-from sqlanon.attacks.attacker import Attacker, Found
-from sqlanon.attacks.report import Attack
+from sqlglot import exp
 
-ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
-    "homogeneity": alone.homogeneity,
-    "background_knowledge": alone.background_knowledge,
-    "skewness": alone.skewness,
-    "similarity": alone.similarity,
-    "unsorted_matching": pairs.unsorted_matching,
-    "complementary_release": pairs.complementary_release,
-    "temporal": pairs.temporal,
-    "composition": pairs.composition,
-    "minimality": with_source.minimality,
-    "downcoding": with_source.downcoding,
-    "linking": with_source.linking,
-    "dependencies": with_source.dependencies,
+from sqlanon.attacks import disclosure, linking, refinement, release_pairs
+from sqlanon.attacks.attacker import Attacker, Found, ScriptWriter, read_private_side
+from sqlanon.attacks.findings import Attack, Attacks
+from sqlanon.engines.limits import Limits
+from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.expressions import anonymous, ident, table, text
+from sqlanon.ledger.side_by_side import Subject
+from sqlanon.policy import Policy, is_server
+from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
+from sqlanon.sources import readable
+from sqlanon.sources.workspace import Workspace
+
+_ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
+    "homogeneity": disclosure.find_homogeneity,
+    "background_knowledge": disclosure.find_background_knowledge,
+    "skewness": disclosure.find_skewness,
+    "similarity": disclosure.find_similarity,
+    "unsorted_matching": release_pairs.find_unsorted_matching,
+    "complementary_release": release_pairs.find_complementary_release,
+    "temporal": release_pairs.find_temporal,
+    "composition": release_pairs.find_composition,
+    "minimality": refinement.find_minimality,
+    "downcoding": refinement.find_downcoding,
+    "linking": linking.find_linking,
+    "dependencies": refinement.find_dependencies,
 }
-"""The attacks, by name."""
 
-NAMES = tuple(ATTACKS)
-"""The attacks there are."""
+NAMES = tuple(_ATTACKS)
+"""The names of the attacks."""
+
+Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
-def make(name: str, attacker: Attacker) -> Attack:
-    """Make one attack."""
-    findings, reasons = ATTACKS[name](attacker)
+def attack(
+    releases: Releases,
+    policy: Policy | None = None,
+    outside: str | os.PathLike[str] | None = None,
+    only: Sequence[str] | None = None,
+    known: int = 1,
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+) -> Attacks:
+    """Run the published attacks on releases, and count the affected rows.
+
+    Parameters
+    ----------
+    releases:
+        One release file, or several releases of one table.
+    policy:
+        Gives the hierarchies and the source. Needed where releases are at different levels of an attribute, for a
+        table from outside, and for attacks that read the source.
+    outside:
+        A table that names people: a Parquet or CSV file, or a table of the database that the policy's source is in. Its
+        columns have the quasi-identifiers' names, and values as they are.
+    only:
+        The names of the attacks to run. Default: all of `NAMES`.
+    known:
+        How many sensitive values an adversary with background knowledge can rule out.
+    memory_limit, threads:
+        As of `sqlanon.connect`.
+
+    Returns
+    -------
+    By name, each attack's victims, their share of the released rows, and the SQL that shows them; or why it was
+    skipped.
+
+    Raises
+    ------
+    ReleaseError
+        A file is not there, or is no release; or a release is in PostgreSQL.
+    PolicyError
+        An attack has no such name, or ``known`` is less than 0.
+    SourceError, HierarchyError
+        The source or the outside table cannot be read, or does not fit the policy.
+
+    Examples
+    --------
+    >>> import tempfile, duckdb, sqlanon
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 2 AS ward, 'flu' AS diagnosis FROM range(8) AS t(i)")
+    >>> with tempfile.TemporaryDirectory() as folder, sqlanon.connect(connection) as db:
+    ...     result = db.anonymize(Policy(
+    ...         source={"table": "people"},
+    ...         attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}, "diagnosis": {"role": "sensitive"}},
+    ...         privacy={"k": 4},
+    ...         release={"table": "people"},
+    ...     ))
+    ...     release = result.publish(f"{folder}/release.duckdb")
+    ...     found = attack(release.path, only=["homogeneity", "temporal"])
+    >>> found["homogeneity"].victims, found["homogeneity"].share
+    (8, 1.0)
+    >>> found["temporal"].skipped
+    'needs two releases of one table'
+    """
+    names = _names(only, known)
+    with _attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, readable():
+        return Attacks(tuple(_run(name, attacker) for name in names), attacker.decoys)
+
+
+def attack_sql(
+    releases: Releases,
+    policy: Policy | None = None,
+    outside: str | os.PathLike[str] | None = None,
+    only: Sequence[str] | None = None,
+    known: int = 1,
+) -> str:
+    """The statements that show the victims of `attack`, for any DuckDB client; no attack is run.
+
+    Parameters and errors are those of `attack`. Hierarchies are built, if there is a policy.
+    """
+    names = _names(only, known)
+    with _attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker, readable():
+        attacks = [_run(name, attacker) for name in names]
+    return "\n\n".join(
+        "\n".join(
+            [f"-- {one.name}", *(finding.sql for finding in one.findings), *([f"-- {one.skipped}"] * bool(one.skipped))]
+        )
+        for one in attacks
+    )
+
+
+def _run(name: str, attacker: Attacker) -> Attack:
+    findings, reasons = _ATTACKS[name](attacker)
     decoys = attacker.decoys
-    told = [replace(one, decoys=sum(decoys.get(path, 0) for path in one.releases)) for one in findings]
-    return Attack(name, tuple(told), "; ".join(dict.fromkeys(reasons)) or None)
+    counted = [replace(one, decoys=sum(decoys.get(path, 0) for path in one.releases)) for one in findings]
+    return Attack(name, tuple(counted), "; ".join(dict.fromkeys(reasons)) or None)
+
+
+def _names(only: Sequence[str] | None, known: int) -> list[str]:
+    names = list(NAMES if only is None else only)
+    problems = [
+        Problem("--only", f"there is no attack {name!r}; there is {', '.join(NAMES)}")
+        for name in names
+        if name not in NAMES
+    ]
+    if known < 0:
+        problems.append(Problem("--known", f"must be 0 or more, not {known}"))
+    if problems:
+        raise PolicyError(problems)
+    return [name for name in NAMES if name in names]
+
+
+@contextmanager
+def _attacker(
+    releases: Releases,
+    policy: Policy | None,
+    outside: str | os.PathLike[str] | None,
+    known: int,
+    limits: Limits,
+    counts: bool = True,
+) -> Iterator[Attacker]:
+    """Open the releases beside each other, and what the policy gives."""
+    given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
+    if any(is_server(os.fspath(one)) for one in given):
+        raise ReleaseError("attacks are made on files: publish the release to one, too")
+    paths = list(dict.fromkeys(Path(one).absolute() for one in given))
+    if not paths:
+        raise PolicyError([Problem("releases", "give at least one")])
+    if outside is not None and policy is None:
+        raise PolicyError([Problem("--outside", "needs a policy, which has the hierarchies: --policy POLICY.toml")])
+    claims = [read_claims(path, limits) for path in paths]
+    writer = ScriptWriter()
+    with ExitStack() as stack:
+        space = Workspace(None, limits)
+        stack.callback(space.close)
+        run = None if policy is None else stack.enter_context(space.run(policy))
+        engine = space.engine if run is None else run.engine
+        subjects = []
+        for i, (path, manifest) in enumerate(zip(paths, claims, strict=True), start=1):
+            alias = f"release_{i}"
+            relation = attach_release(engine, path, manifest, alias)
+            stack.callback(detach_release, engine, path, alias)
+            subjects.append(Subject(path, manifest, relation))
+            _name_release(writer, subjects[-1], alias)
+        if policy is None or run is None:
+            if not any(path.suffix.lower() == ".parquet" for path in paths):
+                shut(engine)
+            yield Attacker(engine, subjects, writer, None, known, counts)
+            return
+        with readable():
+            private = read_private_side(policy, run, None if outside is None else os.fspath(outside), writer)
+        yield Attacker(engine, subjects, writer, private, known, counts)
+
+
+def _name_release(writer: ScriptWriter, subject: Subject, alias: str) -> None:
+    path = text(str(subject.path))
+    if subject.path.suffix.lower() == ".parquet":
+        writer.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)
+        return
+    writer.need(alias, [f"ATTACH {path.sql('duckdb')} AS {ident(alias).sql('duckdb')} (READ_ONLY);"])
+    writer.name(subject.relation, table(subject.manifest.table_name, "main", alias), alias)

@@ -17,10 +17,9 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import Namer, aliased, col, create_table, drop_table, named, select, subquery, total
-from sqlanon.ledger.complementary import MEETING, complementary_victims
+from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, temporal
 from sqlanon.ledger.linked import FIRST, ROWS, SECOND, is_met, met_name, of_several_levels, swapped_met
 from sqlanon.ledger.side_by_side import Link
-from sqlanon.ledger.temporal import temporal
 
 MOST_MEETING = 20_000_000
 """So many pairs of groups that can be the same rows are looked at: some gigabytes, where they are made."""

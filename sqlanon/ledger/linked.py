@@ -33,7 +33,6 @@ from sqlanon.expressions import (
     ident,
     is_null,
     is_there,
-    least,
     named,
     number,
     same,
@@ -324,26 +323,28 @@ def both_grouped(
     several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
     these with the finest values, or without."""
     several = of_several_levels(attributes)
+    parts: dict[str, exp.Query] = {}
     for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
         columns = [one.first if is_first else one.second for one in attributes]
         grouped = keyed(groups(release, columns, shared, count), attributes, len(shared), is_first)
         grouped.append("expressions", named(exp.Window(this=exp.RowNumber()), "i"))
         if several:
             grouped = _with_prefixes(grouped, attributes, len(shared))
-        query = query.with_(ident(name), as_=grouped, materialized=True, copy=False)
+        parts[name] = grouped
     for i, one in several:
-        parts: dict[str, exp.Query] = {}
         if finest == "numbers":
             parts[_labels_name(i)] = _numbered_labels(i)
         if one.hierarchy is not None and one.ranges:
             parts[_nodes_name(i)] = nodes_in_order(one.hierarchy, range(one.height + 1))
             parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
         parts[pairs_name(i)] = compatible(one, i, finest)
-        for name, part in parts.items():
-            query = query.with_(ident(name), as_=part, materialized=True, copy=False)
     for step in range(len(several) + 1) if several else ():
-        met = _met(attributes, len(shared), step, finest)
-        query = query.with_(ident(met_name(step)), as_=met, materialized=True, copy=False)
+        parts[met_name(step)] = _met(attributes, len(shared), step, finest)
+    own = query.args["with_"].expressions if query.args.get("with_") else []
+    made = exp.Select()
+    for name, part in parts.items():
+        made.with_(ident(name), as_=part, materialized=True, copy=False)
+    query.set("with_", exp.With(expressions=[*made.args["with_"].expressions, *own]))
     return query
 
 
@@ -424,14 +425,14 @@ def swapped_met(met: exp.Expr) -> exp.Select:
     return select([named(col("b"), "a"), named(col("a"), "b")], met.copy())
 
 
-def joined(attributes: Sequence[Linked], shared: int, numbers: bool = False) -> exp.Select:
-    """``FROM`` the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` .., if
-    ``numbers`` are not enough."""
+def joined(output: Sequence[exp.Expr], attributes: Sequence[Linked], shared: int, numbers: bool = False) -> exp.Select:
+    """An output of the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` ..,
+    if ``numbers`` are not enough."""
     several = of_several_levels(attributes)
     if not several:
-        query = exp.Select().from_(within(FIRST, "a"), copy=False)
+        query = select([*output], within(FIRST, "a"))
         return query.join(within(SECOND, "b"), on=meeting(attributes, shared), copy=False)
-    query, last = exp.Select().from_(within(met_name(len(several)), "m"), copy=False), f"p{len(several)}"
+    query, last = select([*output], within(met_name(len(several)), "m")), f"p{len(several)}"
     for name, side in ((FIRST, "a"), (SECOND, "b")):
         on = col(last, side).eq(col(side, "m"))
         query = query.join(within(name, side), on=on, copy=False)
@@ -463,17 +464,6 @@ def finest(attributes: Sequence[Linked], numbers: bool = False) -> list[exp.Expr
 def within(name: str, alias: str) -> exp.Table:
     """A relation of the same statement, under an alias."""
     return aliased(exp.Table(this=ident(name)), alias)
-
-
-def rows_in(pairs: exp.Query) -> exp.Anonymous:
-    """How many rows are in pairs of groups: each group at most in full, on either side; the lesser count."""
-    counts: list[exp.Expr] = []
-    for side in ("a", "b"):
-        told = least(total(col(ROWS)), exp.Min(this=col(f"n_{side}")))
-        each = select([named(told, ROWS)], subquery(pairs.copy(), "p"), [col(side)])
-        whole = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
-        counts.append(subquery(select([whole], subquery(each, "e"))))
-    return least(*counts)
 
 
 def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:

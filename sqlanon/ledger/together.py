@@ -19,16 +19,15 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import col, create_table, drop_table, named, read_parquet, select, subquery, table, text
-from sqlanon.ledger.complementary import complementary_release
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.exports import exports, not_compared
 from sqlanon.ledger.intents import Places
+from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.joint_audit import STANDS_FOR, JointAudit, grouped
 from sqlanon.ledger.linked import ROWS, titled
 from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
 from sqlanon.ledger.side_by_side import MOST_RANGES, Link, Subject, Tree, Trees, compared_with, link, strange_or_ranges
 from sqlanon.ledger.source_match import SameRows
-from sqlanon.ledger.temporal import temporal
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import in_postgres, shown_place
 from sqlanon.policy.noise import ROUNDING

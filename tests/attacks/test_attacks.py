@@ -14,7 +14,7 @@ from conftest import some
 
 import sqlanon
 from sqlanon.attacks import NAMES, Attacks
-from sqlanon.attacks.report import Kept
+from sqlanon.attacks.findings import Kept
 from sqlanon.cli import main
 from sqlanon.cli.printing import print_attacks
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError

@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 from oracle_attacks import Attribute, Row, Tree
 from sqlglot import exp
 
-from sqlanon.attacks.composition import composition, composition_victims
 from sqlanon.attacks.linking import linkage, linking
-from sqlanon.attacks.positions import is_one_order, places, unsorted_matching
+from sqlanon.attacks.release_pairs import (
+    composition,
+    composition_victims,
+    is_one_order,
+    places,
+    unsorted_matching,
+)
 from sqlanon.expressions import column_definitions, table
-from sqlanon.ledger import complementary as cr
+from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
 from sqlanon.ledger.linked import Linked, strange_labels
-from sqlanon.ledger.temporal import temporal
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -135,10 +139,10 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         given_ = built(connection, case)
-        found = rows_of(connection, cr.complementary_release(*given_))
+        found = rows_of(connection, complementary_release(*given_))
         assert {row[:-1]: row[-1] for row in found} == oracle.complementary(**case)
         assert len(found) == len(oracle.complementary(**case))
-        assert rows_of(connection, cr.complementary_victims(*given_)) == [oracle.complementary_victims(**case)]
+        assert rows_of(connection, complementary_victims(*given_)) == [oracle.complementary_victims(**case)]
 
 
 @quick
@@ -228,7 +232,7 @@ def test_both_of_sweeneys_releases_are_2_anonymous() -> None:
 
 def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> None:
     """Figure 5: two of the linked tuples are alone."""
-    query = cr.complementary_release(table("gt1"), table("gt3"), ["Problem"], sweeney(db), 2)
+    query = complementary_release(table("gt1"), table("gt3"), ["Problem"], sweeney(db), 2)
     assert sorted(rows_of(db, query)) == [
         ("white", "1964", "male", "02138", 1),
         ("white", "1965", "female", "02139", 1),
@@ -239,7 +243,7 @@ def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.Duc
     """Sweeney's remedy: no value is finer than the earlier release's."""
     based = [("person" if race != "black" or year == "1965" else race, "1960-69", *rest) for race, year, *rest in GT1]
     make(db, "based", [*QUASI, "Problem"], based)
-    query = cr.complementary_release(table("gt1"), table("based"), ["Problem"], sweeney(db), 2)
+    query = complementary_release(table("gt1"), table("based"), ["Problem"], sweeney(db), 2)
     assert rows_of(db, query) == []
 
 
@@ -248,7 +252,7 @@ def test_example_7_added_rows_leave_the_link(db: duckdb.DuckDBPyConnection) -> N
     added = [*GT3, *(("black", "1965", "male", "02139", problem) for problem, _ in LATER)]
     make(db, "later", [*QUASI, "Problem"], added)
     attributes = sweeney(db)
-    query = cr.complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)
+    query = complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)
     assert sorted(rows_of(db, query))[0] == ("white", "1964", "male", "02138", 1)
     assert len(rows_of(db, query)) == 2
     # The new rows themselves are two in one class: no fewer than k.
@@ -262,7 +266,7 @@ def test_example_7_with_the_remedy(db: duckdb.DuckDBPyConnection) -> None:
     """Based on GT1: its tuples, and the two that were added."""
     make(db, "later", [*QUASI, "Problem"], [*GT1, *(("black", "1965", "male", "02139", p) for p, _ in LATER)])
     attributes = sweeney(db)
-    assert rows_of(db, cr.complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
+    assert rows_of(db, complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
     assert rows_of(db, temporal(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
 
 
@@ -311,7 +315,7 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
         make(connection, "h", ["level_0", "level_1", "level_2"], tree)
         one, two = (make(connection, name, ["v", "s"], some) for name, some in (("one", first), ("two", second)))
         value = Linked("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2, ranges=True)
-        found = dict(rows_of(connection, cr.complementary_release(one, two, ["s"], [value], k)))
+        found = dict(rows_of(connection, complementary_release(one, two, ["s"], [value], k)))
         ranges = len({label for label, _ in first} & RANGES.keys())
         strange = strange_labels(one, "v", table("h"), 2)
         assert rows_of(connection, strange) == [(ranges, 0)]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlanon
-from sqlanon.attacks.report import Attacks
+from sqlanon.attacks.findings import Attacks
 from sqlanon.cli import main
 from sqlanon.cli.printing import print_attacks, print_suda
 from sqlanon.cli.printing_risk import print_attackers

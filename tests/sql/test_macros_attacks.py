@@ -15,14 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlanon.attacks import disclosure
-from sqlanon.attacks.composition import composition
 from sqlanon.attacks.linking import linkage
-from sqlanon.attacks.positions import places
+from sqlanon.attacks.release_pairs import composition, places
 from sqlanon.catalog import init_database
 from sqlanon.expressions import table
-from sqlanon.ledger.complementary import complementary_release
+from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.linked import Linked
-from sqlanon.ledger.temporal import temporal
 from sqlanon.resources import sql_text
 
 Connection = duckdb.DuckDBPyConnection

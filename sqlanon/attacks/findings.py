@@ -9,15 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kept:
-    """Detail that a release could keep at no price in privacy, as its policy has it.
-
-    Attributes
-    ----------
-    rows:
-        Released rows that could have some attribute a level lower.
-    strategy:
-        The strategy that keeps it.
-    """
+    """Detail that a release could keep at no price in privacy: the rows, and the strategy that keeps it."""
 
     rows: int
     strategy: str
@@ -32,16 +24,16 @@ class Finding:
     releases:
         The files; ``source`` is the private table.
     victims, rows:
-        The released rows that are given away, of so many (of two releases: of the smaller).
+        The released rows that are given away, and all released rows (of two releases: of the smaller).
     sql:
-        Shows the victims: statements for any DuckDB client. They are run by nobody but who asks.
+        Shows the victims: statements for any DuckDB client. They are not run here.
     figures:
-        More of the attack's own: the sensitive ``attribute``, and counts.
+        More figures of the attack: the sensitive ``attribute``, and counts.
     decoys:
         How many of the released rows (of two releases: of both) are rows of nobody. No reader can tell which: they are
         counted among the victims, and in every class, as all rows are.
     kept:
-        What the release could show more of, where that is what is looked for; then nobody is a victim.
+        What the release could show more of, where the attack looks for that; then nobody is a victim.
     """
 
     releases: tuple[str, ...]
@@ -73,7 +65,7 @@ class Attack:
     name:
         ``homogeneity``, ...
     findings:
-        One for each release, pair of releases, or sensitive attribute that it looks at.
+        One for each release, pair of releases, or sensitive attribute that it applies to.
     skipped:
         Why there is none, or not of all of them; else None.
     """
@@ -118,9 +110,9 @@ class Attacks(Mapping[str, Attack]):
     Attributes
     ----------
     attacks:
-        Each of them, in the order of `run.NAMES`.
+        Each of them, in the order of `NAMES`.
     decoys:
-        Of the releases that have some, how many of the rows are rows of nobody: by the file.
+        The rows of nobody, by the file of each release that has some.
     """
 
     attacks: tuple[Attack, ...]
