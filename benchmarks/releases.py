@@ -1,0 +1,220 @@
+"""Whether releases are the same across commits: thirty policies over seeded data.
+
+    python benchmarks/releases.py record FILE       write down what comes out
+    python benchmarks/releases.py compare FILE      compare; exit status 1 if anything differs
+
+Of each policy: the result as ``--json`` has it, a hash of the rows, the verification with and without the policy, the
+risk of some, the names of the plan's stages, and the error, if there is one. Where rows are drawn (noise), only their
+number counts. Times, paths and identifiers are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import tomllib
+
+import sqlanon
+from sqlanon.cli import main as command_line
+from sqlanon.demo.hospital import make_hospital
+
+ATTRIBUTES = """
+[attributes]
+name = { role = "identifying" }
+address = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+birth_date = { role = "quasi", hierarchy = { dates = ["year", "decade"] } }
+sex = { role = "quasi", hierarchy = "suppress" }
+ethnicity = { role = "quasi", hierarchy = "suppress" }
+diagnosis = { role = "sensitive" }
+cost = { role = "insensitive" }
+"""
+TREE = 'diagnosis = { role = "sensitive", hierarchy = [{ mask = "right" }] }'
+SEARCH = "[search]\nsuppression_limit = 0.05\n"
+L = '[[privacy.l_diversity]]\nattribute = "diagnosis"\n'
+T = '[[privacy.t_closeness]]\nattribute = "diagnosis"\n'
+
+PRIVACY = {
+    "k": "k = 5",
+    "k masked": "k = 5",
+    "distinct l": f'k = 3\n{L}kind = "distinct"\nl = 3',
+    "entropy l": f'k = 3\n{L}kind = "entropy"\nl = 2.5',
+    "recursive l": f'k = 3\n{L}kind = "recursive"\nl = 2\nc = 3',
+    "joint l": f'k = 2\n{L}kind = "distinct"\nl = 1\njoint = true',
+    "equal t": f'k = 3\n{T}distance = "equal"\nt = 0.3',
+    "ordered t": f'k = 3\n{T}distance = "ordered"\nt = 0.2',
+    "hierarchical t": f'k = 3\n{T}distance = "hierarchical"\nt = 0.2',
+    "delta": '[[privacy.delta_disclosure]]\nattribute = "diagnosis"\ndelta = 1.5',
+    "beta": 'k = 3\n[[privacy.beta_likeness]]\nattribute = "diagnosis"\nbeta = 2',
+    "alpha": 'k = 3\n[[privacy.alpha_k]]\nattribute = "diagnosis"\nalpha = 0.5',
+    "shields": 'k = 2\n[[privacy.k_anonymity]]\nquasi = ["zip", "sex"]\nk = 20',
+    "table": "average_risk = 0.1\nsample_uniqueness = 0.05",
+    "uniqueness": "[privacy.population_uniqueness]\nlimit = 0.05\nsampling_fraction = 0.1",
+    "all": f'k = 4\naverage_risk = 0.2\n{L}kind = "entropy"\nl = 2\n{T}distance = "equal"\nt = 0.4\n'
+    '[[privacy.beta_likeness]]\nattribute = "diagnosis"\nbeta = 4',
+}
+STRATEGIES = ["k_minimal", "samarati", "incognito", "ola", "flash", "datafly", "mu-argus", "mondrian", "k-similar"]
+STRATEGIES += ["subtree", "local"]
+MEASURES = ["precision", "height", "discernibility", "average_class_size", "distinct", "suppression", "entropy"]
+
+
+def policies() -> dict[str, str]:
+    """The policies, as TOML without source, release and catalog."""
+    found = {}
+    for name, privacy in PRIVACY.items():
+        attributes = ATTRIBUTES
+        if name == "joint l":
+            attributes = ATTRIBUTES.replace('"insensitive"', '"sensitive"')
+        if name == "hierarchical t":
+            attributes = ATTRIBUTES.replace('diagnosis = { role = "sensitive" }', TREE)
+        found[name] = f"{attributes}\n[privacy]\n{privacy}\n{SEARCH}"
+    for strategy in STRATEGIES:
+        found[strategy] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}strategy = "{strategy}"\n'
+    for measure in MEASURES:
+        found[measure] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}measure = "{measure}"\n'
+    sets = 'strategy = "mondrian"\nsummary = "set"\ncuts = "relaxed"\n'
+    found["mondrian sets"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}{sets}"
+    found["cells"] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}suppression = "cells"\n'
+    noisy = ATTRIBUTES.replace('"insensitive" }', '"quasi", noise = { epsilon = 1.0, bounds = [0, 100000] } }')
+    found["noise"] = f"{noisy}\n[privacy]\nk = 5\n{SEARCH}"
+    found["decoys"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}"
+    found["impossible"] = f"{ATTRIBUTES}\n[privacy]\nk = 100000\n"
+    known = "\n".join(line for line in ATTRIBUTES.splitlines() if not line.startswith("ethnicity"))
+    found["population"] = f'{known}\n[privacy]\nk_map = 3\n{SEARCH}[population]\ntable = "voters"\n'
+    found["person"] = f"{ATTRIBUTES}\n[privacy]\nk = 3\n{SEARCH}"
+    return found
+
+
+RISKS = ("k", "person", "population")
+DRAWN = ("noise", "decoys")
+VOLATILE = {"seconds", "release", "digest", "sha256", "run", "run_id", "created", "version", "path", "policy"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items() if key not in VOLATILE}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _command(arguments: list[str]) -> dict[str, Any]:
+    """What a command prints, and its exit status; its errors without the folder."""
+    out, err = io.StringIO(), io.StringIO()
+    status: Any = 0
+    before = sys.argv
+    sys.argv = ["sqlanon", *arguments]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            command_line()
+    except SystemExit as done:
+        status = done.code or 0
+    finally:
+        sys.argv = before
+    try:
+        printed = _plain(json.loads(out.getvalue()))
+    except ValueError:
+        printed = out.getvalue()
+    return {"status": status, "out": printed, "err": " ".join(err.getvalue().split())}
+
+
+def outcome(folder: Path, name: str, body: str) -> dict[str, Any]:
+    """What comes out of one policy."""
+    source = '[source]\ndatabase = "hospital.duckdb"\ntable = "patients"\n'
+    suppressed = '\nsuppressed = "mask"' if name == "k masked" else ""
+    text = f'{source}{body}\n[release]\ndatabase = "release.duckdb"{suppressed}\n[catalog]\ndatabase = "c.duckdb"\n'
+    if name == "population":
+        text = text.replace('table = "patients"', 'table = "patients"\nundeclared = "drop"', 1)
+    if name == "decoys":
+        text = text.replace("[release]", "[release]\ndecoys = true")
+    if name == "person":
+        text = text.replace('table = "patients"', 'table = "patients"\nperson = "name"')
+        text = text.replace('name = { role = "identifying" }\n', "")
+    tomllib.loads(text)
+    here = folder / name.replace(" ", "_")
+    here.mkdir()
+    (here / "hospital.duckdb").symlink_to(folder / "hospital.duckdb")
+    policy, release = here / "policy.toml", here / "release.duckdb"
+    policy.write_text(text)
+    found = {"anonymize": _command(["anonymize", str(policy), "--json"])}
+    if name in RISKS:
+        found["risk"] = _command(["risk", str(policy), "--json"])
+    with contextlib.suppress(sqlanon.SqlanonError), sqlanon.connect() as db:
+        stages = db.plan(sqlanon.Policy.load(policy)).stages
+        found["plan"] = {"stages": [stage.name for stage in stages]}
+    if release.exists():
+        if name in PRIVACY:
+            found["verify"] = _command(["verify", str(release), "--json"])
+        found["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
+        with duckdb.connect(str(release), read_only=True) as connection:
+            table = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
+            views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall()
+            columns = [row[:2] for row in connection.execute('DESCRIBE FROM "patients"').fetchall()]
+            what = "count(*)" if name in DRAWN else "count(*), sum(hash(t))::VARCHAR"
+            rows = connection.execute(f'SELECT {what} FROM "patients" AS t').fetchall()
+            manifest = connection.execute("FROM sqlanon.manifest").fetchall()[0] if name not in DRAWN else ()
+        found["release"] = {"tables": table, "views": views, "columns": columns, "rows": rows}
+        found["release"]["manifest"] = len(manifest)
+    cleaned: dict[str, Any] = json.loads(json.dumps(found, default=str).replace(str(here), "HERE"))
+    if name in DRAWN:
+        for part in ("verify", "verify with policy", "anonymize"):
+            if part in cleaned:
+                cleaned[part]["out"] = sorted(cleaned[part]["out"])
+    return cleaned
+
+
+def differences(before: Any, after: Any, place: str) -> list[str]:
+    """Where two trees differ, a line each."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            line
+            for key in [*before, *(key for key in after if key not in before)]
+            for line in differences(before.get(key), after.get(key), f"{place} > {key}")
+        ]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [
+            line
+            for i, (one, other) in enumerate(zip(before, after, strict=True))
+            for line in differences(one, other, f"{place}[{i}]")
+        ]
+    if isinstance(before, float) and isinstance(after, float):
+        return [] if math.isclose(before, after, rel_tol=1e-12) else [f"{place}: {before} -> {after}"]
+    return [] if before == after else [f"{place}: {before!r} -> {after!r}"]
+
+
+def main() -> None:
+    """Record or compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["record", "compare"])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every Nth, from I on")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_hospital(folder / "hospital.duckdb", rows=1500)
+        first, step = arguments.part
+        bodies = policies()
+        found = {name: outcome(folder, name, bodies[name]) for name in list(bodies)[first::step]}
+    found = json.loads(json.dumps(found, default=str))
+    if arguments.action == "record":
+        arguments.file.write_text(json.dumps(found, indent=1, ensure_ascii=False))
+        print(f"{len(found)} policies recorded")
+        return
+    recorded = json.loads(arguments.file.read_text())
+    lines = differences({name: recorded[name] for name in found}, found, "")
+    print("\n".join(line[:400] for line in lines) or f"{len(found)} policies: no difference")
+    sys.exit(1 if lines else 0)
+
+
+if __name__ == "__main__":
+    main()
