@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
+from support import quoted
 
 import sqlanon
 from sqlanon.attacks import NAMES as ATTACKS
@@ -77,10 +78,6 @@ def rows_table(connection: duckdb.DuckDBPyConnection, name: str) -> None:
         f"CREATE TABLE {name} (zip VARCHAR, age INTEGER, sex VARCHAR, diagnosis VARCHAR, cost DOUBLE, name VARCHAR)"
     )
     connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?)", ROWS)
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def macro(name: str, value: str, schema: str = "", temporary: str = "", most: int = 4) -> Iterator[str]:

@@ -19,6 +19,7 @@ import parquet_bytes as pb
 import pyarrow.parquet as pq
 import pytest
 from conftest import DUCKDB_1, compacted, make_policy, some
+from support import fetch
 
 import sqlanon
 from sqlanon.errors import SqlanonError
@@ -89,11 +90,6 @@ def found(path: Path, policy: sqlanon.Policy | None) -> str:
             return "; ".join(db.verify(path, policy).failures)
     except SqlanonError as error:
         return f"{error}"
-
-
-def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(path, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 # DuckDB files

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from conftest import some
+from support import cli
 
 import sqlanon
 from sqlanon.attacks import NAMES, Attacks
 from sqlanon.attacks.findings import Kept
-from sqlanon.cli import main
 from sqlanon.cli.printing import print_attacks
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
 
@@ -71,15 +70,6 @@ def policy_of(place: Path, name: str, levels: dict[str, int], **sections: Any) -
 def publish(place: Path, name: str, policy: sqlanon.Policy) -> Path:
     with sqlanon.connect() as db:
         return db.anonymize(policy).publish().path
-
-
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    """The command, in this process: exit status, output, errors."""
-    monkeypatch.setattr(sys, "argv", ["sqlanon", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    printed = capsys.readouterr()
-    return int(ended.value.code or 0), printed.out, printed.err
 
 
 def shown(sql: str) -> list[list[dict[str, Any]]]:
@@ -312,24 +302,24 @@ def test_attack_sql_is_the_same_sql(folder: Path, policy: sqlanon.Policy, all_of
     assert "needs two releases" in sqlanon.attack_sql(folder / "one.duckdb", only=["temporal"])
 
 
-def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     both = ["attack", "one.duckdb", "two.duckdb"]
-    status, out, err = run(capsys, monkeypatch, *both, "--only", "homogeneity,temporal", "--json")
-    assert (status, err) == (0, "")
-    found = json.loads(out)
+    done = cli(*both, "--only", "homogeneity,temporal", "--json")
+    assert (done.status, done.err) == (0, "")
+    found = json.loads(done.out)
     assert list(found) == ["homogeneity", "temporal"]
     assert found["homogeneity"]["victims"] is not None
     assert found["homogeneity"]["sql"].startswith("ATTACH")
     assert found["temporal"]["victims"] is None
     assert found["temporal"]["skipped"].startswith("needs a policy")
     for arguments in (["--only", "x"], ["--outside", "voters"], ["--known", "-1"]):
-        status, _, err = run(capsys, monkeypatch, "attack", "one.duckdb", *arguments)
-        assert status == 2
-        assert err.startswith("error: 1 problem")
-    status, out, _ = run(capsys, monkeypatch, "attack", "one.duckdb")
-    assert status == 0
-    assert "background knowledge" in out
+        done = cli("attack", "one.duckdb", *arguments)
+        assert done.status == 2
+        assert done.err.startswith("error: 1 problem")
+    done = cli("attack", "one.duckdb")
+    assert done.status == 0
+    assert "background knowledge" in done.out
 
 
 PROBLEM = {"attribute": "problem"}

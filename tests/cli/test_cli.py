@@ -14,85 +14,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from conftest import some
+from support import HOSPITAL_POLICY, cli, small_hospital
 
 import sqlanon
-from sqlanon.cli import main
 from sqlanon.release.verify import verify_file
-
-POLICY = """
-[source]
-database = "hospital.duckdb"
-table = "patients"
-[attributes]
-name = { role = "identifying" }
-zip = { role = "quasi", hierarchy = { mask = "right" } }
-age = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
-illness = { role = "sensitive" }
-[privacy]
-k = 5
-[search]
-suppression_limit = 0.1
-[release]
-database = "release.duckdb"
-"""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line in this process, as the console script does. No traceback is ever shown."""
-    monkeypatch.delenv("SQLANON_DEBUG", raising=False)
-
-    def call(*arguments: str | Path) -> Ended:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as done:
-            assert done.code is None or isinstance(done.code, int)
-            status = done.code or 0
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.out + shown.err
-        return Ended(status, shown.out, shown.err)
-
-    return call
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("cli") / "hospital.duckdb"
-    with duckdb.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + hash(i) % 12 AS VARCHAR) AS zip, "
-            "CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range(400) AS r(i)"
-        )
-    return path
+    return small_hospital(tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
     """A folder with a source and a policy."""
     shutil.copy(made, tmp_path)
-    (tmp_path / "policy.toml").write_text(POLICY)
+    (tmp_path / "policy.toml").write_text(HOSPITAL_POLICY)
     return tmp_path
 
 
@@ -107,8 +50,8 @@ def rewrite(folder: Path, old: str, new: str) -> Path:
 # Done: 0
 
 
-def test_anonymize_says_what_it_did(run: Run, folder: Path) -> None:
-    ended = run("anonymize", folder / "policy.toml")
+def test_anonymize_says_what_it_did(folder: Path) -> None:
+    ended = cli("anonymize", folder / "policy.toml")
     assert (ended.status, ended.err) == (0, "")
     found = verify_file(folder / "release.duckdb")
     assert found.verified
@@ -117,8 +60,8 @@ def test_anonymize_says_what_it_did(run: Run, folder: Path) -> None:
     assert "optimal" in ended.out
 
 
-def test_anonymize_prints_one_json_object(run: Run, folder: Path) -> None:
-    ended = run("anonymize", folder / "policy.toml", "--json")
+def test_anonymize_prints_one_json_object(folder: Path) -> None:
+    ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.count("\n") == 1
     printed = json.loads(ended.out)
@@ -148,8 +91,8 @@ def test_anonymize_prints_one_json_object(run: Run, folder: Path) -> None:
     assert printed["seconds"]["total"] >= printed["seconds"]["search"] + printed["seconds"]["publish"]
 
 
-def test_warnings_go_to_stderr_and_leave_the_json_alone(run: Run, folder: Path) -> None:
-    ended = run("anonymize", rewrite(folder, '"identifying"', '"insensitive"'), "--json")
+def test_warnings_go_to_stderr_and_leave_the_json_alone(folder: Path) -> None:
+    ended = cli("anonymize", rewrite(folder, '"identifying"', '"insensitive"'), "--json")
     assert ended.status == 0
     assert "warning: column 'name' is nearly unique" in ended.err
     assert json.loads(ended.out)["rows"] == 400
@@ -174,9 +117,9 @@ def adult_policy(data: Path, folder: Path) -> Path:
     return folder / "adult.toml"
 
 
-def test_the_figures_of_the_contract_on_adult(run: Run, data: Path, tmp_path: Path) -> None:
+def test_the_figures_of_the_contract_on_adult(data: Path, tmp_path: Path) -> None:
     """The object that the design prints, but for the times and the number of checks."""
-    ended = run("anonymize", adult_policy(data, tmp_path), "--json")
+    ended = cli("anonymize", adult_policy(data, tmp_path), "--json")
     assert ended.status == 0
     printed = json.loads(ended.out)
     known = {
@@ -192,10 +135,10 @@ def test_the_figures_of_the_contract_on_adult(run: Run, data: Path, tmp_path: Pa
     assert 0 < printed["lattice"]["checked"] < 4320 / 10
 
 
-def test_risk_says_how_risky_the_source_is(run: Run, folder: Path) -> None:
+def test_risk_says_how_risky_the_source_is(folder: Path) -> None:
     with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
         sizes = [n for (n,) in connection.execute("SELECT count(*) FROM patients GROUP BY zip, age").fetchall()]
-    ended = run("risk", folder / "policy.toml", "--json")
+    ended = cli("risk", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
     printed = json.loads(ended.out)
     expected = {
@@ -208,72 +151,72 @@ def test_risk_says_how_risky_the_source_is(run: Run, folder: Path) -> None:
         }],
     }  # fmt: skip
     assert {name: printed[name] for name in expected} == expected
-    told = run("risk", folder / "policy.toml")
+    told = cli("risk", folder / "policy.toml")
     assert told.status == 0
     assert f"{sizes.count(1)} rows are alone" in told.out
     assert "5-anonymity" in told.out
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
-def test_verify(run: Run, folder: Path) -> None:
-    run("anonymize", folder / "policy.toml")
+def test_verify(folder: Path) -> None:
+    cli("anonymize", folder / "policy.toml")
     release, policy = folder / "release.duckdb", folder / "policy.toml"
     for arguments in ([release], [release, "--policy", policy]):
-        told = run("verify", *arguments)
+        told = cli("verify", *arguments)
         assert (told.status, told.err) == (0, "")
         assert told.out.splitlines()[-1] == "verified"
-        printed = json.loads(run("verify", *arguments, "--json").out)
+        printed = json.loads(cli("verify", *arguments, "--json").out)
         assert (printed["verified"], printed["release"], printed["table"]) == (True, str(release), "patients")
         assert all(check["passed"] for check in printed["checks"])
         assert {"content digest", "columns", "rows"} <= {check["name"] for check in printed["checks"]}
 
 
-def test_verify_of_a_release_with_a_changed_row_is_1(run: Run, folder: Path) -> None:
-    run("anonymize", folder / "policy.toml")
+def test_verify_of_a_release_with_a_changed_row_is_1(folder: Path) -> None:
+    cli("anonymize", folder / "policy.toml")
     release, policy = folder / "release.duckdb", folder / "policy.toml"
     with duckdb.connect(release) as connection:
         connection.execute("UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
     for arguments in ([release], [release, "--policy", policy]):
-        told = run("verify", *arguments)
+        told = cli("verify", *arguments)
         assert told.status == 1
         assert re.search(r"^FAILED +content digest  ", told.out, re.MULTILINE)
         assert told.out.splitlines()[-1] == "NOT verified"
-        ended = run("verify", *arguments, "--json")
+        ended = cli("verify", *arguments, "--json")
         assert ended.status == 1
         assert json.loads(ended.out)["verified"] is False
 
 
-def test_a_release_as_parquet(run: Run, folder: Path) -> None:
+def test_a_release_as_parquet(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'file = "release.parquet"')
-    printed = json.loads(run("anonymize", policy, "--json").out)
+    printed = json.loads(cli("anonymize", policy, "--json").out)
     assert printed["release"] == str(folder / "release.parquet")
-    assert run("verify", folder / "release.parquet").status == 0
-    assert run("verify", folder / "release.parquet", "--policy", policy).status == 0
+    assert cli("verify", folder / "release.parquet").status == 0
+    assert cli("verify", folder / "release.parquet", "--policy", policy).status == 0
 
 
 def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line_to_the_folder_one_is_in(
-    run: Run, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.chdir(elsewhere)
-    assert run("anonymize", os.path.relpath(folder / "policy.toml")).status == 0
+    assert cli("anonymize", os.path.relpath(folder / "policy.toml")).status == 0
     assert list(elsewhere.iterdir()) == []
     monkeypatch.chdir(folder)
-    assert json.loads(run("verify", "release.duckdb", "--json").out)["release"] == str(folder / "release.duckdb")
-    assert str(folder / "new.duckdb") in run("init", "new.duckdb").out
+    assert json.loads(cli("verify", "release.duckdb", "--json").out)["release"] == str(folder / "release.duckdb")
+    assert str(folder / "new.duckdb") in cli("init", "new.duckdb").out
 
 
-def test_help_and_version(run: Run) -> None:
-    assert run("--version").out == f"sqlanon {sqlanon.__version__}\n"
-    ended = run("--help")
+def test_help_and_version() -> None:
+    assert cli("--version").out == f"sqlanon {sqlanon.__version__}\n"
+    ended = cli("--help")
     assert ended.status == 0
     for command in ("demo", "anonymize", "plan", "risk", "verify", "init"):
         assert command in ended.out
-        assert run(command, "--help").status == 0
+        assert cli(command, "--help").status == 0
 
 
-def test_demo(run: Run, tmp_path: Path) -> None:
-    ended = run("demo", "--dir", tmp_path / "demo", "--rows", "1000")
+def test_demo(tmp_path: Path) -> None:
+    ended = cli("demo", "--dir", tmp_path / "demo", "--rows", "1000")
     assert (ended.status, ended.err) == (0, "")
     assert str(tmp_path / "demo") in ended.out.replace("\n", "")
 
@@ -285,8 +228,8 @@ FORBIDDEN = (
 )
 
 
-def test_plan_shows_the_stages_and_their_sql(run: Run, folder: Path) -> None:
-    ended = run("plan", folder / "policy.toml")
+def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
+    ended = cli("plan", folder / "policy.toml")
     assert (ended.status, ended.err) == (0, "")
     stages = re.findall(r"^-- \d+\. ([^:]+):", ended.out, re.MULTILINE)
     before = ["scan", "hierarchies", "frequency set", "search", "dependencies"]
@@ -297,25 +240,25 @@ def test_plan_shows_the_stages_and_their_sql(run: Run, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
-def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(run: Run, data: Path, tmp_path: Path) -> None:
-    ended = run("plan", adult_policy(data, tmp_path))
+def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(data: Path, tmp_path: Path) -> None:
+    ended = cli("plan", adult_policy(data, tmp_path))
     assert ended.status == 0
     assert "4,320 generalizations" in ended.out
 
 
-def test_plan_reads_no_rows_of_a_database(run: Run, folder: Path) -> None:
+def test_plan_reads_no_rows_of_a_database(folder: Path) -> None:
     """Every value of this source is an error to read."""
     policy = rewrite(folder, 'table = "patients"', f'query = "{FORBIDDEN}"')
-    assert run("plan", policy).status == 0
-    assert run("anonymize", policy).status == 2
+    assert cli("plan", policy).status == 0
+    assert cli("anonymize", policy).status == 2
     with duckdb.connect(folder / "hospital.duckdb") as connection:
         connection.execute(f"CREATE VIEW seen AS {FORBIDDEN}")
-    policy.write_text(POLICY.replace('table = "patients"', 'table = "seen"'))
-    assert run("plan", policy).status == 0
-    assert run("anonymize", policy).status == 2
+    policy.write_text(HOSPITAL_POLICY.replace('table = "patients"', 'table = "seen"'))
+    assert cli("plan", policy).status == 0
+    assert cli("anonymize", policy).status == 2
 
 
-def test_plan_reads_no_rows_of_parquet(run: Run, folder: Path) -> None:
+def test_plan_reads_no_rows_of_parquet(folder: Path) -> None:
     """The pages are broken; the schema, at the end, is not."""
     path = folder / "patients.parquet"
     with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
@@ -325,33 +268,33 @@ def test_plan_reads_no_rows_of_parquet(run: Run, folder: Path) -> None:
     content[4:end] = bytes(end - 4)
     path.write_bytes(content)
     policy = rewrite(folder, 'database = "hospital.duckdb"\ntable = "patients"', 'files = "patients.parquet"')
-    assert run("plan", policy).status == 0
-    assert run("anonymize", policy).status == 2
+    assert cli("plan", policy).status == 0
+    assert cli("anonymize", policy).status == 2
 
 
-def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(run: Run, folder: Path) -> None:
+def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(folder: Path) -> None:
     """A line far down has a field too many."""
     lines = ["name,zip,age,illness", *(f"Person {i},0213{i % 9},{i % 90},illness {i % 7}" for i in range(200_000))]
     lines[150_000] += ",more"
     (folder / "patients.csv").write_text("\n".join(lines))
     policy = rewrite(folder, 'database = "hospital.duckdb"\ntable = "patients"', 'files = "patients.csv"')
-    assert run("plan", policy).status == 0
-    assert run("anonymize", policy).status == 2
+    assert cli("plan", policy).status == 0
+    assert cli("anonymize", policy).status == 2
 
 
 # The answer is no: 1
 
 
-def test_what_cannot_be_met_is_1_and_names_what_comes_nearest(run: Run, folder: Path) -> None:
-    ended = run("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
+def test_what_cannot_be_met_is_1_and_names_what_comes_nearest(folder: Path) -> None:
+    ended = cli("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("error: ")
     assert "zip 4, age 5" in ended.err
     assert not (folder / "release.duckdb").exists()
 
 
-def test_a_source_without_rows_is_1(run: Run, folder: Path) -> None:
-    ended = run("anonymize", rewrite(folder, 'table = "patients"', 'query = "SELECT * FROM patients LIMIT 0"'))
+def test_a_source_without_rows_is_1(folder: Path) -> None:
+    ended = cli("anonymize", rewrite(folder, 'table = "patients"', 'query = "SELECT * FROM patients LIMIT 0"'))
     assert (ended.status, ended.out) == (1, "")
     assert "0 rows" in ended.err or "no rows" in ended.err
 
@@ -359,17 +302,17 @@ def test_a_source_without_rows_is_1(run: Run, folder: Path) -> None:
 # The request is wrong: 2
 
 
-def test_five_mistakes_get_five_messages_each_with_its_place(run: Run, folder: Path) -> None:
+def test_five_mistakes_get_five_messages_each_with_its_place(folder: Path) -> None:
     policy = folder / "policy.toml"
     policy.write_text(
-        POLICY.replace('{ mask = "right" }', '{ mask = "middle" }')
+        HOSPITAL_POLICY.replace('{ mask = "right" }', '{ mask = "middle" }')
         .replace("[5, 10, 20, 40]", "[5, 12]")
         .replace('"sensitive"', '"delicate"')
         .replace("k = 5", "k = 0")
         .replace("suppression_limit = 0.1", "suppression_limit = 1.5")
     )
     for command in ("anonymize", "plan", "risk"):
-        ended = run(command, policy)
+        ended = cli(command, policy)
         assert (ended.status, ended.out) == (2, "")
         assert "5 problems in the policy" in ended.err
         messages = [line for line in ended.err.splitlines() if line.startswith("  - ")]
@@ -405,12 +348,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", some(HOSTILE, 2))
-def test_a_hostile_policy_is_2_with_a_message(what: str, run: Run, folder: Path) -> None:
+def test_a_hostile_policy_is_2_with_a_message(what: str, folder: Path) -> None:
     content = HOSTILE[what]
     (folder / "policy.toml").write_bytes((folder / "hospital.duckdb").read_bytes() if content is None else content)
     before = {path.name for path in folder.iterdir()}
     for command in ("anonymize", "plan"):
-        ended = run(command, folder / "policy.toml")
+        ended = cli(command, folder / "policy.toml")
         assert (ended.status, ended.out) == (2, "")
         assert ended.err.startswith("error: ")
         assert len(ended.err) < 20_000
@@ -434,10 +377,10 @@ def a_path_through_a_file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [a_directory, a_missing_file, a_path_through_a_file])
-def test_a_policy_that_is_no_file_is_2(make: Callable[[Path], Path], run: Run, folder: Path) -> None:
+def test_a_policy_that_is_no_file_is_2(make: Callable[[Path], Path], folder: Path) -> None:
     path = make(folder)
     for arguments in (["anonymize", path], ["plan", path], ["risk", path]):
-        ended = run(*arguments)
+        ended = cli(*arguments)
         assert (ended.status, ended.out) == (2, "")
         assert str(path) in ended.err
 
@@ -466,10 +409,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, run: Run, folder: Path) -> None:
+def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, folder: Path) -> None:
     old, new, said = WRONG[what]
     before = (folder / "hospital.duckdb").read_bytes()
-    ended = run("anonymize", rewrite(folder, old, new), "--json")
+    ended = cli("anonymize", rewrite(folder, old, new), "--json")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("error: ")
     assert said in ended.err
@@ -492,8 +435,8 @@ def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, run: Run, folder
         ["--nonsense"],
     ],
 )
-def test_wrong_usage_is_2(arguments: list[str], run: Run) -> None:
-    ended = run(*arguments)
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    ended = cli(*arguments)
     assert (ended.status, ended.out) == (2, "")
     assert ended.err != ""
 
@@ -520,27 +463,25 @@ def make_database(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
 @pytest.mark.parametrize("make", some([make_text, make_binary, make_empty, make_directory, make_database, None], 3))
-def test_verify_of_what_is_no_release_is_2(
-    make: Callable[[Path], None] | None, name: str, run: Run, folder: Path
-) -> None:
+def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, name: str, folder: Path) -> None:
     path = folder / name
     if make is not None:
         make(path)
     for more in ([], ["--policy", folder / "policy.toml"]):
-        ended = run("verify", path, *more, "--json")
+        ended = cli("verify", path, *more, "--json")
         assert (ended.status, ended.out) == (2, "")
         assert str(path) in ended.err
         assert "in the engine or in sqlanon itself" not in ended.err
 
 
-def test_verify_with_a_wrong_policy_is_2(run: Run, folder: Path) -> None:
-    run("anonymize", folder / "policy.toml")
+def test_verify_with_a_wrong_policy_is_2(folder: Path) -> None:
+    cli("anonymize", folder / "policy.toml")
     for path in (a_missing_file(folder), a_directory(folder)):
-        ended = run("verify", folder / "release.duckdb", "--policy", path)
+        ended = cli("verify", folder / "release.duckdb", "--policy", path)
         assert (ended.status, ended.out) == (2, "")
 
 
-def test_a_source_that_is_held_for_writing_is_2(run: Run, folder: Path) -> None:
+def test_a_source_that_is_held_for_writing_is_2(folder: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holder, folder / "hospital.duckdb"],
@@ -550,19 +491,19 @@ def test_a_source_that_is_held_for_writing_is_2(run: Run, folder: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
-        ended = run("anonymize", folder / "policy.toml")
+        ended = cli("anonymize", folder / "policy.toml")
         process.communicate("")
     assert (ended.status, ended.out) == (2, "")
     assert "hospital.duckdb" in ended.err
     assert "close" in ended.err
 
 
-def test_an_error_within_is_2_and_no_traceback(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_within_is_2_and_no_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> None:
         raise ZeroDivisionError("Person 7")
 
     monkeypatch.setattr("sqlanon.database.based_on_earlier", failing)
-    ended = run("anonymize", folder / "policy.toml")
+    ended = cli("anonymize", folder / "policy.toml")
     assert (ended.status, ended.out) == (2, "")
     assert "ZeroDivisionError" in ended.err
     assert "SQLANON_DEBUG" in ended.err

@@ -9,7 +9,6 @@ import math
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +27,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
 from strategies import Case
+from support import Ended, cli, fetch
 from test_search_properties import arrow_table, policy
 
 import sqlanon
 from sqlanon import catalog, decoys
-from sqlanon.cli import main
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.release.verify import verify_file
 
@@ -128,11 +127,6 @@ SHORT = Case(
 SHORT_OWN: list[Row] = [
     ("a" if i < 5 else "secret", datetime.date(2020, 1, 1 + i), Decimal(i)) for i in range(len(SHORT.rows))
 ]
-
-
-def fetch(path: Path, query: str) -> list[Row]:
-    with duckdb.connect(path, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def columns(names: Iterable[str]) -> str:
@@ -440,9 +434,7 @@ def test_without_a_catalog_there_is_a_warning(little: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_says_so(
-    little: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_says_so(little: Path) -> None:
     tree = "\n".join(
         [
             '[source]\ndatabase = "source.duckdb"\ntable = "t"\n[attributes]',
@@ -453,14 +445,10 @@ def test_the_command_line_says_so(
     )
     (little / "policy.toml").write_text(tree)
 
-    monkeypatch.chdir(little)
-
-    def run(*arguments: str) -> Any:
-        monkeypatch.setattr(sys, "argv", ["sqlanon", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        return capsys.readouterr()
+    def run(*arguments: str) -> Ended:
+        done = cli(*arguments, cwd=little)
+        assert done.status == 0
+        return done
 
     done = run("anonymize", "policy.toml")
     assert (

@@ -6,17 +6,16 @@ import contextlib
 import io
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
+from support import cli
 from test_readme import FOLDER, ROOT, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.attacks import NAMES
 from sqlanon.catalog import init_database
-from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 
 ATTACKS = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
@@ -66,17 +65,13 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_commands_and_the_python(
-    workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_and_the_python(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workshop)
     (commands,) = blocks("sh", ATTACKS)
     for line in commands.splitlines():
-        monkeypatch.setattr(sys, "argv", shlex.split(line))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        assert "linking" in capsys.readouterr().out
+        done = cli(*shlex.split(line)[1:])
+        assert done.status == 0
+        assert "linking" in done.out
     (program,) = blocks("python", ATTACKS)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -6,16 +6,15 @@ import contextlib
 import io
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
 from conftest import DUCKDB_1, make_policy
+from support import cli
 from test_readme import FOLDER, ROOT, blocks
 
 import sqlanon
-from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 
 NO_SECURE = pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views")
@@ -23,18 +22,16 @@ LIVE = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb")
     (tmp_path / FOLDER / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (commands,) = blocks("sh", LIVE)
     for line in commands.splitlines():
-        monkeypatch.setattr(sys, "argv", shlex.split(line))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        assert "patients" in capsys.readouterr().out
+        done = cli(*shlex.split(line)[1:])
+        assert done.status == 0
+        assert "patients" in done.out
     (program,) = blocks("python", LIVE)
     (told,) = blocks("text", LIVE)
     printed = io.StringIO()

@@ -16,17 +16,16 @@ from typing import get_args
 import duckdb
 import pytest
 from conftest import some
+from support import ROOT, cli
 
 from sqlanon import Policy, connect
 from sqlanon.catalog import init_database
-from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import Strategy
 from sqlanon.release.macros import FIGURES
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
@@ -72,13 +71,9 @@ def transcript(hospital: Path) -> dict[str, str]:
     """What the README's commands print, by command, in this process and of a smaller hospital."""
     printed = {}
     for arguments in commands():
-        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-            patch.chdir(hospital.parents[1])
-            patch.setattr(sys, "argv", ["sqlanon", *arguments])
-            with contextlib.redirect_stderr(io.StringIO()) as errors, pytest.raises(SystemExit) as ended:
-                main()
-        assert (ended.value.code or 0, errors.getvalue()) == (0, ""), arguments
-        printed[" ".join(arguments)] = out.getvalue()
+        done = cli(*arguments, cwd=hospital.parents[1])
+        assert (done.status, done.err) == (0, ""), arguments
+        printed[" ".join(arguments)] = done.out
     return printed
 
 

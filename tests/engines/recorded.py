@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 from sqlglot import exp
+from support import SMALL_SET
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import star
-from sqlanon.frequency import sets as frequency_sets
 
 THERE = re.compile(
     r"(?:sqlanon_work\w*_source|(?:population_)?frequency(?:_raw|_\d+)|distribution_\d.*|(?:joint_)?pairs_\d+"
@@ -239,7 +239,7 @@ def do(job: Job, connection: duckdb.DuckDBPyConnection, directory: Path) -> None
     """Anonymize, and publish."""
     with pytest.MonkeyPatch.context() as patch, sqlanon.connect(connection) as db:
         if job.large:
-            patch.setattr(frequency_sets, "SMALL", 0)
+            patch.setattr(SMALL_SET, 0)
         with suppress(sqlanon.InfeasibleError):
             result = db.anonymize(job.policy)
             if job.publish:

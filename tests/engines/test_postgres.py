@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 from postgres_server import PASSWORD, VARIABLE, Server
+from support import quoted
 
 import sqlanon
 from sqlanon.engines import postgres as postgres_engine
@@ -30,10 +31,6 @@ dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra po
 pytestmark = pytest.mark.slow
 
 HERE = f"env:{VARIABLE}"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 from postgres_server import PASSWORD, Server, binaries
-from test_warehouses import from_set, quoted
+from support import quoted
+from test_warehouses import from_set
 from test_warehouses_postgres import THERE
 from warehouse_cases import COLUMNS, HERE, rows
 from warehouse_cases import policy as warehouse_policy

@@ -18,9 +18,9 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import make_policy, some
+from support import cli
 
 import sqlanon
-from sqlanon.cli import main
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
@@ -179,9 +179,7 @@ def test_settings_reach_every_engine_that_writes_and_verifies(
     assert set(seen) == {("512.0 MiB", 3)}
 
 
-def test_the_command_line_has_the_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.csv").write_text("x\n" + "1\n" * 4)
     policy = tmp_path / "policy.toml"
     policy.write_text(
@@ -202,21 +200,14 @@ def test_the_command_line_has_the_settings(
         ["verify", tmp_path / "r.duckdb", "--policy", policy],
         ["verify", tmp_path / "r.duckdb"],
     ]
-    for command in commands:
+    for arguments in commands:
         seen.clear()
-        given = ["--memory-limit", "256MB", "--threads", "2"]
-        monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, command), *given])
-        with pytest.raises(SystemExit) as done:
-            main()
-        assert done.value.code == 0
+        assert cli(*arguments, "--memory-limit", "256MB", "--threads", "2").status == 0
         assert seen[0] == Limits("256MB", 2)
-        capsys.readouterr()
         for given, told in ((["--memory-limit", "lots"], "memory_limit: 'lots'"), (["--threads", "0"], "threads: 0")):
-            monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, command), *given])
-            with pytest.raises(SystemExit) as done:
-                main()
-            assert done.value.code == 2
-            assert told in capsys.readouterr().err
+            done = cli(*arguments, *given)
+            assert done.status == 2
+            assert told in done.err
 
 
 def test_too_little_memory_is_said_and_not_blamed_on_the_source(big: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from conftest import examples
 from spark_cases import BELOW, BELOW_IT, FULL_DOMAIN, SparkCase, below_full_domain, in_duckdb, random_case, turn
+from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
 from sqlanon.engines.federated import FederatedEngine
@@ -39,8 +40,8 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
 def take(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have a way taken; what of ``[source]`` it needs for that."""
     small, source = WAYS[way]
-    monkeypatch.setattr("sqlanon.sources.spark.SMALL", small)
-    monkeypatch.setattr("sqlanon.frequency.sets.SMALL", small)
+    monkeypatch.setattr(SMALL_SPARK, small)
+    monkeypatch.setattr(SMALL_SET, small)
     return source
 
 
@@ -222,7 +223,7 @@ def test_no_row_is_fetched(
 
 def test_below_full_domain_huge(session: Any, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """Combinations that may not be fetched cannot be placed one by one: it is said before they are counted."""
-    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
+    monkeypatch.setattr(SMALL_SPARK, 5)
     into_spark(session, planted_table(), "planted")
     tree = plain_policy(fetch_limit=1).model_dump(mode="json", exclude_none=True)
     for search in ({"strategy": "mondrian"}, {"suppression": "cells"}, {"strategy": "local"}):

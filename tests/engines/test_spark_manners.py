@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from support import SMALL_SET, SMALL_SPARK
 from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table
 
 import sqlanon
@@ -37,8 +38,8 @@ def own(session: Any) -> Iterator[Any]:
 @pytest.fixture
 def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
     """A policy whose frequency sets stay in Spark."""
-    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
-    monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 5)
+    monkeypatch.setattr(SMALL_SPARK, 5)
+    monkeypatch.setattr(SMALL_SET, 5)
     tree = plain_policy(fetch_limit=1).model_dump(exclude_none=True)
     return sqlanon.Policy(**{**tree, "privacy": {"k": 4}})
 
@@ -147,8 +148,8 @@ def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkey
         source = {"table": f'"{view.replace(chr(34), chr(34) * 2)}"'}
     else:
         source["fetch_limit"] = 1
-        monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
-        monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 5)
+        monkeypatch.setattr(SMALL_SPARK, 5)
+        monkeypatch.setattr(SMALL_SET, 5)
     there = sqlanon.Policy(**{**policy.model_dump(), "source": source})
     assert outcome(session, there, tmp_path) == expected
 

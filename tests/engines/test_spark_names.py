@@ -14,6 +14,7 @@ import pytest
 from conftest import CHEAP
 from spark_cases import in_duckdb
 from sqlglot import exp
+from support import SMALL_SET, SMALL_SPARK
 from test_spark_contract import into_spark, plain_policy, planted_table
 from test_spark_manners import state
 
@@ -49,8 +50,8 @@ def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
     """A policy whose counts stay in Spark, and whose release goes there."""
-    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5)
-    monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 5)
+    monkeypatch.setattr(SMALL_SPARK, 5)
+    monkeypatch.setattr(SMALL_SET, 5)
     tree = plain_policy(fetch_limit=1).model_dump(exclude_none=True)
     privacy = {"k": 4, "l_diversity": [{"attribute": "ill", "kind": "entropy", "l": 1.2}]}
     return sqlanon.Policy(**{**tree, "privacy": privacy, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
@@ -95,9 +96,7 @@ def hostile(name: str) -> Any:
     return lambda *arguments: f"{name} of others"
 
 
-def test_functions_variables_and_views_of_a_session_take_no_name(
-    session: Any, small: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_functions_variables_and_views_of_a_session_take_no_name(session: Any, small: sqlanon.Policy) -> None:
     """Each function that a statement calls is registered, of any number of arguments, in each order of names."""
     own = session.newSession()
     into_spark(own, planted_table(), "planted")

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
 from sqlanon.engines import federated
@@ -56,8 +57,8 @@ def test_days_are_those_that_they_were(
 ) -> None:
     """As text, two of them were one day in Spark: some people were released twice, and others not."""
     if not small:
-        monkeypatch.setattr("sqlanon.sources.spark.SMALL", 3)
-        monkeypatch.setattr("sqlanon.frequency.sets.SMALL", 3)
+        monkeypatch.setattr(SMALL_SPARK, 3)
+        monkeypatch.setattr(SMALL_SET, 3)
     with in_both(spark, DAYS) as (connection, session):
         days = connection.execute("SELECT DISTINCT d::VARCHAR FROM t ORDER BY 1").fetchall()
         labels = {day: ("early" if "BC" in day else "late") for (day,) in days}

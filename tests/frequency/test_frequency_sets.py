@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from strategies import Case
 from strategies_privacy import PrivacyCase
+from support import COARSE_SET, SMALL_SET
 from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.frequency import sets as frequency_sets
 from sqlanon.frequency.sets import draw_shares, expected_classes
 
 
 @pytest.fixture(autouse=True)
 def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A table of any size is taken for a large one."""
-    monkeypatch.setattr(frequency_sets, "SMALL", 0)
-    monkeypatch.setattr(frequency_sets, "COARSE", 4)
+    monkeypatch.setattr(SMALL_SET, 0)
+    monkeypatch.setattr(COARSE_SET, 4)
     yield
 
 
@@ -108,7 +108,7 @@ def test_several_sets_change_no_answer(
     database: sqlanon.Database, privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = database.anonymize(policy_of(**privacy))
-    monkeypatch.setattr(frequency_sets, "SMALL", 10**9)
+    monkeypatch.setattr(SMALL_SET, 10**9)
     small = database.anonymize(policy_of(**privacy))
     assert (large.generalization, large.score, large.suppressed_rows, large.classes, large.optimal) == (
         small.generalization, small.score, small.suppressed_rows, small.classes, small.optimal,
@@ -151,7 +151,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
     database: sqlanon.Database, statements: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(frequency_sets, "SMALL", 10**9)
+    monkeypatch.setattr(SMALL_SET, 10**9)
     result = database.anonymize(policy_of(k=5))
     counted = [text for text in statements if "frequency_" in text]
     values = [text for text in statements if "values_" in text]

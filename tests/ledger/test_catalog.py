@@ -15,11 +15,11 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
+from support import PATIENCE, cli, fetch, quoted
 
 import sqlanon
 from sqlanon import catalog
 from sqlanon.catalog import init_database
-from sqlanon.cli import main
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 
@@ -69,38 +69,20 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(path, read_only=True) as connection:
-        return connection.execute(query).fetchall()
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def contents(path: Path) -> tuple[set[str], set[str]]:
     tables = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sqlanon'")
     macros = fetch(path, "SELECT function_name FROM duckdb_functions() WHERE schema_name = 'sqlanon'")
     return {name for (name,) in tables}, {name for (name,) in macros}
 
 
-def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as done:
-        return int(done.code or 0)
-    return 0
-
-
 # init
 
 
 def test_init_makes_a_private_file_with_the_catalog_and_the_macros(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "new.duckdb"
-    assert cli(monkeypatch, "init", path) == 0
+    assert cli("init", path).status == 0
     assert str(path) in capsys.readouterr().out
     assert mode(path) == 0o600
     assert contents(path) == (TABLES, MACROS)
@@ -148,12 +130,12 @@ def nothing_around(path: Path) -> None:
     ("make", "name"), [(letter, "c.duckdb"), (folder_there, "c.duckdb"), (nothing_around, "no/where/c.duckdb")]
 )
 def test_init_of_what_is_no_database_is_an_error_and_changes_nothing(
-    make: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make: Any, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / name
     make(path)
     before = sorted(tmp_path.rglob("*")), path.read_bytes() if path.is_file() else b""
-    assert cli(monkeypatch, "init", path) == 2
+    assert cli("init", path).status == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert str(path) in shown.err
@@ -167,7 +149,7 @@ def test_init_of_what_is_no_database_is_an_error_and_changes_nothing(
 @pytest.fixture
 def after(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Any]:
     """The catalog after `sqlanon anonymize`, and what it printed."""
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml", "--json") == 0
+    assert cli("anonymize", folder / "policy.toml", "--json").status == 0
     return folder / "policy.catalog.duckdb", json.loads(capsys.readouterr().out)
 
 
@@ -234,14 +216,12 @@ def hierarchy_tables(path: Path) -> set[str]:
     return {name for (name,) in found}
 
 
-def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(
-    after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tuple[Path, Any], folder: Path) -> None:
     path, _ = after
     before = hierarchy_tables(path)
     with duckdb.connect(folder / "hospital.duckdb") as connection:
         connection.execute("INSERT INTO patients SELECT 'New', '99999', 'f', 'illness 1' FROM range(5)")
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
     assert hierarchy_tables(path) == before
     assert fetch(path, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
     assert fetch(path, "SELECT count(*), count(DISTINCT run_id) FROM sqlanon.releases") == [(2, 2)]
@@ -253,12 +233,10 @@ def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(
     assert ("99999",) in fetch(path, f'SELECT level_0 FROM sqlanon."{table}"')
 
 
-def test_another_policy_keeps_the_hierarchies_of_the_first(
-    after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, Any], folder: Path) -> None:
     path, _ = after
     (folder / "policy.toml").write_text(POLICY.replace("k = 4", "k = 5"))
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
     assert len(hierarchy_tables(path)) == 4
     assert fetch(path, "SELECT count(*), count(DISTINCT policy_hash) FROM sqlanon.hierarchies") == [(4, 2)]
 
@@ -283,13 +261,13 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
         assert fetch(private, f"SELECT count(*) FROM sqlanon.{quoted(table)}") == [(2,)]
 
 
-def test_a_catalog_in_a_database_of_ones_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
     """`[catalog] database` may name any DuckDB file: what is in it stays."""
     private = folder / "private.duckdb"
     with duckdb.connect(private) as connection:
         connection.execute("CREATE TABLE notes AS SELECT 'mine' AS note")
     (folder / "policy.toml").write_text(POLICY + '[catalog]\ndatabase = "private.duckdb"\n')
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
     assert fetch(private, "FROM notes") == [("mine",)]
     assert contents(private)[0] >= TABLES
     assert not (folder / "policy.catalog.duckdb").exists()
@@ -311,10 +289,10 @@ def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     (folder / "policy.toml").write_text(POLICY.replace("k = 4", "k = 5"))
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "insert", dying)
-        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
+        assert cli("anonymize", folder / "policy.toml").status == 2
     assert "disk is full" in capsys.readouterr().err
     assert (fetch(path, everything), hierarchy_tables(path)) == before
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
     assert fetch(path, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
 
 
@@ -342,7 +320,7 @@ def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
 
     monkeypatch.setattr(catalog.DuckDBEngine, "execute", looking)
     for _ in range(2):
-        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+        assert cli("anonymize", folder / "policy.toml").status == 0
     assert "policy.catalog.duckdb" in seen
     assert {name: oct(bits) for name, bits in seen.items() if bits & 0o077} == {}
 
@@ -387,17 +365,17 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path, _ = after
-    monkeypatch.setattr(catalog, "PATIENCE", 0.1)
+    monkeypatch.setattr(PATIENCE, 0.1)
     before = (folder / "release.duckdb").read_bytes()
     with held(path, how):
-        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
+        assert cli("anonymize", folder / "policy.toml").status == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert str(path) in shown.err
     assert "catalog" in shown.err
     assert "Traceback" not in shown.err
     assert (folder / "release.duckdb").read_bytes() == before
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
 
 
 @pytest.mark.parametrize("how", some(["reading", "writing"], 2))
@@ -414,7 +392,7 @@ def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
             holder.close()
 
         monkeypatch.setattr(catalog.time, "sleep", sleep)
-        assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+        assert cli("anonymize", folder / "policy.toml").status == 0
     assert waited
 
 
@@ -425,18 +403,16 @@ def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> Non
         init_database(path)
 
 
-def test_a_catalog_that_is_no_database_is_a_clear_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_catalog_that_is_no_database_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     letter(folder / "policy.catalog.duckdb")
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 2
+    assert cli("anonymize", folder / "policy.toml").status == 2
     assert "policy.catalog.duckdb" in capsys.readouterr().err
     assert (folder / "policy.catalog.duckdb").read_text() == "a letter to somebody"
     assert not (folder / "release.duckdb").exists()
 
 
 def test_a_catalog_that_another_run_of_this_process_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "PATIENCE", 0.1)
+    monkeypatch.setattr(PATIENCE, 0.1)
     path = folder / "held.catalog.duckdb"
     one, other = (DuckDBEngine(duckdb.connect()) for _ in range(2))
     with catalog.open_catalog(one, path):

@@ -12,9 +12,9 @@ import pytest
 from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import cli
 
 import sqlanon
-from sqlanon.cli import main
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 
 ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
@@ -212,7 +212,7 @@ def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) 
         db.extend(policy(hospital, release={"database": tmp_path / "none.duckdb"}))
 
 
-def test_the_command_line(hospital: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line(hospital: Path) -> None:
     file = hospital / "policy.toml"
     file.write_text(
         """
@@ -232,13 +232,10 @@ database = "by_file.duckdb"
 """,
         encoding="utf-8",
     )
-    for command in ("anonymize", "extend"):
-        monkeypatch.setattr("sys.argv", ["sqlanon", command, str(file), "--json"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 0
-    shown = capsys.readouterr().out.strip().splitlines()[-1]
-    figures = json.loads(shown)
+    assert cli("anonymize", file, "--json").status == 0
+    extended = cli("extend", file, "--json")
+    assert extended.status == 0
+    figures = json.loads(extended.out)
     assert figures["released_before"] == figures["released_rows"] == 60
     assert (figures["new_rows"], figures["added_rows"], figures["waiting_rows"]) == (0, 0, 0)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import DUCKDB_1, make_policy, some
+from support import cli
 
 import sqlanon
 from sqlanon import PolicyError, SourceError
-from sqlanon.cli import main
 
 SECRET = "SECRET 4711"
 """A diagnosis of one person, alone in a ward."""
@@ -617,21 +616,6 @@ def test_a_file_with_the_name_of_our_schema(tmp_path: Path) -> None:
 # --- the command
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["sqlanon", "live", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
-
-    return run
-
-
 @pytest.fixture
 def policy_file(tmp_path: Path) -> Path:
     make_hospital(tmp_path / "hospital.duckdb")
@@ -644,12 +628,12 @@ def policy_file(tmp_path: Path) -> Path:
     return tmp_path / "policy.toml"
 
 
-def test_the_command(policy_file: Path, run: Run) -> None:
-    status, told, _ = run(policy_file)
+def test_the_command(policy_file: Path) -> None:
+    status, told, _ = cli("live", policy_file)
     assert status == 0
     assert "3,000 of 3,001 rows shown now, 1 suppressed (limit 30)" in told
     assert ("(secure)" in told) is not DUCKDB_1
-    status, told, _ = run(policy_file, "--name", "again", "--json")
+    status, told, _ = cli("live", policy_file, "--name", "again", "--json")
     found = json.loads(told)
     assert (found["view"], found["rows"], found["suppressed_rows"], found["replaced"]) == ("again", 3001, 1, False)
     assert found["database"] == str(policy_file.parent / "hospital.duckdb")
@@ -657,20 +641,20 @@ def test_the_command(policy_file: Path, run: Run) -> None:
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
         views = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY ALL").fetchall()
         assert views == [("again", 1), ("patients_live", 1)]
-    status, told, _ = run(policy_file, "--name", "again", "--drop")
+    status, told, _ = cli("live", policy_file, "--name", "again", "--drop")
     assert (status, "again is gone" in told) == (0, True)
 
 
 @pytest.mark.slow
-def test_the_command_when_the_answer_is_no(policy_file: Path, run: Run) -> None:
-    status, _, told = run(policy_file, "--name", "again", "--drop")
+def test_the_command_when_the_answer_is_no(policy_file: Path) -> None:
+    status, _, told = cli("live", policy_file, "--name", "again", "--drop")
     assert (status, "there is no live view 'again'" in told) == (2, True)
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
-        status, _, told = run(policy_file)  # somebody has it
+        status, _, told = cli("live", policy_file)  # somebody has it
         assert (status, "cannot be opened" in told) == (2, True)
         connection.execute("DELETE FROM patients")
-    status, _, told = run(policy_file)
+    status, _, told = cli("live", policy_file)
     assert (status, "no rows" in told) == (1, True)
     policy_file.write_text(policy_file.read_text(encoding="utf-8") + '\nstrategy = "mondrian"\n', encoding="utf-8")
-    status, _, told = run(policy_file)
+    status, _, told = cli("live", policy_file)
     assert (status, "search.strategy" in told) == (2, True)

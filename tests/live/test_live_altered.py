@@ -9,12 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import make_policy, some
-from test_live import FORMS, SECRET, Run, all_of, live, policy_for, run
+from support import cli
+from test_live import FORMS, SECRET, all_of, live, policy_for
 
 import sqlanon
 from sqlanon import SourceError
-
-__all__ = ["run"]  # a fixture
 
 
 @pytest.fixture
@@ -257,7 +256,7 @@ def test_a_file_with_the_name_of_the_usual_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_name_with_lines_is_shown_on_one(tmp_path: Path, run: Run) -> None:
+def test_a_name_with_lines_is_shown_on_one(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "t.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q FROM range(3)")
     (tmp_path / "policy.toml").write_text(
@@ -267,8 +266,8 @@ def test_a_name_with_lines_is_shown_on_one(tmp_path: Path, run: Run) -> None:
     )
     name = "a\nwarning: \x1b[2Jall is lost"
     for options, there in (([], "made: view "), (["--drop"], "view ")):
-        status, told, _ = run(tmp_path / "policy.toml", "--name", name, *options)
+        status, told, _ = cli("live", tmp_path / "policy.toml", "--name", name, *options)
         assert status == 0
         assert f"{there}a\\nwarning: \\x1b[2Jall is lost" in told
-    status, _, told = run(tmp_path / "policy.toml", "--name", name, "--drop")
+    status, _, told = cli("live", tmp_path / "policy.toml", "--name", name, "--drop")
     assert (status, told.count("\n"), "'a\\nwarning" in told) == (2, 1, True)

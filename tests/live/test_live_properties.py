@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from oracle import Row, Value
 from oracle_privacy import Record, Source
 from strategies_privacy import LISTED, PrivacyCase
+from support import quoted
 from test_privacy_properties import columns_of, opened, policy_of, quick
 
 import sqlanon
@@ -27,10 +28,6 @@ import sqlanon
 pytestmark = pytest.mark.slow
 
 some_of_each = settings(quick, max_examples=8, phases=[Phase.generate])  # shrinking takes long
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @st.composite

@@ -27,16 +27,13 @@ import pyarrow
 import pytest
 from conftest import make_policy, some
 from strategies_noise import number, seen
-from test_cli import Run, run
+from support import change, cli, fetch
 from test_leaks import plain
-from test_release import fetch, manifest_text
-from test_release import run as execute
+from test_release import manifest_text
 
 import sqlanon
 import sqlanon.release.targets.file as publishing
 from sqlanon.release.verify import verify_file
-
-__all__ = ["run"]  # a fixture
 
 
 def rarely(*values: Any) -> list[Any]:
@@ -74,7 +71,7 @@ SOURCE = f"""
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("source") / "hospital.duckdb"
-    execute(path, SOURCE)
+    change(path, SOURCE)
     return path
 
 
@@ -804,12 +801,12 @@ def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     found = verify_file(copy)
     assert found.verified
     assert {check.name for check in found.checks if check.passed} >= {"5-anonymity", "classes", "content digest"}
-    execute(copy, "UPDATE patients_v1 SET zip = 'elsewhere' WHERE rowid = 5")
+    change(copy, "UPDATE patients_v1 SET zip = 'elsewhere' WHERE rowid = 5")
     assert any("5-anonymity" in failure for failure in failures(copy))
 
 
 def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
-    execute(copy, "UPDATE patients_v1 SET height = height + 1 WHERE rowid = 5")
+    change(copy, "UPDATE patients_v1 SET height = height + 1 WHERE rowid = 5")
     assert failures(copy) != ()
 
 
@@ -850,7 +847,7 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
 
 
 @pytest.mark.parametrize(
-    "change",
+    "changed",
     [
         "UPDATE patients_v1 SET weight = 301 WHERE rowid = 5",
         pytest.param("UPDATE patients_v1 SET weight = 19.5 WHERE rowid = 5", marks=pytest.mark.slow),
@@ -861,8 +858,8 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
         pytest.param("UPDATE patients_v1 SET height = NULL WHERE rowid = 5", marks=pytest.mark.slow),
     ],
 )
-def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(change: str, copy: Path, source: Path) -> None:
-    tamper(copy, source, change)
+def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(changed: str, copy: Path, source: Path) -> None:
+    tamper(copy, source, changed)
     assert failures(copy, policy_for(source)) != ()
 
 
@@ -874,7 +871,7 @@ def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, 
 
 
 @pytest.mark.parametrize(
-    "change",
+    "changed",
     [
         "epsilon = 0.35",
         pytest.param("epsilon = NULL", marks=pytest.mark.slow),
@@ -884,9 +881,9 @@ def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, 
         pytest.param("""policy = replace(policy, '"epsilon": 1.0', '"epsilon": 0.1')""", marks=pytest.mark.slow),
     ],
 )
-def test_verify_with_the_policy_finds_a_false_claim_of_noise(change: str, copy: Path, source: Path) -> None:
+def test_verify_with_the_policy_finds_a_false_claim_of_noise(changed: str, copy: Path, source: Path) -> None:
     before = fetch(copy, "SELECT epsilon, noise, confidence, policy FROM sqlanon.manifest")
-    execute(copy, f"UPDATE sqlanon.manifest SET {change}")
+    change(copy, f"UPDATE sqlanon.manifest SET {changed}")
     assert fetch(copy, "SELECT epsilon, noise, confidence, policy FROM sqlanon.manifest") != before
     assert failures(copy, policy_for(source)) != ()
 
@@ -1035,7 +1032,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
         "module.laplace = laplace\n"
         "sys.argv = ['sqlanon', 'anonymize', 'policy.toml']\n"
         "from sqlanon.__main__ import run\n"
-        "run()\n"
+        "cli()\n"
     )
     spill = tmp_path / "spill"
     spill.mkdir()
@@ -1130,8 +1127,8 @@ def folder(source: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_anonymize_prints_the_figures_of_noise(run: Run, folder: Path) -> None:
-    ended = run("anonymize", folder / "policy.toml", "--json")
+def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
+    ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
     printed = json.loads(ended.out)
     assert printed["epsilon"] == 1.5
@@ -1150,81 +1147,81 @@ def test_anonymize_prints_the_figures_of_noise(run: Run, folder: Path) -> None:
     )
     assert 0 <= printed["linking_risk_strict"] <= printed["linking_risk"] <= 1
     assert "confidence" not in printed
-    ended = run("verify", folder / "release.duckdb", "--policy", folder / "policy.toml", "--json")
+    ended = cli("verify", folder / "release.duckdb", "--policy", folder / "policy.toml", "--json")
     assert ended.status == 0, ended.out
-    ended = run("verify", folder / "release.duckdb")
+    ended = cli("verify", folder / "release.duckdb")
     assert ended.status == 0, ended.out
 
 
 @pytest.mark.slow
-def test_anonymize_says_the_figures_of_noise(run: Run, folder: Path) -> None:
+def test_anonymize_says_the_figures_of_noise(folder: Path) -> None:
     text = POLICY.replace("epsilon = 1.5", "epsilon = 1.5\nconfidence = 0.9")
     (folder / "policy.toml").write_text(text)
-    ended = run("anonymize", folder / "policy.toml")
+    ended = cli("anonymize", folder / "policy.toml")
     assert ended.status == 0, ended.err
     for word in ("height", "weight", "noise", "link", "confiden"):
         assert word in ended.out, word
-    ended = run("anonymize", folder / "policy.toml", "--json", "--force")
+    ended = cli("anonymize", folder / "policy.toml", "--json", "--force")
     confidence = json.loads(ended.out)["confidence"]
     assert confidence["beta"] == 0.9
     assert set(confidence) == {"beta", "suppressed_rows"}
 
 
-def test_an_infeasible_confidence_is_no(run: Run, folder: Path) -> None:
+def test_an_infeasible_confidence_is_no(folder: Path) -> None:
     text = POLICY.replace("epsilon = 1.5", "epsilon = 1.5\nconfidence = 0.1").replace("0.9\n", "0.0017\n", 1)
     (folder / "policy.toml").write_text(text.replace("k = 5", "k = 90"))
-    ended = run("anonymize", folder / "policy.toml")
+    ended = cli("anonymize", folder / "policy.toml")
     assert ended.status == 1
     assert "confidence" in ended.err
     assert not (folder / "release.duckdb").exists()
 
 
-def test_risk_prints_the_errors_of_each_epsilon(run: Run, folder: Path) -> None:
-    ended = run("risk", folder / "policy.toml", "--json", "--epsilon", "0.1,0.5,1")
+def test_risk_prints_the_errors_of_each_epsilon(folder: Path) -> None:
+    ended = cli("risk", folder / "policy.toml", "--json", "--epsilon", "0.1,0.5,1")
     assert (ended.status, ended.err) == (0, "")
     noise = json.loads(ended.out)["noise"]
     assert list(noise) == ["height", "weight"]
     assert [one["epsilon"] for one in noise["height"]] == [0.1, 0.5, 1]
     errors = [one["expected_error"] for one in noise["height"]]
     assert errors == pytest.approx([10 * errors[2], 2 * errors[2], errors[2]])
-    ended = run("risk", folder / "policy.toml")
+    ended = cli("risk", folder / "policy.toml")
     assert ended.status == 0
     assert "height" in ended.out and "0.25" in ended.out
-    ended = run("risk", folder / "policy.toml", "--json")
+    ended = cli("risk", folder / "policy.toml", "--json")
     assert [one["epsilon"] for one in json.loads(ended.out)["noise"]["weight"]] == [0.1, 0.25, 0.5, 1, 2, 4]
 
 
 @pytest.mark.parametrize("wrong", ["0", "a", "1,,2", *rarely("-1", "", "nan", "inf", "1;2")])
-def test_risk_refuses_what_is_no_epsilon(wrong: str, run: Run, folder: Path) -> None:
-    ended = run("risk", folder / "policy.toml", "--epsilon", wrong)
+def test_risk_refuses_what_is_no_epsilon(wrong: str, folder: Path) -> None:
+    ended = cli("risk", folder / "policy.toml", "--epsilon", wrong)
     assert ended.status == 2
     assert "epsilon" in ended.err.lower()
 
 
-def test_a_value_without_noise_is_a_wrong_request(run: Run, folder: Path) -> None:
-    execute(folder / "hospital.duckdb", "UPDATE patients SET height = NULL WHERE id < 3")
-    ended = run("anonymize", folder / "policy.toml")
+def test_a_value_without_noise_is_a_wrong_request(folder: Path) -> None:
+    change(folder / "hospital.duckdb", "UPDATE patients SET height = NULL WHERE id < 3")
+    ended = cli("anonymize", folder / "policy.toml")
     assert ended.status == 2
     assert "'height'" in ended.err and "3" in ended.err
     text = POLICY.replace("noise = { epsilon = 1.0 }", 'noise = { epsilon = 1.0 }, on_unknown = "suppress"')
     (folder / "policy.toml").write_text(text)
-    ended = run("anonymize", folder / "policy.toml", "--json")
+    ended = cli("anonymize", folder / "policy.toml", "--json")
     assert ended.status == 0, ended.err
     assert json.loads(ended.out)["released_rows"] <= ROWS + 1 - 3
 
 
-def test_plan_shows_the_stage_without_reading_a_row(run: Run, folder: Path) -> None:
-    ended = run("plan", folder / "policy.toml")
+def test_plan_shows_the_stage_without_reading_a_row(folder: Path) -> None:
+    ended = cli("plan", folder / "policy.toml")
     assert (ended.status, ended.err) == (0, "")
     assert "noise" in ended.out.lower()
 
 
 @pytest.mark.slow
-def test_compare_leaves_out_what_cannot_make_classes(run: Run, folder: Path) -> None:
-    ended = run("compare", folder / "policy.toml", "--strategies", "optimal,mondrian", "--json")
+def test_compare_leaves_out_what_cannot_make_classes(folder: Path) -> None:
+    ended = cli("compare", folder / "policy.toml", "--strategies", "optimal,mondrian", "--json")
     assert ended.status == 0, ended.err
     assert [one["strategy"] for one in json.loads(ended.out)] == ["optimal", "mondrian"]
-    ended = run("compare", folder / "policy.toml", "--strategies", "mu-argus")
+    ended = cli("compare", folder / "policy.toml", "--strategies", "mu-argus")
     assert ended.status == 2 or "mu-argus" in ended.out + ended.err
 
 
@@ -1275,7 +1272,7 @@ def test_a_population_gets_no_noise(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("claim", ["[1]", '"x"'])
 def test_a_confidence_that_is_no_object_is_a_broken_manifest(claim: str, copy: Path) -> None:
-    execute(copy, f"UPDATE sqlanon.manifest SET confidence = '{claim}'")
+    change(copy, f"UPDATE sqlanon.manifest SET confidence = '{claim}'")
     with pytest.raises(sqlanon.ReleaseError, match="its manifest is broken"):
         verify_file(copy)
 

@@ -19,6 +19,7 @@ import strategies
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row, Value
 from oracle_noise import Noisy
+from support import quoted
 
 import sqlanon
 
@@ -137,10 +138,6 @@ def noise_cases(draw: st.DrawFn, search: Mapping[str, Any], confidence: bool, un
 
 
 # --- runs -------------------------------------------------------------------------------------------
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def create(connection: duckdb.DuckDBPyConnection, case: NoiseCase) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import compacted, some
+from support import cli, failed
 
 import sqlanon
-from sqlanon.cli import main
 from sqlanon.decoys.check import minus, strangers, surplus
 from sqlanon.expressions import star, table
 from sqlanon.release.row_differences import different_rows
-from sqlanon.release.verify import Verification, verify_file
+from sqlanon.release.verify import verify_file
 from sqlanon.resources import PLAIN, macros, sql_text
 
 OLDER = Path(__file__).parents[1] / "older" / "xor-md5-cells.parquet"
@@ -76,10 +75,6 @@ def folder(tmp_path: Path) -> Path:
     with duckdb.connect(tmp_path / "hospital.duckdb") as connection:
         connection.execute(f"CREATE TABLE people AS {ROWS}")
     return tmp_path
-
-
-def failed(found: Verification) -> set[str]:
-    return {check.name for check in found.checks if check.passed is False}
 
 
 # Sixteen rows exchange their illnesses: all counts and classes stay as they are.
@@ -214,32 +209,21 @@ def test_a_collation_does_not_hide_another_case() -> None:
 # The hash of the file
 
 
-def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as done:
-        return int(done.code or 0)
-    return 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [".duckdb", pytest.param(".parquet", marks=pytest.mark.slow)])
-def test_the_hash_is_that_of_the_file(
-    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_hash_is_that_of_the_file(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = policy(folder, PLACES[kind])
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml", "--json") == 0
+    assert cli("anonymize", folder / "policy.toml", "--json").status == 0
     printed = json.loads(capsys.readouterr().out)
     path = Path(printed["release"])
     assert printed["sha256"] == sha256(path)
     with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
         assert catalog.execute("SELECT sha256 FROM sqlanon.ledger").fetchall() == [(sha256(path),)]
-    assert cli(monkeypatch, "verify", path, "--sha256", printed["sha256"].upper()) == 0
-    assert cli(monkeypatch, "verify", path, "--sha256", "0" * 64) == 1
+    assert cli("verify", path, "--sha256", printed["sha256"].upper()).status == 0
+    assert cli("verify", path, "--sha256", "0" * 64).status == 1
     assert "FAILED" in capsys.readouterr().out
-    assert cli(monkeypatch, "verify", path, "--policy", folder / "policy.toml", "--sha256", "0" * 64) == 1
-    assert cli(monkeypatch, "verify", path, "--sha256", "abc") == 2
+    assert cli("verify", path, "--policy", folder / "policy.toml", "--sha256", "0" * 64).status == 1
+    assert cli("verify", path, "--sha256", "abc").status == 2
     assert "64 hexadecimal digits" in capsys.readouterr().err
     # Readers leave it as it is; so does whoever opens it for writing and writes nothing.
     for read_only in (True, False):
@@ -249,7 +233,7 @@ def test_the_hash_is_that_of_the_file(
     with sqlanon.connect() as db:
         assert db.verify(path, asked).verified
     assert sha256(path) == printed["sha256"]
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
     assert f"sha256: {sha256(path)}" in capsys.readouterr().out
 
 

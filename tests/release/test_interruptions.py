@@ -24,6 +24,7 @@ from conftest import examples, some
 
 import sqlanon
 import sqlanon.database
+import sqlanon.pipeline
 import sqlanon.release.targets.file as publishing
 from sqlanon.release.verify import verify_file
 from sqlanon.workdir import SPILL_PREFIX, private_directory, remove_dead
@@ -162,7 +163,7 @@ PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.databas
 STAGES = [
     ("sqlanon.sources.workspace", "bind_source", "after", True, False),
     (DATABASE, "based_on_earlier", "after", True, False),
-    ("sqlanon.pipeline", "find", "after", True, False),
+    ("sqlanon.pipeline", "choose", "after", True, False),
     ("sqlanon.catalog", "insert", "before", True, False),
     ("sqlanon.catalog", "store_hierarchies", "after", True, False),
     (PUBLISH, "_refuse_to_destroy", "after", True, False),
@@ -275,7 +276,7 @@ ENDING = [
     (signal_, *point)
     for point in (
         (PUBLISH, "_write_manifest", "before"),
-        ("sqlanon.pipeline", "find", "before"),
+        ("sqlanon.pipeline", "choose", "before"),
         (PUBLISH, "_swap_in", "before"),
         (PUBLISH, "_swap_in", "after"),
         ("sqlanon.ledger.records", "complete", "after"),
@@ -399,7 +400,7 @@ def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: 
 # Until it is published: after `Path.replace` it is.
 POINTS: list[tuple[Any, str]] = [
     (sqlanon.database, "based_on_earlier"),
-    (sqlanon.database.anonymization, "find"),
+    (sqlanon.pipeline, "choose"),
     (publishing, "write_rows"),
     (publishing, "_write_manifest"),
     (publishing, "_audit"),

@@ -21,12 +21,12 @@ import duckdb
 import pytest
 from conftest import EXAMPLES
 from postgres_server import VARIABLE, Server
+from support import PATIENCE
 from test_ledger import FINE_RACE, FINE_ZIP, hospital
 from test_ledger import policy as of_hospital
 
 import sqlanon
 import sqlanon.release.targets.file as publishing
-from sqlanon import catalog
 from sqlanon.ledger import Places, Publication, publications, records
 from sqlanon.release.anywhere import verify_anywhere
 from sqlanon.release.targets.postgres_reader import PostgresSpot
@@ -310,7 +310,7 @@ PATIENT = "from sqlanon import catalog; catalog.PATIENCE = 600; from sqlanon.cli
 def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(
     hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "PATIENCE", 600)
+    monkeypatch.setattr(PATIENCE, 600)
     done: list[BaseException | None] = []
     ready = threading.Barrier(2)
 

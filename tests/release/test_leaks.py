@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ import duckdb
 import pytest
 from conftest import make_policy, some
 from sqlglot import exp
+from support import cli
 
 import sqlanon
 import sqlanon.release.targets.file as publishing
-from sqlanon.cli import main
 
 ROWS = 400
 ODD = 5
@@ -177,7 +176,7 @@ def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnec
 
 
 def test_the_release_of_the_command_line_holds_no_private_value(
-    source: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     """From a DuckDB file with ENUM types of its own, compressed as it comes: here by what the engine can find in it."""
     source.execute(f"ATTACH '{tmp_path / 'hospital.duckdb'}' AS hospital")
@@ -192,7 +191,7 @@ def test_the_release_of_the_command_line_holds_no_private_value(
         "[privacy]", "k = 4", "[search]", "suppression_limit = 0.02", "[release]", 'database = "release.duckdb"',
     ]  # fmt: skip
     (tmp_path / "policy.toml").write_text("\n".join(lines))
-    assert cli(monkeypatch, "anonymize", tmp_path / "policy.toml") == 0
+    assert cli("anonymize", tmp_path / "policy.toml").status == 0
     with duckdb.connect(tmp_path / "release.duckdb", read_only=True) as connection:
         types = dict(connection.execute("SELECT column_name, data_type FROM duckdb_columns() "
                                         "WHERE table_name = 'people_v1'").fetchall())  # fmt: skip
@@ -240,15 +239,6 @@ database = "release.duckdb"
 table = "people"
 """
 SUPPRESSING = 'name = { role = "quasi", hierarchy = "suppress" }'
-
-
-def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as done:
-        return int(done.code or 0)
-    return 0
 
 
 def query(expression: str) -> str:
@@ -320,7 +310,7 @@ def failing_run(
     (folder / "policy.toml").write_text(text)
     monkeypatch.delenv("SQLANON_DEBUG", raising=False)
     caplog.set_level(logging.DEBUG)
-    status = cli(monkeypatch, command, folder / "policy.toml")
+    status = cli(command, folder / "policy.toml").status
     shown = capsys.readouterr()
     assert status in (1, 2), shown
     assert shown.out == ""
@@ -394,28 +384,24 @@ def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
     assert "name 1" in said
 
 
-def test_a_warning_names_columns_and_no_values(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_names_columns_and_no_values(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = 'age = { role = "quasi", hierarchy = "suppress" }\nname = { role = "insensitive" }'
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
     (folder / "policy.toml").write_text(text)
-    assert cli(monkeypatch, "anonymize", folder / "policy.toml") == 0
+    assert cli("anonymize", folder / "policy.toml").status == 0
     shown = capsys.readouterr()
     assert "'name'" in shown.err
     assert "warning" in shown.err
     assert "Secret Person" not in shown.err + shown.out
 
 
-def test_nothing_that_is_printed_by_a_good_run_names_a_value(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = SUPPRESSING + '\nage = { role = "sensitive" }'
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
     (folder / "policy.toml").write_text(text)
     for command in ("plan", "risk", "anonymize"):
-        assert cli(monkeypatch, command, folder / "policy.toml") == 0
-    assert cli(monkeypatch, "verify", folder / "release.duckdb", "--policy", folder / "policy.toml") == 0
+        assert cli(command, folder / "policy.toml").status == 0
+    assert cli("verify", folder / "release.duckdb", "--policy", folder / "policy.toml").status == 0
     shown = capsys.readouterr()
     assert "Secret Person" not in shown.err + shown.out
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from postgres_server import VARIABLE, Server
-from test_warehouses import quoted
+from support import quoted
 
 import sqlanon
 from sqlanon.release.anywhere import verify_anywhere

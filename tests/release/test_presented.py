@@ -13,6 +13,7 @@ import pytest
 from conftest import compacted, examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import change, failed_alone, fetch
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -32,21 +33,6 @@ ATTRIBUTES: dict[str, Any] = {
     "illness": "sensitive",
     "stay": "insensitive",
 }
-
-
-def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(path), read_only=True) as connection:
-        return connection.execute(query).fetchall()
-
-
-def change(path: Path, *statements: str) -> None:
-    with duckdb.connect(str(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-
-
-def failed(path: Path) -> set[str]:
-    return {check.name for check in verify_file(path).checks if check.passed is False}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +104,7 @@ def test_readers_name_a_view_that_is_a_list_of_columns(published: sqlanon.Releas
 def test_verify_finds_another_view(view: str, copy: Path) -> None:
     change(copy, "DROP VIEW class_sizes", f"CREATE OR REPLACE VIEW patients AS {view}")
     change(copy, "CREATE VIEW class_sizes AS SELECT 1 AS one")
-    assert "view" in failed(copy)
+    assert "view" in failed_alone(copy)
 
 
 OTHER_ENGINE = "UPDATE sqlanon.manifest SET engine = 'duckdb 1.5.0, python 3.11.7'"
@@ -128,7 +114,7 @@ def test_verify_finds_a_view_that_gives_columns_other_names_whoever_wrote_it(cop
     rows = "SELECT zip, age, birth, illness, stay FROM patients_v1"
     change(copy, "DROP VIEW class_sizes", "CREATE VIEW class_sizes AS SELECT 1 AS one")
     change(copy, f"CREATE OR REPLACE VIEW patients(age, zip, birth, illness, stay) AS {rows}", OTHER_ENGINE)
-    assert "view" in failed(copy)
+    assert "view" in failed_alone(copy)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +143,7 @@ def test_verify_finds_a_view_that_gives_columns_other_names_whoever_wrote_it(cop
 def test_verify_finds_it_whichever_engine_wrote_the_file(statement: str, check: str, copy: Path) -> None:
     """The words, the labels and the figures are the same with each engine."""
     change(copy, *statement.split("; "), OTHER_ENGINE)
-    assert check in failed(copy)
+    assert check in failed_alone(copy)
 
 
 def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
@@ -167,7 +153,7 @@ def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
         connection.execute("INSERT INTO more FROM birth_labels")
         connection.execute("DROP TABLE birth_labels")
         connection.execute("ALTER TABLE more RENAME TO birth_labels")
-    assert "contents" in failed(copy)
+    assert "contents" in failed_alone(copy)
 
 
 def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
@@ -258,7 +244,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
 def test_verify_finds_what_is_not_true_of_the_rows(statements: list[str], copy: Path) -> None:
     change(copy, *statements)
     compacted(copy)
-    assert failed(copy) == {"words and views"}
+    assert failed_alone(copy) == {"words and views"}
 
 
 # Labels
@@ -431,7 +417,7 @@ def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
 )
 def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, copy: Path) -> None:
     change(copy, "DELETE FROM sqlanon.suppression", statement)
-    assert "suppression by value" in failed(copy)
+    assert "suppression by value" in failed_alone(copy)
 
 
 def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published: sqlanon.Release) -> None:
@@ -491,7 +477,7 @@ def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: 
     publish(asked)
     publish(asked)
     change(path, statement)
-    assert "version 1" in failed(path)
+    assert "version 1" in failed_alone(path)
     with pytest.raises(sqlanon.AuditError, match="version 1"):
         publish(asked)
 

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from conftest import make_policy, some
+from support import change, failed_alone, fetch
 
 import sqlanon
 import sqlanon.release.targets.file as publishing
@@ -96,25 +97,7 @@ def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
 
 def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
     """Before it is tampered with: what is found after that is found for that."""
-    assert failed(copy) == set()
-
-
-def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(path, read_only=True) as connection:
-        return connection.execute(query).fetchall()
-
-
-def run(path: Path, *statements: str) -> None:
-    with duckdb.connect(path) as connection:
-        for statement in statements:
-            connection.execute(statement)
-
-
-def failed(path: Path) -> set[str]:
-    """The names of the checks that a release fails."""
-    found = verify_file(path)
-    assert found.verified is not any(check.passed is False for check in found.checks)
-    return {check.name for check in found.checks if check.passed is False}
+    assert failed_alone(copy) == set()
 
 
 # What is in the file
@@ -289,13 +272,13 @@ TAMPERING = {
 @pytest.mark.parametrize("what", some(TAMPERING, 2))
 def test_verify_finds_tampering(what: str, copy: Path) -> None:
     statements, expected = TAMPERING[what]
-    run(copy, *statements)
-    assert expected <= failed(copy)
+    change(copy, *statements)
+    assert expected <= failed_alone(copy)
 
 
 def test_verify_finds_two_rows_that_swapped_a_value(copy: Path) -> None:
-    run(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
-    assert failed(copy) == {"content digest"}
+    change(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
+    assert failed_alone(copy) == {"content digest"}
 
 
 def made_older(path: Path, version: str) -> None:
@@ -303,34 +286,34 @@ def made_older(path: Path, version: str) -> None:
     older = sql_text("macros_older.sql")
     query = "SELECT digest FROM sqlanon.digest('patients')"
     claims = f"digest_algorithm = 'sum-md5-lower64', sqlanon_version = '{version}', digest = ({query})"
-    run(path, older.replace("digest_of_rows", "digest"), f"UPDATE sqlanon.manifest SET {claims}")
+    change(path, older.replace("digest_of_rows", "digest"), f"UPDATE sqlanon.manifest SET {claims}")
 
 
 @pytest.mark.parametrize("version", some(["0.0.1", sqlanon.__version__], 2))  # before a version is released, it changes
 def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, source: Path, version: str) -> None:
     made_older(copy, version)
-    assert failed(copy) == set()
+    assert failed_alone(copy) == set()
     assert not fails_against_source(copy, policy_for(source))
-    run(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
-    assert failed(copy) == {"content digest"}
+    change(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
+    assert failed_alone(copy) == {"content digest"}
     assert fails_against_source(copy, policy_for(source))
 
 
 def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
     words = sql_text("macros_before.sql")
     assert words.partition("CREATE")[2] not in sql_text("macros.sql")
-    run(copy, words)
-    assert failed(copy) == set()
+    change(copy, words)
+    assert failed_alone(copy) == set()
     assert fetch(copy, "FROM sqlanon.digest('patients')") == fetch(
         copy, "SELECT released_rows, digest FROM sqlanon.manifest"
     )
-    run(copy, words.replace(">> 32", ">> 31"))
-    assert failed(copy) == {"macros"}
+    change(copy, words.replace(">> 32", ">> 31"))
+    assert failed_alone(copy) == {"macros"}
 
 
 def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:
-    run(copy, "UPDATE sqlanon.manifest SET digest_algorithm = 'crc32'")
-    assert "manifest" in failed(copy)
+    change(copy, "UPDATE sqlanon.manifest SET digest_algorithm = 'crc32'")
+    assert "manifest" in failed_alone(copy)
 
 
 def literal_rows(path: Path) -> str:
@@ -341,18 +324,18 @@ def literal_rows(path: Path) -> str:
 def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
     """A view shows to each reader what it likes: it could tell a verifier from an analyst."""
     values = f"SELECT * FROM (VALUES {literal_rows(copy)}) AS v(city, age, illness, stay)"
-    run(copy, "DROP TABLE patients_v1", f"CREATE VIEW patients_v1 AS {values}")
-    assert "contents" in failed(copy)
+    change(copy, "DROP TABLE patients_v1", f"CREATE VIEW patients_v1 AS {values}")
+    assert "contents" in failed_alone(copy)
 
 
 def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
     """The macros are what other clients check a release with."""
-    run(
+    change(
         copy,
         "CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE "
         "SELECT 99 AS k, 1 AS classes, 600 AS rows, 0 AS uniques",
     )
-    assert failed(copy) & {"contents", "macros"}
+    assert failed_alone(copy) & {"contents", "macros"}
 
 
 @pytest.mark.parametrize(
@@ -371,19 +354,19 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
     ),
 )
 def test_verify_finds_what_else_can_carry_a_private_value(statement: str, copy: Path) -> None:
-    run(copy, statement)
-    assert failed(copy) & {"contents", "macros", "words and views"}
+    change(copy, statement)
+    assert failed_alone(copy) & {"contents", "macros", "words and views"}
 
 
 def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     digest, k = fetch(copy, "SELECT digest, smallest_class FROM sqlanon.manifest")[0]
-    run(
+    change(
         copy,
         "UPDATE patients_v1 SET city = 'Elsewhere' WHERE rowid = 5",
         f"CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE SELECT {ROWS} AS rows, '{digest}' AS digest",
         f"CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE SELECT {k} AS k, 0 AS classes, 0, 0",
     )
-    assert {"content digest", "5-anonymity"} <= failed(copy)
+    assert {"content digest", "5-anonymity"} <= failed_alone(copy)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +390,7 @@ def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     ),
 )
 def test_a_release_without_a_sound_manifest_is_none(statement: str, copy: Path) -> None:
-    run(copy, statement)
+    change(copy, statement)
     with pytest.raises(ReleaseError, match=r"copy\.duckdb"):
         verify_file(copy)
 
@@ -422,7 +405,7 @@ def test_a_file_with_a_damaged_block_does_not_verify(copy: Path) -> None:
 
 
 def lowered(path: Path) -> None:
-    run(path, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 5', '"k": 2')""")
+    change(path, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 5', '"k": 2')""")
     assert '"k": 2' in fetch(path, "SELECT policy FROM sqlanon.manifest")[0][0]
 
 
@@ -443,22 +426,22 @@ def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, 
 def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
     """The rows, the digest, the figures and k are all changed together, by "another version", whose words nobody can
     check: only the source can tell."""
-    run(copy, "UPDATE patients_v1 SET city = 'Elsewhere' WHERE rowid = 5")
+    change(copy, "UPDATE patients_v1 SET city = 'Elsewhere' WHERE rowid = 5")
     lowered(copy)
-    run(copy, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 2', '"k": 1')""")
-    run(
+    change(copy, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 2', '"k": 1')""")
+    change(
         copy,
         "UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('patients')), "
         "sqlanon_version = '0.0.1', "
         "classes = (SELECT classes FROM sqlanon.k_anonymity('patients', ['city', 'age'])), "
         "smallest_class = (SELECT k FROM sqlanon.k_anonymity('patients', ['city', 'age']))",
     )
-    assert failed(copy) == set()  # nothing in the file alone is wrong
+    assert failed_alone(copy) == set()  # nothing in the file alone is wrong
     assert fails_against_source(copy, policy_for(source))
 
 
 @pytest.mark.parametrize(
-    "change",
+    "changed",
     some(
         [
             "policy_hash = 'x'",
@@ -473,8 +456,8 @@ def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(sourc
         2,
     ),
 )
-def test_verify_with_the_policy_finds_a_false_claim(change: str, source: Path, copy: Path) -> None:
-    run(copy, f"UPDATE sqlanon.manifest SET {change}")
+def test_verify_with_the_policy_finds_a_false_claim(changed: str, source: Path, copy: Path) -> None:
+    change(copy, f"UPDATE sqlanon.manifest SET {changed}")
     assert fails_against_source(copy, policy_for(source))
 
 
@@ -565,9 +548,9 @@ def test_verify_finds_tampering_in_parquet(what: str, published_parquet: sqlanon
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
     query, expected = PARQUET_TAMPERING[what]
     rewrite(path, f"FROM '{path}'")
-    assert failed(path) == set()  # rewriting alone changes nothing
+    assert failed_alone(path) == set()  # rewriting alone changes nothing
     rewrite(path, f"{query} FROM '{path}'")
-    assert expected <= failed(path)
+    assert expected <= failed_alone(path)
 
 
 @pytest.mark.parametrize("clause", ["WHERE stay <> 7", "UNION ALL SELECT * FROM '{path}' WHERE stay = 7"])
@@ -576,7 +559,7 @@ def test_verify_finds_rows_removed_or_repeated_in_parquet(
 ) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
     rewrite(path, f"SELECT * FROM '{path}' {clause.format(path=path)}")
-    assert {"rows", "content digest"} <= failed(path)
+    assert {"rows", "content digest"} <= failed_alone(path)
 
 
 def test_a_parquet_file_without_a_manifest_is_no_release(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
@@ -597,7 +580,7 @@ def test_a_truncated_parquet_file_is_no_release(published_parquet: sqlanon.Relea
 
 
 def other_database(path: Path) -> None:
-    run(path, "CREATE TABLE patients AS SELECT 1 AS i")
+    change(path, "CREATE TABLE patients AS SELECT 1 AS i")
 
 
 def text_file(path: Path) -> None:
@@ -804,7 +787,7 @@ def test_the_audit_finds_a_column_that_the_policy_does_not_release(
 
     def one_more(engine: Any, content: Any, staged: Path, table_name: str) -> None:
         write(engine, content, staged, table_name)
-        run(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
+        change(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
 
     monkeypatch.setattr(publishing, "write_rows", one_more)
     assert any("columns" in failure for failure in audited(source, tmp_path / "r.duckdb").failures)
@@ -935,7 +918,7 @@ def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, 
 def test_verify_finds_a_manifest_that_looks_away(copy: Path, statement: str) -> None:
     with duckdb.connect(str(copy)) as db:
         db.execute(statement)
-    assert failed(copy)
+    assert failed_alone(copy)
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM sqlanon.manifest", "UPDATE sqlanon.manifest SET policy = '[]'"])

@@ -14,7 +14,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -30,11 +29,11 @@ import pytest
 from conftest import make_policy
 from spark_cluster import Cluster, free_port
 from sqlglot import exp
+from support import SMALL_SPARK, cli, failed
 from test_killed import killed_at
 from test_readme import SPARK, blocks
 
 import sqlanon
-from sqlanon.cli import main
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_java import java_home
 from sqlanon.expressions import col, select, star, table
@@ -112,10 +111,6 @@ def names_in(spark: Any, schema: str = "shared") -> set[str]:
 
 def shown(spark: Any, relation: str = "shared.r") -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in spark.sql(f"SELECT * FROM {relation}").collect())
-
-
-def failed(verification: Any) -> set[str]:
-    return {check.name for check in verification.checks if check.passed is False}
 
 
 # The content digest
@@ -585,7 +580,7 @@ def test_executors_that_die_while_rows_are_written(
     place: Any, spark_cluster: Cluster, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two: it is done again, and the release is whole. Both, with what they kept: an error or a whole one."""
-    monkeypatch.setattr("sqlanon.sources.spark.SMALL", 5 if kept else 500_000)
+    monkeypatch.setattr(SMALL_SPARK, 5 if kept else 500_000)
     rows = 20_000
     values = "CAST(id % 7 AS STRING) AS zip, CAST(id % 50 AS INT) AS age, id AS number"
     place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT {values} FROM range(0, {rows}, 1, 8)")
@@ -967,20 +962,12 @@ def test_the_thin_client_and_the_command_line(
     assert again.manifest.digest == release.manifest.digest
     assert again.path == f"{spark_cluster.connect}/shared.r"
     arguments = ["verify", spark_cluster.connect, "--table", "shared.r"]
-    assert called(*arguments, "--json") == 0
+    assert cli(*arguments, "--json").status == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["verified"], told["release"], told["table"]) == (True, again.path, "shared.r")
     place.sql("INSERT INTO shared.r_v2 SELECT * FROM shared.r_v2 LIMIT 1")
-    assert called(*arguments) == 1
-    assert called(*arguments[:3], "shared.none") == 2
-
-
-def called(*arguments: str) -> int:
-    """The exit status of the command line."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr(sys, "argv", ["sqlanon", *arguments])
-        main()
-    return int(ended.value.code or 0)
+    assert cli(*arguments).status == 1
+    assert cli(*arguments[:3], "shared.none").status == 2
 
 
 def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from conftest import make_policy, some
+from support import cli
 from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
 
 import sqlanon
 import sqlanon.report.page as paging
-from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
@@ -528,15 +528,6 @@ def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: P
 # What can be asked wrongly, and what is missing
 
 
-def cli(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(sys, "argv", ["sqlanon", "report", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as done:
-        return int(done.code or 0)
-    return 0
-
-
 @pytest.fixture
 def workshop(tmp_path: Path) -> Path:
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
@@ -551,17 +542,17 @@ def workshop(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_command(workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy, release = workshop / "policy.toml", workshop / "release.duckdb"
-    assert cli(monkeypatch, policy, "-o", workshop / "page.html") == 0
+    assert cli("report", policy, "-o", workshop / "page.html").status == 0
     assert not release.exists(), "nothing is published"
     assert capsys.readouterr().out == f"{workshop / 'page.html'}: what was asked holds\n"
-    assert cli(monkeypatch, policy, "-o", workshop / "inside.html", "--private", "--compare") == 0
+    assert cli("report", policy, "-o", workshop / "inside.html", "--private", "--compare").status == 0
     assert "strategies" in read(workshop / "inside.html").charts
     with sqlanon.connect() as db:
         db.anonymize(sqlanon.Policy.load(policy)).publish()
-    assert cli(monkeypatch, release, "-o", workshop / "page.html") == 0
-    assert cli(monkeypatch, release, "-o", workshop / "page.html", "--policy", policy) == 0
+    assert cli("report", release, "-o", workshop / "page.html").status == 0
+    assert cli("report", release, "-o", workshop / "page.html", "--policy", policy).status == 0
     assert "against the source: source rows" not in read(workshop / "page.html").text
 
 
@@ -583,23 +574,23 @@ def test_what_is_wrong_is_said(
 ) -> None:
     monkeypatch.chdir(workshop)
     before = (workshop / "people.duckdb").read_bytes()
-    assert cli(monkeypatch, *arguments) == 2
+    assert cli("report", *arguments).status == 2
     assert told in capsys.readouterr().err
     assert (workshop / "people.duckdb").read_bytes() == before
     assert not (workshop / "page.html").exists()
 
 
 @pytest.mark.slow
-def test_a_release_that_was_tampered_with(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_was_tampered_with(workshop: Path) -> None:
     with sqlanon.connect() as db:
         release = db.anonymize(sqlanon.Policy.load(workshop / "policy.toml")).publish()
     with duckdb.connect(release.path) as connection:
         connection.execute(f"DELETE FROM {_table_of(connection)} WHERE rowid = 0")
-    assert cli(monkeypatch, release.path, "-o", workshop / "page.html") == 1
+    assert cli("report", release.path, "-o", workshop / "page.html").status == 1
     assert "This release does NOT hold what it claims." in read(workshop / "page.html").text
     with duckdb.connect(release.path) as connection:
         connection.execute('UPDATE sqlanon.manifest SET columns = \'[{"name": "x", "type": "y", "role": "quasi"}]\'')
-    assert cli(monkeypatch, release.path, "-o", workshop / "page.html") == 1
+    assert cli("report", release.path, "-o", workshop / "page.html").status == 1
     assert "nothing else of it is shown" in read(workshop / "page.html").text
 
 
@@ -615,7 +606,7 @@ def test_without_the_extra(
     library: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    assert cli(monkeypatch, workshop / "policy.toml", "-o", workshop / "page.html") == 2
+    assert cli("report", workshop / "policy.toml", "-o", workshop / "page.html").status == 2
     assert capsys.readouterr().err == (
         f"error: a report needs {library.replace('vl_convert', 'vl-convert-python')}, which is not installed: "
         "pip install 'sqlanon[report]'\n"
@@ -630,7 +621,7 @@ def test_without_the_extra(
 
 
 @pytest.mark.slow
-def test_a_page_that_cannot_be_written_leaves_nothing(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_cannot_be_written_leaves_nothing(workshop: Path) -> None:
     (workshop / "page.html").mkdir()
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="cannot be written"):
         db.report(sqlanon.Policy.load(workshop / "policy.toml"), workshop / "page.html")
@@ -729,19 +720,15 @@ ON_SERVERS = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital", "sc:/
 
 
 @pytest.mark.parametrize("place", ON_SERVERS)
-@pytest.mark.parametrize("command", ["report", "attack"])
-def test_of_a_release_on_a_server_it_is_said_plainly(
-    command: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = ["-o", str(tmp_path / "page.html")] if command == "report" else []
-    monkeypatch.setattr(sys, "argv", ["sqlanon", command, place, *output])
-    with pytest.raises(SystemExit) as done:
-        main()
-    assert done.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+@pytest.mark.parametrize("verb", ["report", "attack"])
+def test_of_a_release_on_a_server_it_is_said_plainly(verb: str, place: str, tmp_path: Path) -> None:
+    output = ["-o", str(tmp_path / "page.html")] if verb == "report" else []
+    done = cli(verb, place, *output)
+    assert done.status == 2
+    (line,) = done.err.splitlines()
     assert "publish the release to one, too" in line
     with pytest.raises(ReleaseError, match="to one, too"), sqlanon.connect() as db:
-        db.report(place, tmp_path / "page.html") if command == "report" else sqlanon.attack(place)
+        db.report(place, tmp_path / "page.html") if verb == "report" else sqlanon.attack(place)
 
 
 # Charts that others write into pages and pictures

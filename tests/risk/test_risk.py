@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,11 +21,11 @@ from hypothesis import strategies as st
 from oracle import Row
 from oracle_privacy import Record, Source, of_persons
 from strategies_privacy import PrivacyCase
+from support import cli
 from test_privacy_properties import opened, policy_of
 
 import sqlanon
 from sqlanon import HierarchyError, SourceError
-from sqlanon.cli import main
 from sqlanon.risk import RequirementRisk, Risk
 
 # Two quasi-identifiers with NULLs; a diagnosis; whose row it is: p1 is in two classes, and two rows are of nobody.
@@ -442,22 +441,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["sqlanon", "risk", str(policy), *options])
-    with pytest.raises(SystemExit) as done:
-        main()
-    shown = capsys.readouterr()
-    assert (done.value.code or 0, shown.err) == (0, "")
-    return shown.out
+def told(policy: Path, *options: str) -> str:
+    done = cli("risk", policy, *options)
+    assert (done.status, done.err) == (0, "")
+    return done.out
 
 
 @pytest.mark.parametrize("persons", [False, True])
-def test_the_command(
-    persons: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command(persons: bool, folder: Path) -> None:
     policy = folder / "policy.toml"
     policy.write_text(POLICY.format(person='person = "who"' if persons else ""), encoding="utf-8")
-    lines = told(policy, monkeypatch, capsys).splitlines()
+    lines = told(policy).splitlines()
     who = "10 rows of 7 persons" if persons else "10 rows"
     assert lines[0] == f"{who} in 4 classes; 1 rows are alone in theirs"
     below = "6 rows are in classes of fewer than 3 persons" if persons else "3 rows are in classes of fewer than 3"
@@ -470,21 +464,19 @@ def test_the_command(
         ["distinct 1-diversity of diagnosis [red]", "yes", "0", "0"],
         ["average risk of at most 0.1", "no", "0.5" if persons else "0.4"],
     ]
-    printed = json.loads(told(policy, monkeypatch, capsys, "--json"))
+    printed = json.loads(told(policy, "--json"))
     with sqlanon.connect() as db:
         assert printed == json.loads(json.dumps(db.risk(sqlanon.Policy.load(policy)).to_dict()))
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
-def test_the_command_with_all_figures(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_with_all_figures(folder: Path) -> None:
     policy = folder / "policy.toml"
     section = '[risk]\npopulation = 1000\nhousehold = "who"\nthreshold = [0.3, 0.5]\n'
     text = POLICY.format(person="").replace('"nowhere.csv"', '"x.csv"') + section
     policy.write_text(text, encoding="utf-8")
     (folder / "x.csv").write_text("x1;*\nx2;*\n", encoding="utf-8")
-    told_ = told(policy, monkeypatch, capsys, "--matrix", "x,y", "--leakage", "2")
+    told_ = told(policy, "--matrix", "x,y", "--leakage", "2")
     for line in (
         "6 rows have a prosecutor's risk of more than 0.3", "1 rows have a prosecutor's risk of more than 0.5",
         "journalist's risk, estimated from the size of the population", "unique in a population of 1,000",
@@ -494,7 +486,7 @@ def test_the_command_with_all_figures(
     lines = [line.split() for line in told_.splitlines()]
     first = lines.index(["rows", "in", "a", "class", "classes"]) + 1
     assert [line[:2] for line in lines[first : first + 3]] == [["1", "1"], ["2", "1"], ["3-4", "2"]]
-    printed = json.loads(told(policy, monkeypatch, capsys, "--json", "--matrix", "x,y", "--leakage", "1"))
+    printed = json.loads(told(policy, "--json", "--matrix", "x,y", "--leakage", "1"))
     assert printed["matrix"] == {"attributes": ["x", "y"], "rows": 10, "uniques": [[1, 1], [0, 0]]}
     assert [one["attributes"] for one in printed["leakage"]] == [["x"], ["y"]]
     assert printed["prosecutor"]["rows_above"] == {"0.3": 6, "0.5": 1}

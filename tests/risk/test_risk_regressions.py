@@ -14,10 +14,10 @@ import pytest
 from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import cli
 
 import sqlanon
 from sqlanon.attacks.findings import Attacks
-from sqlanon.cli import main
 from sqlanon.cli.printing import print_attacks, print_suda
 from sqlanon.cli.printing_risk import print_attackers
 from sqlanon.errors import PolicyError, SourceError
@@ -237,8 +237,6 @@ def test_special_uniques_know_the_share_of_the_population(
 def test_special_uniques_on_the_command_line_know_it_too(
     people: duckdb.DuckDBPyConnection,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     people.execute(SEVERAL)
     people.execute(f"COPY several TO '{tmp_path / 'several.parquet'}'")
@@ -247,10 +245,7 @@ def test_special_uniques_on_the_command_line_know_it_too(
         "[attributes]\n'my \"q' = { role = 'quasi', hierarchy = 'suppress' }\n"
         "[privacy]\nk = 2\n[risk]\npopulation = 20\n"
     )
-    monkeypatch.setattr("sys.argv", ["sqlanon", "risk", str(tmp_path / "policy.toml"), "--suda", "--json"])
-    with pytest.raises(SystemExit):
-        main()
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(cli("risk", tmp_path / "policy.toml", "--suda", "--json").out)
     assert (found["suda"]["fraction"], found["suda"]["fraction_by"]) == (0.5, "policy")
 
 

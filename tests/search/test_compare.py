@@ -15,14 +15,15 @@ import strategies
 from conftest import examples
 from hypothesis import given, settings
 from strategies import Case
-from test_cli import POLICY, Run, folder, made, on_a_terminal, rewrite, run
+from support import HOSPITAL_POLICY, cli
+from test_cli import folder, made, on_a_terminal, rewrite
 from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
 from sqlanon.compare import COLUMNS, policies_of
 from sqlanon.policy.strategies import STRATEGIES
 
-__all__ = ["folder", "made", "run"]  # fixtures
+__all__ = ["folder", "made"]  # fixtures
 
 FEW = "optimal,k_minimal,datafly"
 
@@ -34,13 +35,13 @@ def compared(relation: Any) -> list[dict[str, Any]]:
 # The command
 
 
-def test_json_has_an_object_for_each_strategy(run: Run, folder: Path) -> None:
-    ended = run("compare", folder / "policy.toml", "--strategies", FEW, "--json")
+def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
+    ended = cli("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.count("\n") == 1
     found = json.loads(ended.out)
     assert [one["strategy"] for one in found] == FEW.split(",")
-    alone = json.loads(run("anonymize", folder / "policy.toml", "--json").out)
+    alone = json.loads(cli("anonymize", folder / "policy.toml", "--json").out)
     optimal, k_minimal, datafly = found
     for one in found:
         assert list(one) == list(COLUMNS)
@@ -54,8 +55,8 @@ def test_json_has_an_object_for_each_strategy(run: Run, folder: Path) -> None:
     assert (k_minimal["optimal"], datafly["optimal"]) == (False, False)
 
 
-def test_the_table(run: Run, folder: Path) -> None:
-    ended = run("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
+def test_the_table(folder: Path) -> None:
+    ended = cli("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
     assert (ended.status, ended.err) == (0, "")
     header, *rows = [re.split(r"\s{2,}", line) for line in ended.out.splitlines()]
     assert header == ["strategy", "score (distinct)", "loss", "classes", "suppressed rows", "checks", "seconds"]
@@ -65,42 +66,42 @@ def test_the_table(run: Run, folder: Path) -> None:
     assert float(rows[0][2]) > 0
 
 
-def test_nothing_is_published_or_recorded(run: Run, folder: Path) -> None:
+def test_nothing_is_published_or_recorded(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
-    assert run("compare", folder / "policy.toml", "--strategies", "optimal").status == 0
+    assert cli("compare", folder / "policy.toml", "--strategies", "optimal").status == 0
     assert {path.name for path in folder.iterdir()} == before == {"hospital.duckdb", "policy.toml"}
 
 
-def test_limits_of_the_machine_are_taken(run: Run, folder: Path) -> None:
+def test_limits_of_the_machine_are_taken(folder: Path) -> None:
     limits = ("--memory-limit", "1GB", "--threads", "1")
-    assert run("compare", folder / "policy.toml", "--strategies", "optimal", *limits).status == 0
-    assert run("compare", folder / "policy.toml", "--threads", "0").status == 2
+    assert cli("compare", folder / "policy.toml", "--strategies", "optimal", *limits).status == 0
+    assert cli("compare", folder / "policy.toml", "--threads", "0").status == 2
 
 
 @pytest.mark.parametrize("names", ["optimal,fastest", "", "optimal,"])
-def test_an_unknown_strategy_is_an_error_that_lists_the_names(run: Run, folder: Path, names: str) -> None:
-    ended = run("compare", folder / "policy.toml", "--strategies", names, "--json")
+def test_an_unknown_strategy_is_an_error_that_lists_the_names(folder: Path, names: str) -> None:
+    ended = cli("compare", folder / "policy.toml", "--strategies", names, "--json")
     assert (ended.status, ended.out) == (2, "")
     assert "search.strategy: must be one of " in ended.err
     assert all(name in ended.err for name in STRATEGIES)
 
 
-def test_one_that_cannot_do_what_is_asked_stops_no_other(run: Run, folder: Path) -> None:
+def test_one_that_cannot_do_what_is_asked_stops_no_other(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 5\naverage_risk = 0.1")
-    ended = run("compare", path, "--strategies", "iab,optimal", "--json")
+    ended = cli("compare", path, "--strategies", "iab,optimal", "--json")
     assert (ended.status, ended.err) == (0, "")
     iab, optimal = json.loads(ended.out)
     assert iab["error"].startswith("privacy.average_risk: strategy iab ")
     assert iab == {**dict.fromkeys(COLUMNS), "strategy": "iab", "seconds": 0.0, "error": iab["error"]}
     assert optimal["error"] is None
-    shown = run("compare", path, "--strategies", "iab,optimal")
+    shown = cli("compare", path, "--strategies", "iab,optimal")
     assert shown.err.startswith("iab: privacy.average_risk: ")
-    assert run("compare", path, "--strategies", "iab").status == 1
+    assert cli("compare", path, "--strategies", "iab").status == 1
 
 
-def test_where_nothing_is_found_the_answer_is_no(run: Run, folder: Path) -> None:
+def test_where_nothing_is_found_the_answer_is_no(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 401")
-    ended = run("compare", path, "--strategies", "optimal,datafly", "--json")
+    ended = cli("compare", path, "--strategies", "optimal,datafly", "--json")
     assert ended.status == 1
     for one in json.loads(ended.out):
         assert one["error"]
@@ -108,8 +109,8 @@ def test_where_nothing_is_found_the_answer_is_no(run: Run, folder: Path) -> None
         assert one["seconds"] > 0
 
 
-def test_what_is_wrong_with_the_source_is_an_error(run: Run, folder: Path) -> None:
-    ended = run("compare", rewrite(folder, '"patients"', '"visitors"'), "--strategies", "optimal,datafly")
+def test_what_is_wrong_with_the_source_is_an_error(folder: Path) -> None:
+    ended = cli("compare", rewrite(folder, '"patients"', '"visitors"'), "--strategies", "optimal,datafly")
     assert (ended.status, ended.out) == (2, "")
     assert "visitors" in ended.err
 
@@ -198,12 +199,12 @@ def check_loss(case: Case) -> None:
 
 
 @pytest.mark.slow
-def test_the_loss_of_local_recoding(run: Run, folder: Path) -> None:
+def test_the_loss_of_local_recoding(folder: Path) -> None:
     """By another measure it is what it is by its own."""
     losses = []
     for measure in ("loss", "distinct"):
         path = rewrite(folder, "[release]", f'measure = "{measure}"\n[release]')
-        (found,) = json.loads(run("compare", path, "--strategies", "iab", "--json").out)
+        (found,) = json.loads(cli("compare", path, "--strategies", "iab", "--json").out)
         losses.append(found["loss"])
-        path.write_text(POLICY)
+        path.write_text(HOSPITAL_POLICY)
     assert losses[0] == losses[1] > 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from support import quoted
 from test_report import ALLOWED, read
 
 import sqlanon
@@ -28,10 +29,6 @@ BITES = [
 ]
 TABLE = "".join(BITES)
 STEERING = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import DUCKDB_1, connection_of, make_policy, some
+from support import quoted
 
 import sqlanon
 from sqlanon import InfeasibleError, SourceError
@@ -23,10 +24,6 @@ from sqlanon import InfeasibleError, SourceError
 PEOPLE = "SELECT '0213' || i % 2 AS zip, i % 2 AS age FROM range(8) AS r(i)"
 ROLES = {"zip": "mask", "age": "suppress"}
 ROWS = Counter({("02130", 0): 4, ("02131", 1): 4})
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def table_of(path: Path, name: str = "released") -> tuple[list[tuple[Any, ...]], dict[str, str]]:

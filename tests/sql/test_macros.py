@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import DUCKDB_1, make_policy
+from support import quoted
 
 import sqlanon
 from sqlanon.catalog import init_database
@@ -31,10 +32,6 @@ def values(row: int) -> list[int | None]:
 
 
 TABLE = [values(row) for row in range(ROWS)]
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def fill(connection: duckdb.DuckDBPyConnection) -> None:

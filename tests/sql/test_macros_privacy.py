@@ -18,6 +18,7 @@ import pytest
 from conftest import some
 from oracle import Hierarchy, Value
 from oracle_distances import entropy, equal_distance, hierarchical_distance, ordered_distance, shares
+from support import quoted
 
 from sqlanon.release.macros import FIGURES, macro_of
 from sqlanon.resources import sql_file
@@ -419,10 +420,6 @@ def called(db: Connection, macro: str, relation: str, quasi: Sequence[str], **ar
     options = {name: arguments[name] for name in NAMED.get(macro, ()) if name in arguments}
     query = macro_of(macro, relation, list(quasi), *positional, catalog="lib", **options).sql("duckdb")
     return db.execute(query).fetchall()
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @pytest.fixture(scope="module")

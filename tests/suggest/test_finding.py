@@ -6,7 +6,6 @@ import contextlib
 import io
 import re
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
@@ -18,10 +17,10 @@ import pytest
 from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import cli, quoted
 
 import sqlanon
 from sqlanon.catalog import init_database
-from sqlanon.cli import main
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy import Policy
@@ -31,10 +30,6 @@ from sqlanon.suggest.written import toml_key
 
 Row = tuple[Any, ...]
 NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def table_of(rows: Sequence[Row], names: Sequence[str], type_: str = "VARCHAR") -> duckdb.DuckDBPyConnection:
@@ -274,21 +269,16 @@ def roles_of(policy: Policy) -> dict[str, str]:
     return {name: attribute.role for name, attribute in policy.attributes.items()}
 
 
-def command(*arguments: str, cwd: Path) -> str:
-    printed, told = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.chdir(cwd)
-        patched.setattr(sys, "argv", ["sqlanon", *arguments])
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
-            main()
-    assert (ended.value.code or 0, told.getvalue()) == (0, ""), arguments
-    return printed.getvalue()
+def printed(*arguments: str, cwd: Path) -> str:
+    done = cli(*arguments, cwd=cwd)
+    assert (done.status, done.err) == (0, ""), arguments
+    return done.out
 
 
 def test_the_hospital(tmp_path: Path) -> None:
     """From nothing to a release that is verified."""
     make_hospital(tmp_path / "hospital.duckdb", rows=2000)
-    text = command("suggest", "hospital.duckdb", "patients", cwd=tmp_path)
+    text = printed("suggest", "hospital.duckdb", "patients", cwd=tmp_path)
     (tmp_path / "policy.toml").write_text(text, encoding="utf-8")
     policy = Policy.load(tmp_path / "policy.toml")
     assert roles_of(policy) == {
@@ -297,7 +287,7 @@ def test_the_hospital(tmp_path: Path) -> None:
         **dict.fromkeys(("zip", "birth_date", "sex", "ethnicity"), "quasi"),
         **dict.fromkeys(("diagnosis", "cost"), "sensitive"),
     }
-    assert "released" in command("anonymize", "policy.toml", cwd=tmp_path)
+    assert "released" in printed("anonymize", "policy.toml", cwd=tmp_path)
     with sqlanon.connect() as db:
         assert db.verify(tmp_path / "patients_release.duckdb", policy).verified
 
@@ -462,7 +452,7 @@ def test_files(ending: str, tmp_path: Path) -> None:
             "FROM range(400) AS r(i)"
         )
         connection.execute(f"COPY t TO '{tmp_path / 'people 1.'}{ending}'")
-    (tmp_path / "policy.toml").write_text(command("suggest", f"people 1.{ending}", cwd=tmp_path), encoding="utf-8")
+    (tmp_path / "policy.toml").write_text(printed("suggest", f"people 1.{ending}", cwd=tmp_path), encoding="utf-8")
     policy = Policy.load(tmp_path / "policy.toml")
     assert roles_of(policy) == {"zip": "quasi", "name": "identifying", "age": "quasi"}
     with sqlanon.connect() as db:
@@ -549,6 +539,6 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
         for line in script.splitlines():
             _, *arguments = shlex.split(line, comments=True)
             *given, into = arguments if ">" in arguments else (*arguments, None)
-            printed = command(*(one for one in given if one != ">"), cwd=tmp_path)
+            text = printed(*(one for one in given if one != ">"), cwd=tmp_path)
             if into is not None:
-                (tmp_path / into).write_text(printed, encoding="utf-8")
+                (tmp_path / into).write_text(text, encoding="utf-8")

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from oracle_privacy import Source
 from sqlglot import exp, parse
 from strategies_privacy import LISTED, PrivacyCase
+from support import quoted
 from test_privacy_properties import opened, policy_of
 from typer.testing import CliRunner
 
@@ -77,10 +78,6 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute(f"CREATE TABLE patients ({TYPES})")
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
         yield connection
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def from_set(policy: sqlanon.Policy, path: Path | str, **sections: Any) -> sqlanon.Policy:

@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 from postgres_server import Server
-from test_warehouses import DIFFERING, figures, from_set, quoted, violations
+from support import quoted
+from test_warehouses import DIFFERING, figures, from_set, violations
 from warehouse_cases import COLUMNS, HERE, policy, rows
 
 import sqlanon

@@ -8,7 +8,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_warehouses import DIFFERING, figures, from_set, quoted, violations
+from support import quoted
+from test_warehouses import DIFFERING, figures, from_set, violations
 from warehouse_cases import COLUMNS, HERE, TOP, policy, rows
 
 import sqlanon

@@ -1,0 +1,122 @@
+"""Helpers of several subjects: the command line in this process, a small hospital, files, constants that tests set."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlanon.cli import main
+from sqlanon.release.verify import Verification, verify_file
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+# Constants that tests set: from how many rows on a source or a frequency set is not kept as it is, to which size a
+# frequency set is made coarser, and for how long a catalog in use is waited for.
+SMALL_SET = "sqlanon.frequency.sets.SMALL"
+COARSE_SET = "sqlanon.frequency.sets.COARSE"
+SMALL_SPARK = "sqlanon.sources.spark.SMALL"
+PATIENCE = "sqlanon.catalog.PATIENCE"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+
+def cli(*arguments: str | Path, cwd: Path | None = None) -> Ended:
+    """Run the command line in this process, as the console script does. No traceback is ever shown."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    status = 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.delenv("SQLANON_DEBUG", raising=False)
+        patch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
+        if cwd is not None:
+            patch.chdir(cwd)
+        try:
+            main()
+        except SystemExit as done:
+            assert done.code is None or isinstance(done.code, int)
+            status = done.code or 0
+    ended = Ended(status, *(_text(stream) for stream in (out, err)))
+    sys.stdout.write(ended.out)  # pytest shows it beside a failure
+    sys.stderr.write(ended.err)
+    assert "Traceback" not in ended.out + ended.err
+    return ended
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
+
+
+# A small hospital
+
+HOSPITAL_POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+[attributes]
+name = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
+illness = { role = "sensitive" }
+[privacy]
+k = 5
+[search]
+suppression_limit = 0.1
+[release]
+database = "release.duckdb"
+"""
+
+
+def small_hospital(folder: Path, rows: int = 400) -> Path:
+    """A file with patients."""
+    path = folder / "hospital.duckdb"
+    change(
+        path,
+        "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + hash(i) % 12 AS VARCHAR) AS zip, "
+        f"CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range({rows}) AS r(i)",
+    )
+    return path
+
+
+# Files of DuckDB, and releases
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(path, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def change(path: Path, *statements: str) -> None:
+    with duckdb.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def failed(found: Verification) -> set[str]:
+    """The names of the checks that a release fails."""
+    assert found.verified is not any(check.passed is False for check in found.checks)
+    return {check.name for check in found.checks if check.passed is False}
+
+
+def failed_alone(path: Path) -> set[str]:
+    """The names of the checks that a release fails without its policy."""
+    return failed(verify_file(path))

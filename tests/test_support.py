@@ -1,0 +1,106 @@
+"""What the tests rely on themselves: names that they set exist, and oracles know nothing of the package."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import support
+
+TESTS = Path(__file__).parent
+FILES = sorted(path for path in TESTS.rglob("*.py") if path.name != Path(__file__).name)
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a dotted path is one of a module, or of what is in one."""
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("sqlanon"):
+                return True  # an extra is not installed
+            continue
+        for name in parts[count:]:
+            if not hasattr(found, name):
+                return False
+            found = getattr(found, name)
+        return True
+    return False
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that a file gives to modules and to what it imports from them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (
+                (one.asname or one.name.partition(".")[0], one.name if one.asname else "") for one in node.names
+            )
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
+
+
+def dotted(node: ast.expr, names: dict[str, str]) -> str | None:
+    """The dotted path that an expression stands for, if it is one."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute) and (owner := dotted(node.value, names)) is not None:
+        return f"{owner}.{node.attr}"
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def paths(tree: ast.Module) -> Iterator[str]:
+    """What a file sets: ``setattr(owner, "name", ...)``, and pairs of a module and a name in it."""
+    names = {name: path or name for name, path in imported(tree)}
+    for node in tree.body:  # NAME, OTHER = "sqlanon.one", "sqlanon.other"
+        if isinstance(node, ast.Assign):
+            (target,), value = node.targets, node.value
+            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            pairs = zip(target.elts, value.elts, strict=True) if several else [(target, value)]
+            names |= {
+                name.id: one.value
+                for name, one in pairs
+                if isinstance(name, ast.Name) and isinstance(one, ast.Constant) and isinstance(one.value, str)
+            }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            given = node.args[:2]
+        elif isinstance(node, ast.Tuple) and len(node.elts) > 1:
+            given = node.elts[:2]
+        else:
+            continue
+        owner, name = (dotted(one, names) for one in given)
+        if owner is None or not owner.startswith("sqlanon."):
+            continue
+        second = given[1]
+        constant = isinstance(second, ast.Constant) and isinstance(second.value, str)
+        if isinstance(node, ast.Call) and not constant:
+            yield owner
+        elif constant and name and not name.startswith("sqlanon") and all(map(str.isidentifier, name.split("."))):
+            yield f"{owner}.{name}"
+
+
+def test_what_tests_set_exists() -> None:
+    found = {path: file for file in FILES for path in paths(ast.parse(file.read_text(encoding="utf-8")))}
+    constants = {getattr(support, name) for name in ("SMALL_SET", "COARSE_SET", "SMALL_SPARK", "PATIENCE")}
+    assert len(found) > 40  # that they are found at all
+    assert {path: file for path, file in found.items() if not resolves(path)} == {}
+    assert [path for path in constants if not resolves(path)] == []
+
+
+@pytest.mark.parametrize("file", sorted((TESTS / "oracles").glob("*.py")), ids=lambda file: file.stem)
+def test_an_oracle_imports_nothing_of_the_package(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
+    assert {name for name in modules if name and name.partition(".")[0] == "sqlanon"} == set()
+
+
+def test_the_command_line_in_this_process(tmp_path: Path) -> None:
+    ended = support.cli("anonymize", "none.toml", cwd=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert "none.toml" in ended.err
+    assert support.cli("--version").out.startswith("sqlanon ")
