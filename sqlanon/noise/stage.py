@@ -27,7 +27,7 @@ from sqlanon.noise.survivors import judged_survivors, kept_records, survivors
 from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
-from sqlanon.recode.local.placed import class_figures
+from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.recoding import ByClass, Column
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.presence import DeltaPresence, KMap

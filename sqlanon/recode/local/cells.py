@@ -49,7 +49,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
-from sqlanon.recode.local.placed import judged_groups
+from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.budget import LimitReachedError

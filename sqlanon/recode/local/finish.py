@@ -33,15 +33,16 @@ from sqlanon.measures.base import Totals
 from sqlanon.policy import Policy
 from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.local.nodes import NODE, Tree, combinations, may_be_shown, nodes
-from sqlanon.recode.local.placed import (
+from sqlanon.recode.local.placement import (
+    LocalRecoding,
     attribute_figures,
     class_figures,
     judged_groups,
+    kept_combinations,
     readable,
     released_values,
     suppressed_ground,
 )
-from sqlanon.recode.local.recode import LocalRecoding, kept_combinations
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.recode.recoding import Column
 from sqlanon.requirements import Requirements
@@ -55,7 +56,7 @@ _FORM = f"({NUMERAL})(?:(-| to )({NUMERAL}))?"
 
 
 def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: int) -> exp.Select:
-    """Released values as `placed.released_values` makes them, with ``sortable``: the label, its numbers padded.
+    """Released values as `placement.released_values` makes them, with ``sortable``: the label, its numbers padded.
 
     How wide they are follows from what is kept alone: what is suppressed may be larger. Labels of a hierarchy above
     its values stay as they are.
@@ -211,7 +212,7 @@ class Kept:
 def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
     """Keep the classes that meet the policy, as readers see them.
 
-    What reads the same is one class, however it was placed. Makes ``released_i`` (see `placed.released_values`),
+    What reads the same is one class, however it was placed. Makes ``released_i`` (see `placement.released_values`),
     ``readable`` and ``kept`` in the work schema; and ``sorted_i`` for attributes of numbers that are released as ranges
     or medians.
     """

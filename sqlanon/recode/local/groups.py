@@ -1,6 +1,6 @@
 """Groups of combinations that hold, found on a path through the lattice; what two local strategies share.
 
-A group has a number, ``cell``: the least combination that was in it when it was made. It is released as the lowest
+A group has a number, ``cell``: the least combination that was in it when it was formed. It is released as the lowest
 nodes that its members have in common and that may be released. Combinations may go to another group where that costs
 less. Prices are whole numbers, so that sums of them are the same in any order: the loss of a row, in units of 10⁻⁹.
 """
@@ -13,26 +13,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
-from sqlanon.expressions import (
-    aliased,
-    all_of,
-    cast,
-    col,
-    drop_table,
-    is_null,
-    is_there,
-    named,
-    number,
-    select,
-    subquery,
-    total,
-    union_all,
-)
+from sqlanon.expressions import aliased, all_of, col, drop_table, fragment, named, subquery, template, union_all
 from sqlanon.measures import Loss
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.task import LocalTask
-from sqlanon.requirements.base import CLASS_SIZE
-from sqlanon.search.classes import KEPT
 from sqlanon.search.lattice import Lattice
 
 CELL = "cell"
@@ -46,123 +30,137 @@ def price_name(attribute: int, level: int) -> str:
     return f"q{attribute}_p{level}"
 
 
-def _levels(trees: Sequence[Tree]) -> list[tuple[int, int]]:
-    return [(i, level) for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+_PRICED = template("SELECT c.combination, c.n, NULL::INTEGER AS cell FROM :combinations AS c")
+_PRICE_OF_NODE = fragment("round(:leaves * :share)::BIGINT")
+_SIGNED = fragment("CASE WHEN :released THEN :node ELSE -:node - 1 END")
 
 
 def priced(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
-    """The combinations with the price of each of their nodes, in no group yet.
+    """The combinations with the price of each of their nodes, in no group yet: ``cell`` is NULL.
 
-    Makes the columns of ``combinations``, of nodes that must not be released the number less one below zero; for each
-    node its price; and ``cell``, NULL.
+    Nodes that must not be released are the number less one below zero.
     """
     weights = sum(tree.weight for tree in trees) or 1.0
-    query = exp.Select().from_(aliased(combinations, "c"), copy=False)
-    output: list[exp.Expr] = [col(COMBINATION, "c"), col(ROWS, "c"), named(cast(exp.null(), "INTEGER"), CELL)]
+    query = _PRICED(combinations=combinations)
     for i, tree in enumerate(trees):
         attribute = _priced_nodes(tree, i, tree.weight / weights * UNIT / max(tree.leaves - 1, 1))
         ground = node_name(i, tree.floor)
         on = col(ground, "c").eq(col(ground, f"a{i}"))
         query = query.join(subquery(attribute, f"a{i}"), on=on, copy=False)
-        for level in range(tree.floor, tree.height + 1):
-            names = [price_name(i, level)] if level == tree.floor else [node_name(i, level), price_name(i, level)]
-            output += [col(name, f"a{i}") for name in names]
-        output.append(named(_signed(col(ground, "c"), f"a{i}"), ground))
-    return query.select(*output, copy=False)
+        names = [price_name(i, tree.floor)]
+        for level in range(tree.floor + 1, tree.height + 1):
+            names += [node_name(i, level), price_name(i, level)]
+        signed = _SIGNED(released=col("released", f"a{i}"), node=col(ground, "c"))
+        query = query.select(*(col(name, f"a{i}") for name in names), named(signed, ground), copy=False)
+    return query
+
+
+_GROUND_NODES = template("SELECT :released FROM :nodes WHERE :level = :floor")
 
 
 def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
     """The nodes of an attribute at its floor, with those above them, and the price of each."""
-    query = exp.Select().from_(aliased(tree.nodes, f"n{tree.floor}"), copy=False)
-    output: list[exp.Expr] = [col("released", f"n{tree.floor}")]
+    first = f"n{tree.floor}"
+    query = _GROUND_NODES(
+        released=col("released", first), nodes=aliased(tree.nodes, first), level=col("level", first), floor=tree.floor
+    )
     for level in range(tree.floor, tree.height + 1):
         of = f"n{level}"
+        node: exp.Expr = col(NODE, of)
         if level > tree.floor:
             on = col("parent", f"n{level - 1}").eq(col(NODE, of))
             query = query.join(aliased(tree.nodes, of), on=on, copy=False)
-        node = _signed(col(NODE, of), of) if level > tree.floor else col(NODE, of)
-        price = cast(exp.Round(this=col("leaves", of) * number(share)), "BIGINT")
-        output += [named(node, node_name(attribute, level)), named(price, price_name(attribute, level))]
-    ground = col("level", f"n{tree.floor}").eq(number(tree.floor))
-    return query.select(*output, copy=False).where(ground, copy=False)
+            node = _SIGNED(released=col("released", of), node=node)
+        price = _PRICE_OF_NODE(leaves=col("leaves", of), share=share)
+        names = node_name(attribute, level), price_name(attribute, level)
+        query = query.select(named(node, names[0]), named(price, names[1]), copy=False)
+    return query
 
 
-def _signed(node: exp.Expr, of: str) -> exp.Expr:
-    marked = exp.Neg(this=node.copy()) - 1
-    return exp.If(this=col("released", of), true=node, false=marked)
-
-
-def rest_of(grouped: exp.Table) -> exp.Select:
-    """The combinations of a step that no group has."""
-    return exp.select("*").from_(grouped.copy()).where(is_null(col(CELL)), copy=False)
+_OFFERED = template("SELECT combination, n, :nodes FROM :rest WHERE cell IS NULL")
 
 
 def offered(rest: exp.Table, levels: Levels) -> exp.Select:
     """What is left, with the nodes at which a generalization would release it, where it may."""
-    keys = [node_name(i, level) for i, level in enumerate(levels)]
-    query = select([col(COMBINATION), col(ROWS), *(col(key) for key in keys)], rest.copy())
-    allowed = [(col(key) >= 0) for key in keys]
-    return query.where(is_null(col(CELL)), *allowed, copy=False)
+    nodes = [col(node_name(i, level)) for i, level in enumerate(levels)]
+    return _OFFERED(nodes=nodes, rest=rest).where(*((node >= 0) for node in nodes), copy=False)
+
+
+_HELD_ROWS = template("""
+    SELECT
+        :candidate AS candidate,
+        coalesce((sum(class_size) FILTER (WHERE kept))::BIGINT, 0) AS held,
+        coalesce(sum(class_size)::BIGINT, 0) AS "left"
+    FROM :judged AS j
+""")
 
 
 def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
-    """How many rows are in groups that hold, and in all groups: ``candidate`` (0, 1, ...), ``held`` and ``left``, for
-    each of some judgements."""
-    sums = [total(col(CLASS_SIZE), col(KEPT)), total(col(CLASS_SIZE))]
-    held, left = (exp.Coalesce(this=one, expressions=[number(0)]) for one in sums)
-    parts = [
-        select(
-            [named(number(i), "candidate"), named(held.copy(), "held"), named(left.copy(), "left")], subquery(one, "j")
-        )
-        for i, one in enumerate(judged)
-    ]
-    return union_all(*parts)
+    """How many rows are in groups that hold, and in all groups, for each of some judgements."""
+    return union_all(*(_HELD_ROWS(candidate=i, judged=one) for i, one in enumerate(judged)))
+
+
+_STEPPED = template("""
+    SELECT
+        :columns,
+        CASE WHEN coalesce(j.kept, FALSE) THEN min(r.combination) OVER (PARTITION BY :keys) ELSE NULL END AS cell
+    FROM (SELECT * FROM :rest WHERE cell IS NULL) AS r
+    LEFT JOIN :judged AS j ON :same
+""")
 
 
 def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence[Tree]) -> exp.Select:
     """What is left, with the groups in which a generalization holds."""
     keys = [node_name(i, level) for i, level in enumerate(levels)]
-    on = all_of(col(key, "r").eq(col(key, "j")) for key in keys)
-    least = exp.Window(this=exp.Min(this=col(COMBINATION, "r")), partition_by=[col(key, "r") for key in keys])
-    cell = exp.If(this=exp.Coalesce(this=col(KEPT, "j"), expressions=[exp.false()]), true=least, false=exp.null())
-    columns = [COMBINATION, ROWS, *(node_name(i, level) for i, level in _levels(trees))]
-    query = select([*(col(name, "r") for name in columns), named(cell, CELL)], subquery(rest_of(rest), "r"))
-    return query.join(subquery(judged, "j"), on=on, join_type="left", copy=False)
+    nodes = [node_name(i, level) for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+    return _STEPPED(
+        columns=[col(name, "r") for name in (COMBINATION, ROWS, *nodes)],
+        keys=[col(key, "r") for key in keys],
+        rest=rest,
+        judged=judged,
+        same=all_of(col(key, "r").eq(col(key, "j")) for key in keys),
+    )
+
+
+_MEMBERS = template("SELECT combination, cell FROM :grouped WHERE cell IS NOT NULL")
 
 
 def group_members(grouped: Sequence[exp.Table]) -> exp.Query:
     """The combinations that have a group: ``combination`` and ``cell``."""
-    there = is_there(col(CELL))
-    parts = [select([col(COMBINATION), col(CELL)], one.copy()).where(there.copy(), copy=False) for one in grouped]
-    return union_all(*parts)
+    return union_all(*(_MEMBERS(grouped=one) for one in grouped))
+
+
+_TIGHTENED = template("""
+    SELECT cell, n, :released, :price AS price
+    FROM (
+        SELECT m.cell, sum(p.n)::BIGINT AS n, :facts
+        FROM :members AS m
+        JOIN :prices AS p ON m.combination = p.combination
+        GROUP BY m.cell
+    ) AS g
+""")
+_COMMON_NODE = fragment("CASE WHEN min(:node) = max(:node) AND min(:node) >= 0 THEN min(:node) ELSE NULL END")
+_IS_THERE = fragment(":node IS NOT NULL")
+_FIRST = fragment("coalesce(:nodes)")
 
 
 def tightened(of: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
     """The groups, each as what it is released as, from some levels up: ``cell``, ``n`` (rows), ``node_i``, and the
     ``price`` of a row."""
-    inner: list[exp.Expr] = [col(CELL, "m"), named(total(col(ROWS, "p")), ROWS)]
-    levels = [range(low, tree.height + 1) for low, tree in zip(lowest, trees, strict=True)]
-    for i, level in [(i, level) for i, each in enumerate(levels) for level in each]:
-        node, price = node_name(i, level), price_name(i, level)
-        same = exp.Min(this=col(node, "p")).eq(exp.Max(this=col(node, "p")))
-        shown = exp.Min(this=col(node, "p")) >= 0
-        common = exp.If(this=all_of([same, shown]), true=exp.Min(this=col(node, "p")), false=exp.null())
-        inner += [named(common, node), named(exp.Min(this=col(price, "p")), price)]
-    on = col(COMBINATION, "m").eq(col(COMBINATION, "p"))
-    groups = select(inner, aliased(of, "m"), [col(CELL, "m")])
-    groups = groups.join(aliased(prices, "p"), on=on, copy=False)
-    outer: list[exp.Expr] = [col(CELL), col(ROWS)]
-    sums: list[exp.Expr] = []
-    for i, each in enumerate(levels):
+    facts: list[exp.Expr] = []
+    released: list[exp.Expr] = []
+    costs_: list[exp.Expr] = []
+    for i, (low, tree) in enumerate(zip(lowest, trees, strict=True)):
         nodes, cost = [], exp.Case()
-        for level in each:
-            nodes.append(col(node_name(i, level)))
-            there = is_there(col(node_name(i, level)))
-            cost = cost.when(there, col(price_name(i, level)), copy=False)
-        first = exp.Coalesce(this=nodes[0], expressions=nodes[1:]) if nodes[1:] else nodes[0]
-        outer.append(named(first, released_name(i)))
-        sums.append(cost)
-    return select([*outer, named(summed(sums), PRICE)], subquery(groups, "g"))
+        for level in range(low, tree.height + 1):
+            node, price = node_name(i, level), price_name(i, level)
+            common = _COMMON_NODE(node=col(node, "p"))
+            facts += [named(common, node), named(exp.Min(this=col(price, "p")), price)]
+            nodes.append(col(node))
+            cost = cost.when(_IS_THERE(node=col(node)), col(price), copy=False)
+        released.append(named(_FIRST(nodes=nodes) if nodes[1:] else nodes[0], released_name(i)))
+        costs_.append(cost)
+    return _TIGHTENED(released=released, price=summed(costs_), facts=facts, members=of, prices=prices)
 
 
 def summed(terms: Sequence[exp.Expr]) -> exp.Expr:
@@ -173,46 +171,45 @@ def summed(terms: Sequence[exp.Expr]) -> exp.Expr:
     return exp.Paren(this=added)
 
 
+_COSTS = template("""
+    SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0), count(*)
+    FROM :classes
+""")
+_IN_NO_GROUP = template("SELECT * FROM :prices AS p ANTI JOIN :members AS m ON p.combination = m.combination")
+_KEPT_CELLS = template("""
+    SELECT m.combination, m.cell
+    FROM :members AS m
+    JOIN :judged AS j ON m.cell = j.cell
+    WHERE j.kept
+""")
+_SIZED = template("""
+    SELECT m.combination, m.cell, p.n
+    FROM :members AS m
+    JOIN :prices AS p ON m.combination = p.combination
+""")
+
+
 def costs(classes: exp.Table) -> exp.Select:
     """One row: the price of all groups, their rows, and how many they are."""
-    price = col(PRICE) * col(ROWS)
-    none = number(0)
-    return select(
-        [
-            exp.Coalesce(this=total(price), expressions=[none]),
-            exp.Coalesce(this=total(col(ROWS)), expressions=[none.copy()]),
-            exp.Count(this=exp.Star()),
-        ],
-        classes.copy(),
-    )
+    return _COSTS(classes=classes)
 
 
 def in_no_group(prices: exp.Table, of: exp.Table) -> exp.Select:
     """The combinations that are in no group."""
-    on = col(COMBINATION, "p").eq(col(COMBINATION, "m"))
-    query = exp.select("*").from_(aliased(prices, "p"), copy=False)
-    return query.join(aliased(of, "m"), on=on, join_type="anti", copy=False)
-
-
-def kept_cells(found: exp.Table, judged: exp.Select) -> exp.Select:
-    """The members that a relation has of groups that hold."""
-    on = col(CELL, "m").eq(col(CELL, "j"))
-    query = select([col(COMBINATION, "m"), col(CELL, "m")], aliased(found, "m"))
-    return query.join(subquery(judged, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
+    return _IN_NO_GROUP(prices=prices, members=of)
 
 
 def sized(of: exp.Table, prices: exp.Table) -> exp.Select:
     """The combinations that have a group, with their rows: what can be judged by ``cell``."""
-    on = col(COMBINATION, "m").eq(col(COMBINATION, "p"))
-    query = select([col(COMBINATION, "m"), col(CELL, "m"), col(ROWS, "p")], aliased(of, "m"))
-    return query.join(aliased(prices, "p"), on=on, copy=False)
+    return _SIZED(members=of, prices=prices)
+
+
+_PLACED = template("SELECT m.combination, :nodes FROM :members AS m JOIN :classes AS g ON m.cell = g.cell")
 
 
 def placed(of: exp.Table, classes: exp.Table, count: int) -> exp.Select:
     """Each combination with the nodes that its group is released as."""
-    on = col(CELL, "m").eq(col(CELL, "g"))
-    output: list[exp.Expr] = [col(COMBINATION, "m"), *(col(released_name(i), "g") for i in range(count))]
-    return select(output, aliased(of, "m")).join(aliased(classes, "g"), on=on, copy=False)
+    return _PLACED(nodes=[col(released_name(i), "g") for i in range(count)], members=of, classes=classes)
 
 
 def common_price(attribute: int, tree: Tree, of: str, released: Sequence[str]) -> exp.Case:
@@ -224,122 +221,33 @@ def common_price(attribute: int, tree: Tree, of: str, released: Sequence[str]) -
     price = exp.Case()
     for level in range(tree.floor, tree.height + 1):
         name = node_name(attribute, level)
-        conditions: list[exp.Expr] = [col(name, "x").eq(col(name, of))]
-        for group in released:
-            conditions.append(col(name, of) >= col(released_name(attribute), group))
-        price = price.when(all_of(conditions), col(price_name(attribute, level), of), copy=False)
+        is_common: list[exp.Expr] = [col(name, "x").eq(col(name, of))]
+        is_common += [(col(name, of) >= col(released_name(attribute), group)) for group in released]
+        price = price.when(all_of(is_common), col(price_name(attribute, level), of), copy=False)
     return price
 
 
+_TAKEN_IN = template("""
+    SELECT
+        combination,
+        arg_min(cell, ((there + coming) * after - there * before, cell)) AS cell,
+        min((there + coming) * after - there * before) AS more
+    FROM (
+        SELECT x.combination, g.cell, x.n AS coming, g.n AS there, g.price AS before, :price AS after
+        FROM :loose AS x
+        CROSS JOIN :classes AS g
+        JOIN :prices AS r ON g.cell = r.combination
+    ) AS x
+    WHERE after IS NOT NULL
+    GROUP BY combination
+""")
+
+
 def taken_in(loose: exp.Table, classes: exp.Table, prices: exp.Table, trees: Sequence[Tree]) -> exp.Select:
-    """Loose combinations, each in the group that costs least more with it: ``combination``, ``cell``, and how much
-    ``more``.
-
-    Each is looked at by itself, as if no other one came in.
-    """
+    """Loose combinations, each in the group that costs least more with it, as if no other one came in: ``combination``,
+    ``cell``, and how much ``more``."""
     price = summed([common_price(i, tree, "r", ["g"]) for i, tree in enumerate(trees)])
-    query = select(
-        [
-            col(COMBINATION, "x"),
-            col(CELL, "g"),
-            named(col(ROWS, "x"), "coming"),
-            named(col(ROWS, "g"), "there"),
-            named(col(PRICE, "g"), "before"),
-            named(price, "after"),
-        ],
-        aliased(loose, "x"),
-    )
-    at = col(CELL, "g").eq(col(COMBINATION, "r"))
-    query = query.join(aliased(classes, "g"), join_type="cross", copy=False)
-    query = query.join(aliased(prices, "r"), on=at, copy=False)
-    both = exp.Paren(this=col("there") + col("coming"))
-    before = col("there") * col("before")
-    more = (both * col("after")) - before
-    best = exp.ArgMin(this=col(CELL), expression=exp.Tuple(expressions=[more, col(CELL)]))
-    output: list[exp.Expr] = [col(COMBINATION), named(best, CELL), named(exp.Min(this=more.copy()), "more")]
-    chosen = select(output, subquery(query, "x"), [col(COMBINATION)])
-    return chosen.where(is_there(col("after")), copy=False)
-
-
-def threshold(classes: exp.Table, rows: int) -> exp.Select:
-    """One number: the least price that is no more than that of so many rows in groups."""
-    window = exp.Window(this=exp.Sum(this=col(ROWS)), order=exp.Order(expressions=[exp.Ordered(this=col(PRICE))]))
-    sums = select([col(PRICE), named(cast(window, "BIGINT"), "below")], classes.copy())
-    enough = col("below") >= number(rows)
-    return select([exp.Min(this=col(PRICE))], subquery(sums, "s")).where(enough, copy=False)
-
-
-def within(of: exp.Table, classes: exp.Table, price: int) -> exp.Select:
-    """The members of the groups whose rows cost no more than a price."""
-    on = col(CELL, "m").eq(col(CELL, "g"))
-    query = select([col(COMBINATION, "m"), col(CELL, "m")], aliased(of, "m"))
-    query = query.join(aliased(classes, "g"), on=on, copy=False)
-    return query.where(col(PRICE, "g") <= number(price), copy=False)
-
-
-def cheap(classes: exp.Table, price: int) -> exp.Select:
-    """The groups whose rows cost no more than a price."""
-    query = exp.select("*").from_(classes.copy())
-    return query.where(col(PRICE) <= number(price), copy=False)
-
-
-def moves(offers: exp.Table, of: exp.Table, classes: exp.Table, prices: exp.Table, least: int) -> exp.Select:
-    """What makes a release cheaper: ``combination`` and ``cell``, to which it goes.
-
-    A group goes as a whole, if all of its members cost less elsewhere than they do together. Of another, the member
-    goes that saves most, if the rest has enough rows.
-    """
-    whole = col(ROWS, "g") * col(PRICE, "g")
-    every = _at_home(exp.Count(this=col("more", "o"))).eq(_at_home(exp.Count(this=exp.Star())))
-    less = _at_home(exp.Sum(this=col("more", "o"))) < whole
-    saved = (col(ROWS, "p") * col(PRICE, "g")) - col("more", "o")
-    stay = col(ROWS, "g") - col(ROWS, "p")
-    may = all_of([saved > 0, stay >= number(least)])
-    gain = exp.If(this=may, true=saved.copy(), false=number(0))
-    order = [exp.Ordered(this=gain, desc=True), exp.Ordered(this=col(COMBINATION, "m"))]
-    first = _at_home(exp.RowNumber(), order)
-    output: list[exp.Expr] = [
-        col(COMBINATION, "m"),
-        col(CELL, "o"),
-        named(exp.Coalesce(this=all_of([every, less]), expressions=[exp.false()]), "leaves"),
-        named(exp.Coalesce(this=may.copy(), expressions=[exp.false()]), "may"),
-        named(first, "place"),
-    ]
-    query = select(output, aliased(of, "m"))
-    for relation, alias, key, side in (
-        (classes, "g", CELL, ""),
-        (prices, "p", COMBINATION, ""),
-        (offers, "o", COMBINATION, "left"),
-    ):
-        on = col(key, "m").eq(col(key, alias))
-        query = query.join(aliased(relation, alias), on=on, join_type=side, copy=False)
-    alone = all_of([col("may"), col("place").eq(1)])
-    goes = col("leaves") | exp.Paren(this=alone)
-    return select([col(COMBINATION), col(CELL)], subquery(query, "q")).where(exp.Paren(this=goes), copy=False)
-
-
-def _at_home(function: exp.Expr, order: list[exp.Ordered] | None = None) -> exp.Window:
-    """A window over the members of the same group."""
-    return exp.Window(
-        this=function,
-        partition_by=[col(CELL, "m")],
-        order=exp.Order(expressions=order) if order else None,
-    )
-
-
-def moved(of: exp.Table, going: exp.Table) -> exp.Select:
-    """The groups after some moves, numbered anew: ``combination`` and ``cell``."""
-    on = col(COMBINATION, "m").eq(col(COMBINATION, "o"))
-    cell = exp.Coalesce(this=col(CELL, "o"), expressions=[col(CELL, "m")])
-    query = select([col(COMBINATION, "m"), named(cell, CELL)], aliased(of, "m"))
-    query = query.join(aliased(going, "o"), on=on, join_type="left", copy=False)
-    least = exp.Window(this=exp.Min(this=col(COMBINATION)), partition_by=[col(CELL)])
-    return select([col(COMBINATION), named(least, CELL)], subquery(query, "q"))
-
-
-def failing(judged: exp.Select) -> exp.Select:
-    """One number: the groups that do not hold."""
-    return select([exp.Count(this=exp.Star())], subquery(judged, "j")).where(~col(KEPT), copy=False)
+    return _TAKEN_IN(price=price, loose=loose, classes=classes, prices=prices)
 
 
 MOST_PAIRS = 20_000_000
@@ -351,62 +259,44 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups that hold.
+    """Groups that hold."""
 
-    Attributes
-    ----------
-    members, classes:
-        See `members` and `tightened`.
-    price:
-        Of all rows, in units of 10⁻⁹; a row that is in no group has the price of one of which nothing is shown.
-    rows:
-        In groups.
-    """
-
-    members: exp.Table
-    classes: exp.Table
-    price: int
-    rows: int
+    members: exp.Table  # made by `group_members`
+    classes: exp.Table  # made by `tightened`
+    price: int  # of all rows; a row in no group has the price of one of which nothing is shown
+    rows: int  # in groups
 
 
 class Groups:
-    """Makes groups, and counts its rounds.
-
-    Attributes
-    ----------
-    prices:
-        The combinations, made by `priced`.
-    rounds:
-        The steps taken and statements that compared all groups.
-    """
+    """Forms groups, and counts its rounds: the steps taken and statements that compared all groups."""
 
     def __init__(self, task: LocalTask, prefix: str) -> None:
         self.task = task
         self.rounds = 0
         self._prefix = prefix
         self._count = 0
-        self._made: list[exp.Table] = []
+        self._tables: list[exp.Table] = []
         weights = [tree.weight for tree in task.trees]
         self._cost = Loss(task.prepared.marginals, weights).bound
         self.prices = self.make(priced(task.combinations, task.trees))
-        self._made.clear()
+        self._tables.clear()
 
     def make(self, query: exp.Query) -> exp.Table:
         """Make a table under a name of its own."""
         self._count += 1
         target = self.task.steps.make(self.task.work(f"{self._prefix}_{self._count}"), query)
-        self._made.append(target)
+        self._tables.append(target)
         return target
 
     def better(self, best: Grouping, other: Grouping) -> Grouping:
-        """The one that costs less and suppresses no more rows than may be; all else that was made is let go of."""
+        """The one that costs less and suppresses no more rows than may be; all other tables are dropped."""
         if other.price < best.price and self.task.rows - other.rows <= self.task.allowed_rows:
             best = other
         kept = (best.members, best.classes)
-        for target in self._made:
+        for target in self._tables:
             if target not in kept:
-                self.task.engine.execute(drop_table(target.copy()))
-        self._made = list(kept)
+                self.task.engine.execute(drop_table(target))
+        self._tables = list(kept)
         self.task.progress(0, self.rounds, best.price / (self.task.rows * UNIT))
         return best
 
@@ -472,6 +362,10 @@ class Groups:
         rows = self.task.engine.rows(held_rows([self._judged(self.task, rest, one) for one in candidates]))
         return {candidates[i]: held for i, held, _ in rows}, max(left for _, _, left in rows)
 
+    def judged_cells(self, members: exp.Table) -> exp.Select:
+        """Groups, given by their members, judged."""
+        return self.task.judged(subquery(sized(members, self.prices), "s"), [CELL])
+
     def grouping(self, steps: Sequence[exp.Table]) -> Grouping:
         """The groups that tables with ``combination`` and ``cell`` have together; what is in none of them is taken in
         by the group that it costs least, where that still holds then."""
@@ -483,8 +377,7 @@ class Groups:
         self.refuse_late()
         coming = self.make(taken_in(loose, found.classes, self.prices, self.task.trees))
         both = self.make(group_members([found.members, coming]))
-        judged = self.task.judged(subquery(sized(both, self.prices), "s"), [CELL])
-        taken = self.make(kept_cells(coming, judged))
+        taken = self.make(_KEPT_CELLS(members=coming, judged=self.judged_cells(both)))
         return self.tight(self.make(group_members([found.members, taken])))
 
     def tight(self, found: exp.Table, lowest: Levels | None = None) -> Grouping:

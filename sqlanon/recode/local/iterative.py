@@ -18,10 +18,10 @@ place of a search for each of them, and what follows it, are ours.
 
 from __future__ import annotations
 
-from sqlanon.expressions import subquery
-from sqlanon.recode.local import groups as gr
-from sqlanon.recode.local import groups as mv
-from sqlanon.recode.local.groups import Grouping, Groups
+from sqlglot import exp
+
+from sqlanon.expressions import template
+from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.budget import LimitReachedError
 
@@ -33,6 +33,70 @@ MOST_PAIRS = 5_000_000
 
 LEAST_GAIN = 0.02
 """A round that makes the whole cheaper by a smaller share is the last."""
+
+_THRESHOLD = template("""
+    SELECT min(price)
+    FROM (SELECT price, (sum(n) OVER (ORDER BY price))::BIGINT AS below FROM :classes) AS s
+    WHERE below >= :rows
+""")
+_MEMBERS_WITHIN = template("""
+    SELECT m.combination, m.cell
+    FROM :members AS m
+    JOIN :classes AS g ON m.cell = g.cell
+    WHERE g.price <= :price
+""")
+_CHEAP = template("SELECT * FROM :classes WHERE price <= :price")
+_MOVES = template("""
+    SELECT combination, cell
+    FROM (
+        SELECT
+            m.combination,
+            o.cell,
+            coalesce(
+                count(o.more) OVER (PARTITION BY m.cell) = count(*) OVER (PARTITION BY m.cell)
+                AND sum(o.more) OVER (PARTITION BY m.cell) < g.n * g.price,
+                FALSE
+            ) AS leaves,
+            coalesce(p.n * g.price - o.more > 0 AND g.n - p.n >= :least, FALSE) AS may,
+            row_number() OVER (
+                PARTITION BY m.cell
+                ORDER BY
+                    CASE
+                        WHEN p.n * g.price - o.more > 0 AND g.n - p.n >= :least THEN p.n * g.price - o.more
+                        ELSE 0
+                    END DESC,
+                    m.combination
+            ) AS place
+        FROM :members AS m
+        JOIN :classes AS g ON m.cell = g.cell
+        JOIN :prices AS p ON m.combination = p.combination
+        LEFT JOIN :offers AS o ON m.combination = o.combination
+    ) AS q
+    WHERE leaves OR (may AND place = 1)
+""")
+_MOVED = template("""
+    SELECT combination, min(combination) OVER (PARTITION BY cell) AS cell
+    FROM (
+        SELECT m.combination, coalesce(o.cell, m.cell) AS cell
+        FROM :members AS m
+        LEFT JOIN :going AS o ON m.combination = o.combination
+    ) AS q
+""")
+_FAILING = template("SELECT count(*) FROM :judged AS j WHERE NOT kept")
+
+
+def threshold(classes: exp.Table, rows: int) -> exp.Select:
+    """One number: the least price that is no more than that of so many rows in groups."""
+    return _THRESHOLD(classes=classes, rows=rows)
+
+
+def moves(offers: exp.Table, best: Grouping, prices: exp.Table, least: int) -> exp.Select:
+    """What makes a release cheaper: ``combination`` and ``cell``, to which it goes.
+
+    A group goes as a whole, if all of its members cost less elsewhere than they do together. Of another, the member
+    goes that saves most, if the rest has enough rows.
+    """
+    return _MOVES(offers=offers, members=best.members, classes=best.classes, prices=prices, least=least)
 
 
 def local(task: LocalTask) -> LocalOutcome:
@@ -51,24 +115,22 @@ def local(task: LocalTask) -> LocalOutcome:
             best = groups.better(best, _again(task, groups, best))
     except LimitReachedError:
         pass
-    placed = task.steps.make(task.work("local_placed"), gr.placed(best.members, best.classes, len(task.trees)))
-    return LocalOutcome(task, placed, rounds=groups.rounds, search=search)
+    target = task.steps.make(task.work("local_placed"), placed(best.members, best.classes, len(task.trees)))
+    return LocalOutcome(task, target, rounds=groups.rounds, search=search)
 
 
 def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """The groups, after what costs most went where it costs less."""
     groups.refuse_late()
     share = min(SHARE, MOST_PAIRS / (task.steps.count(best.classes) * task.steps.count(groups.prices) + 1))
-    price = task.engine.rows(mv.threshold(best.classes, round((1 - share) * best.rows)))[0][0]
-    kept = groups.make(mv.within(best.members, best.classes, price))
-    cheap = groups.make(mv.cheap(best.classes, price))
-    loose = groups.make(gr.in_no_group(groups.prices, kept))
-    offers = groups.make(mv.taken_in(loose, cheap, groups.prices, task.trees))
-    least = task.members.requirements.least_class
-    going = groups.make(mv.moves(offers, best.members, best.classes, groups.prices, least))
-    now = groups.make(mv.moved(best.members, going))
-    judged = task.judged(subquery(gr.sized(now, groups.prices), "s"), [gr.CELL])
-    if task.engine.rows(mv.failing(judged))[0][0]:
+    price = task.engine.rows(threshold(best.classes, round((1 - share) * best.rows)))[0][0]
+    kept = groups.make(_MEMBERS_WITHIN(members=best.members, classes=best.classes, price=price))
+    cheap = groups.make(_CHEAP(classes=best.classes, price=price))
+    loose = groups.make(in_no_group(groups.prices, kept))
+    offers = groups.make(taken_in(loose, cheap, groups.prices, task.trees))
+    going = groups.make(moves(offers, best, groups.prices, task.members.requirements.least_class))
+    now = groups.make(_MOVED(members=best.members, going=going))
+    if task.engine.rows(_FAILING(judged=groups.judged_cells(now)))[0][0]:
         return best
     return groups.tight(now)
 

@@ -23,22 +23,33 @@ in a release. So ranges may overlap at their ends, and a value that repeats a lo
 
 A class is released as ranges of numbers and times (``summary = "range"``), as the values of their middle rows
 (``"median"``), or as ranges, and sets of other values (``"set"``). With the first two, other attributes are released as
-lowest common ancestors. See `recode.local.summarised`.
+lowest common ancestors. See `recode.local.summaries`.
+
+A cut is given by rows, one an item: by ``attribute``, ``part`` and ``item`` the side that it goes to (``inside`` or
+not), with the ``gain`` that the cut promises: by how much the loss of the part's rows falls, times the attribute's
+weight.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlglot import exp
 
-from sqlanon.expressions import col, create_table, drop_table, select, star, subquery
-from sqlanon.recode.local import mondrian_statements as mn
-from sqlanon.recode.local.cuts import PART, cut_of_hierarchy, cut_of_values, items, union
-from sqlanon.recode.local.nodes import COMBINATION
-from sqlanon.recode.local.summarised import allowed_nodes, summarised
+from sqlanon.expressions import aliased, col, create_table, drop_table, fragment, is_there, number, template, union_all
+from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name
+from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.budget import LimitReachedError
+
+SHARE = 8
+"""Where no single value (or child) has one of so many parts of the rows, several are cut off together: thousands of
+values do not take thousands of rounds."""
+
+SIDES = (PART, "attribute", "inside", "gain")
+"""The columns that tell the sides of all cuts apart, and their gains."""
 
 
 def mondrian(task: LocalTask) -> LocalOutcome:
@@ -54,18 +65,55 @@ def mondrian(task: LocalTask) -> LocalOutcome:
             pass
     except LimitReachedError:
         cutting.stop()
-    return summarised(task, cutting.classes, allowed, "mondrian", cutting.rounds)
+    return summarise(task, cutting.classes, allowed, "mondrian", cutting.rounds)
+
+
+_GREATEST_PART = template("SELECT coalesce(max(part), 0) FROM :parts")
+_NO_CLASSES = template("SELECT combination, part FROM :parts WHERE FALSE")
+_CLASSES = fragment("INSERT INTO :classes SELECT combination, part FROM :parts")
+_UNCUT = fragment("""
+    INSERT INTO :classes
+    SELECT p.combination, p.part
+    FROM :parts AS p
+    ANTI JOIN :chosen AS h ON p.part = h.part
+""")
+_GOOD_PARTS = template("SELECT * FROM :parts WHERE part IN (SELECT part FROM :judged AS j WHERE kept)")
+_SIDES = template("""
+    SELECT r.combination, r.n, c.part, c.attribute, c.inside, c.gain
+    FROM :rows AS r
+    JOIN :parts AS p ON r.combination = p.combination
+    JOIN :cuts AS c ON r.attribute = c.attribute AND r.item = c.item AND p.part = c.part
+""")
+# For each part that can be cut, the attribute along which it is: the greatest gain, then the first attribute.
+_CHOSEN = template("""
+    SELECT *, row_number() OVER (ORDER BY part) AS place
+    FROM (
+        SELECT part, attribute
+        FROM (
+            SELECT *, row_number() OVER (PARTITION BY part ORDER BY gain DESC, attribute) AS rank
+            FROM (
+                SELECT part, attribute, gain
+                FROM :judged AS j
+                GROUP BY part, attribute, gain
+                HAVING bool_and(kept)
+            ) AS q
+        ) AS r
+        WHERE rank = 1
+    ) AS q
+""")
+# What is inside keeps the number of its part, what is not gets one of its own.
+_DIVIDED = template("""
+    SELECT s.combination, s.n, CASE WHEN s.inside THEN s.part ELSE (h.place + :last)::INTEGER END AS part
+    FROM :sides AS s
+    JOIN :chosen AS h ON s.part = h.part AND s.attribute = h.attribute
+""")
 
 
 class Cutting:
     """The parts, and the rounds that cut them.
 
-    Attributes
-    ----------
-    classes:
-        The parts that are not cut any more: ``combination`` and ``part``.
-    rounds:
-        How many there were.
+    ``parts`` has the combinations of the parts that may still be cut, ``sides`` the combinations by each cut that is
+    tried, ``classes`` the combinations of the parts that are not cut any more.
     """
 
     def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...]) -> None:
@@ -76,14 +124,13 @@ class Cutting:
         self._as_sets = search.summary == "set"
         self._least = task.members.requirements.least_class
         self._open = self._begin(allowed)
-        self._last = int(task.engine.rows(mn.greatest_part(self._open))[0][0])
-        nothing = select([col(COMBINATION), col(PART)], self._open.copy()).where(exp.false(), copy=False)
-        self.classes = self._make("mondrian_classes", nothing)
-        self._attributes = mn.several_levels(task.trees)
+        self._last = int(task.engine.rows(_GREATEST_PART(parts=self._open))[0][0])
+        self.classes = self._make("mondrian_classes", _NO_CLASSES(parts=self._open))
+        self._attributes = several_levels(task.trees)
         if self._attributes:
-            self._rows = self._make("mondrian_rows", mn.cut_rows(task.combinations, task.trees, by_combination))
-            self._values = self._make("mondrian_ground", mn.cut_values(task.trees))
-            self._ancestors = self._make("mondrian_ancestors", mn.cut_ancestors(task.combinations, task.trees))
+            self._rows = self._make("mondrian_rows", cut_rows(task.combinations, task.trees, by_combination))
+            self._values = self._make("mondrian_ground", cut_values(task.trees))
+            self._ancestors = self._make("mondrian_ancestors", cut_ancestors(task.combinations, task.trees))
 
     def go_on(self) -> bool:
         """Make one round of cuts; whether there was any."""
@@ -94,39 +141,39 @@ class Cutting:
         task.clock.spend()
         self.rounds += 1
         cuts = self._make("mondrian_cuts", self._cuts())
-        sides = self._make("mondrian_sides", mn.sides(self._open, self._rows, cuts))
-        chosen = self._make("mondrian_chosen", mn.chosen(task.judged(sides, mn.SIDES)))
-        made = task.steps.count(chosen)
-        self._close(mn.closed(self._open, chosen))
-        after = self._make(f"mondrian_parts_{self.rounds}", mn.divided(sides, chosen, self._last))
-        self._last += made
+        sides = self._make("mondrian_sides", _SIDES(rows=self._rows, parts=self._open, cuts=cuts))
+        chosen = self._make("mondrian_chosen", _CHOSEN(judged=task.judged(sides, SIDES)))
+        divided = task.steps.count(chosen)
+        task.engine.execute(_UNCUT(classes=self.classes, parts=self._open, chosen=chosen))
+        after = self._make(f"mondrian_parts_{self.rounds}", _DIVIDED(sides=sides, chosen=chosen, last=self._last))
+        self._last += divided
         self._drop(cuts, sides, chosen, self._open)
         self._open = after
-        task.progress(2 * made, self.rounds, None)
-        return made > 0
+        task.progress(2 * divided, self.rounds, None)
+        return divided > 0
 
     def _cuts(self) -> exp.Query:
         """One cut of each part along each attribute."""
         by_value = [i for i, tree in self._attributes if tree.ordered or self._as_sets]
         by_tree = [i for i, tree in self._attributes if not (tree.ordered or self._as_sets)]
         kinds = ((cut_of_values, self._values, by_value), (cut_of_hierarchy, self._ancestors, by_tree))
-        return union(
-            [
-                star(subquery(cut(items(self._open, self._rows, attributes), table, self._least)))
+        return union_all(
+            *(
+                _ALL(cut=cut(self._open, self._rows, attributes, table, self._least))
                 for cut, table, attributes in kinds
                 if attributes
-            ]
+            )
         )
 
     def stop(self) -> None:
         """Leave the parts as they are."""
-        self._close(select([col(COMBINATION), col(PART)], self._open.copy()))
+        self.task.engine.execute(_CLASSES(classes=self.classes, parts=self._open))
 
     def _begin(self, allowed: tuple[exp.Table, ...]) -> exp.Table:
         task = self.task
         bounded = {i: allowed[i] for i, tree in enumerate(task.trees) if tree.ceiling < tree.height or tree.forbidden}
-        first = self._make("mondrian_first", mn.first_parts(task.combinations, task.trees, bounded))
-        good = self._make("mondrian_parts_0", mn.good_parts(first, task.judged(first, [PART])))
+        first = self._make("mondrian_first", first_parts(task.combinations, task.trees, bounded))
+        good = self._make("mondrian_parts_0", _GOOD_PARTS(parts=first, judged=task.judged(first, [PART])))
         self._drop(first)
         return good
 
@@ -139,8 +186,313 @@ class Cutting:
         for table in tables:
             self.task.engine.execute(drop_table(table))
 
-    def _close(self, query: exp.Select) -> None:
-        self.task.engine.execute(exp.Insert(this=self.classes.copy(), expression=query))
+
+def several_levels(trees: Sequence[Tree]) -> list[tuple[int, Tree]]:
+    """The attributes that may have several values, by number."""
+    return [(i, tree) for i, tree in enumerate(trees) if tree.floor < tree.height]
+
+
+_ALL = template("SELECT * FROM :cut")
+_FIRST_PARTS = template("SELECT c.combination, c.n, :part::INTEGER AS part FROM :combinations AS c")
+_PART = fragment("dense_rank() OVER (ORDER BY :highest) - 1")
+
+
+def first_parts(combinations: exp.Table, trees: Sequence[Tree], bounded: Mapping[int, exp.Table]) -> exp.Select:
+    """The parts to begin with: what can be released as one, for what levels and labels are allowed."""
+    highest = [col("highest", f"a{i}") for i in bounded]
+    query = _FIRST_PARTS(part=_PART(highest=highest) if highest else number(0), combinations=combinations)
+    for i, table in bounded.items():
+        on = col(node_name(i, trees[i].floor), "c").eq(col(NODE, f"a{i}"))
+        query = query.join(aliased(table, f"a{i}"), on=on, copy=False)
+        query = query.where(is_there(col("highest", f"a{i}")), copy=False)
+    return query
+
+
+_ROWS = template("SELECT :attribute AS attribute, combination, :item AS item, :node AS node, n FROM :combinations")
+
+
+def cut_rows(combinations: exp.Table, trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
+    """``rows``: for each combination and attribute that has several levels its ``node`` at the lowest, and its
+    ``item``, what a cut keeps together: the node, or the combination."""
+    branches = []
+    for i, tree in several_levels(trees):
+        node = col(node_name(i, tree.floor))
+        item = col(COMBINATION) if by_combination[i] else node
+        branches.append(_ROWS(attribute=i, item=item, node=node, combinations=combinations))
+    return union_all(*branches)
+
+
+_VALUES = template("""
+    SELECT
+        :attribute AS attribute,
+        node,
+        low,
+        high,
+        leaves,
+        label IS NULL AS void,
+        :top::DOUBLE AS top,
+        :scale::DOUBLE AS scale,
+        :ordered AS ordered
+    FROM :nodes
+    WHERE level = :floor
+""")
+
+
+def cut_values(trees: Sequence[Tree]) -> exp.Query:
+    """``values``: the attributes' lowest nodes, with what their tree's root loses (``top``), what a lost leaf counts
+    (``scale``), and whether they are ``ordered``."""
+    return union_all(
+        *(
+            _VALUES(
+                attribute=i,
+                top=tree.leaves - 1,
+                scale=_scale(tree),
+                ordered=exp.true() if tree.ordered else exp.false(),
+                nodes=tree.nodes,
+                floor=tree.floor,
+            )
+            for i, tree in several_levels(trees)
+        )
+    )
+
+
+def _scale(tree: Tree) -> float:
+    return tree.weight / max(tree.leaves - 1, 1)
+
+
+_ANCESTORS = template("""
+    SELECT :attribute AS attribute, p.item, :level AS level, p.node, v.leaves, :scale::DOUBLE AS scale
+    FROM (SELECT DISTINCT :ground AS item, :node AS node FROM :combinations) AS p
+    JOIN :nodes AS v ON p.node = v.node
+""")
+
+
+def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
+    """``ancestors``: for each lowest node of an attribute that has several levels, itself and those above it."""
+    return union_all(
+        *(
+            _ANCESTORS(
+                attribute=i,
+                level=level,
+                scale=_scale(tree),
+                ground=col(node_name(i, tree.floor)),
+                node=col(node_name(i, level)),
+                combinations=combinations,
+                nodes=tree.nodes,
+            )
+            for i, tree in several_levels(trees)
+            for level in range(tree.floor, tree.height + 1)
+        )
+    )
+
+
+# Equal gains are ties, however they were worked out: they are rounded.
+_CUT_OF_VALUES = template("""
+    WITH sides AS MATERIALIZED (
+        SELECT
+            *,
+            CASE
+                WHEN ordered THEN
+                    so_far <= arg_min(
+                        so_far, 2 * abs(2 * so_far - whole) + CASE WHEN 2 * so_far - whole > 0 THEN 1 ELSE 0 END
+                    ) FILTER (WHERE so_far < whole) OVER (PARTITION BY attribute, part)
+                ELSE so_far - n < :least OR (so_far - n) * :share < whole
+            END AS inside
+        FROM (
+            SELECT
+                *,
+                (
+                    sum(n) OVER (PARTITION BY attribute, part ORDER BY CASE WHEN ordered THEN low ELSE -n END, item)
+                )::BIGINT AS so_far,
+                (sum(n) OVER (PARTITION BY attribute, part))::BIGINT AS whole
+            FROM (
+                SELECT
+                    i.attribute, i.part, i.item, i.n,
+                    v.low, v.high, v.leaves, v.void, v.top, v.scale, v.ordered
+                FROM (
+                    SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
+                    FROM :rows AS r
+                    JOIN :parts AS p ON r.combination = p.combination
+                    WHERE r.attribute IN (:attributes)
+                    GROUP BY r.attribute, p.part, r.item, r.node
+                ) AS i
+                JOIN :values AS v ON i.node = v.node AND i.attribute = v.attribute
+            ) AS q
+        ) AS q
+    ),
+    gains AS MATERIALIZED (
+        SELECT attribute, part, (:lost_all - :lost_in - :lost_out) * scale AS gain
+        FROM (
+            SELECT
+                attribute,
+                part,
+                any_value(top) AS top,
+                any_value(scale) AS scale,
+                any_value(ordered) AS ordered,
+                :facts
+            FROM sides
+            GROUP BY attribute, part
+        ) AS g
+        WHERE low_all < last_all AND rows_in >= :least AND rows_out >= :least
+    )
+    SELECT i.attribute, i.part, i.item, i.inside AS inside, round(b.gain, 9) AS gain
+    FROM sides AS i
+    JOIN gains AS b ON i.attribute = b.attribute AND i.part = b.part
+""")
+_FACTS = template("""
+    SELECT
+        (sum(n) FILTER (WHERE :here))::BIGINT AS rows,
+        min(low) FILTER (WHERE :here) AS low,
+        max(low) FILTER (WHERE :here) AS last,
+        max(high) FILTER (WHERE :here) AS high,
+        bool_or(void) FILTER (WHERE :here) AS void,
+        sum(leaves + 1) FILTER (WHERE :here) AS size
+""")
+# What is shown as one range loses its width, and what is shown as one set the values in it. Where NULL is among
+# several, all is lost.
+_LOST = fragment("""
+    :rows * CASE
+        WHEN :void AND :low < :last THEN top
+        ELSE CASE WHEN ordered THEN :high - :low ELSE :size - 1 END
+    END
+""")
+_CONDITIONS = {"all": fragment("TRUE"), "in": fragment("inside"), "out": fragment("NOT inside")}
+
+
+def cut_of_values(
+    parts: exp.Table, rows: exp.Table, attributes: Sequence[int], values: exp.Table, least: int
+) -> exp.Select:
+    """Cut numbers and times along their order, and other values by how frequent they are.
+
+    Of all borders between numbers, the one nearest to the middle of the rows, the first of equals; NULL is the least
+    value. Of other values the most frequent is cut off, or as many of the most frequent as have ``least`` rows, and one
+    of `SHARE` parts of all.
+    """
+    facts, lost = [], {}
+    for name, condition in _CONDITIONS.items():
+        found = _FACTS(here=condition()).expressions
+        facts += [exp.alias_(fact.this, f"{fact.alias}_{name}", quoted=True, copy=False) for fact in found]
+        lost[f"lost_{name}"] = _LOST(**{fact.alias: col(f"{fact.alias}_{name}") for fact in found})
+    return _CUT_OF_VALUES(
+        rows=rows,
+        parts=parts,
+        attributes=_numbers(attributes),
+        values=values,
+        least=least,
+        share=SHARE,
+        facts=facts,
+        **lost,
+    )
+
+
+def _numbers(attributes: Sequence[int]) -> list[exp.Expr]:
+    return [number(i) for i in attributes]
+
+
+_CUT_OF_HIERARCHY = template("""
+    WITH items AS MATERIALIZED (
+        SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
+        FROM :rows AS r
+        JOIN :parts AS p ON r.combination = p.combination
+        WHERE r.attribute IN (:attributes)
+        GROUP BY r.attribute, p.part, r.item, r.node
+    ),
+    wide AS MATERIALIZED (
+        SELECT *
+        FROM (
+            SELECT attribute, part, sum(n)::BIGINT AS whole, count(*) AS members
+            FROM items
+            GROUP BY attribute, part
+        ) AS g
+        WHERE members > 1 AND whole >= :twice_least
+    ),
+    common AS MATERIALIZED (
+        SELECT attribute, part, min(level) AS level, arg_min(leaves, level) AS leaves
+        FROM (
+            SELECT attribute, part, level, any_value(leaves) AS leaves
+            FROM (
+                SELECT i.attribute, i.part, a.level, a.node, a.leaves
+                FROM items AS i
+                JOIN wide AS b ON i.attribute = b.attribute AND i.part = b.part
+                JOIN :ancestors AS a ON i.item = a.item AND i.attribute = a.attribute
+            ) AS m
+            GROUP BY attribute, part, level
+            HAVING min(node) = max(node)
+        ) AS l
+        GROUP BY attribute, part
+    ),
+    split AS MATERIALIZED (
+        SELECT
+            i.attribute, i.part, i.item, i.n, a.node AS child, a.scale,
+            i.n * (b.leaves - a.leaves) AS saved
+        FROM items AS i
+        JOIN common AS b ON i.attribute = b.attribute AND i.part = b.part
+        JOIN :ancestors AS a ON i.item = a.item AND i.attribute = a.attribute AND a.level = b.level - 1
+    ),
+    children AS MATERIALIZED (
+        SELECT *
+        FROM (
+            SELECT
+                *,
+                CASE
+                    WHEN children = 2 THEN saved_all
+                    ELSE sum(saved) FILTER (WHERE taken) OVER (PARTITION BY attribute, part)
+                END * scale AS gain,
+                bool_or(taken) OVER (PARTITION BY attribute, part) AS any_taken
+            FROM (
+                SELECT *, fits AND so_far <= whole - :least AND (so_far - border) * :share < whole AS taken
+                FROM (
+                    SELECT
+                        *,
+                        sum(border) OVER (
+                            PARTITION BY attribute, part ORDER BY fits DESC, saved DESC, child
+                        ) AS so_far
+                    FROM (
+                        SELECT *, border >= :least AND border <= whole - :least AS fits
+                        FROM (
+                            SELECT
+                                *,
+                                sum(border) OVER (PARTITION BY attribute, part) AS whole,
+                                sum(saved) OVER (PARTITION BY attribute, part) AS saved_all,
+                                count(*) OVER (PARTITION BY attribute, part) AS children
+                            FROM (
+                                SELECT
+                                    attribute, part, child,
+                                    sum(n)::BIGINT AS border, sum(saved) AS saved, any_value(scale) AS scale
+                                FROM split
+                                GROUP BY attribute, part, child
+                            ) AS q
+                        ) AS q
+                    ) AS q
+                ) AS q
+            ) AS q
+        ) AS g
+        WHERE any_taken
+    )
+    SELECT i.attribute, i.part, i.item, b.taken AS inside, round(b.gain, 9) AS gain
+    FROM split AS i
+    JOIN children AS b ON i.attribute = b.attribute AND i.part = b.part AND i.child = b.child
+""")
+
+
+def cut_of_hierarchy(
+    parts: exp.Table, rows: exp.Table, attributes: Sequence[int], ancestors: exp.Table, least: int
+) -> exp.Select:
+    """Cut one child of the lowest common ancestor off the others: the one that promises most.
+
+    As many of those that promise most are cut off as have one of `SHARE` parts of the rows. Their rows are promised
+    their child, and where there are two children, those of the other the other. Only children are cut off that have
+    rows enough, in and beside them.
+    """
+    return _CUT_OF_HIERARCHY(
+        rows=rows,
+        parts=parts,
+        attributes=_numbers(attributes),
+        ancestors=ancestors,
+        least=least,
+        twice_least=2 * least,
+        share=SHARE,
+    )
 
 
 run = on_combinations(mondrian)

@@ -12,22 +12,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name
-from sqlanon.expressions import (
-    aliased,
-    all_of,
-    cast,
-    col,
-    is_there,
-    named,
-    number,
-    same,
-    select,
-    subquery,
-    text,
-    total,
-    union_all,
-)
+from sqlanon.coding import Coded, Levels, code_name
+from sqlanon.expressions import all_of, col, fragment, named, number, same, template, text, union_all
 
 COMBINATION = "combination"
 NODE = "node"
@@ -35,38 +21,17 @@ NODE = "node"
 
 @dataclass(frozen=True)
 class Tree:
-    """An attribute's hierarchy over the values of the source, as local recoding needs it.
-
-    Attributes
-    ----------
-    name:
-        The attribute.
-    height, floor, ceiling:
-        Its top level, and the lowest and the highest that may be released.
-    offsets:
-        By level, from ``floor`` on: what is added to a code to make it a node; the last is the root itself.
-    leaves:
-        The ground values of the hierarchy.
-    weight:
-        What the attribute's loss counts.
-    nodes:
-        Made by `nodes`.
-    ordered:
-        Whether its values are numbers or times, and may be released: then ranges of them mean something. (Groups of
-        values need not follow the order.)
-    forbidden:
-        Labels that must not be released, whatever they stand for.
-    """
+    """An attribute's hierarchy over the values of the source, as local recoding needs it."""
 
     name: str
     height: int
-    floor: int
-    ceiling: int
-    offsets: tuple[int, ...]
+    floor: int  # the lowest level that may be released
+    ceiling: int  # the highest
+    offsets: tuple[int, ...]  # by level, from the floor on: node = code + offset; the last is the root itself
     leaves: int
     weight: float
-    nodes: exp.Table
-    ordered: bool
+    nodes: exp.Table  # made by `nodes`
+    ordered: bool  # numbers or times that may be released: ranges of them mean something
     forbidden: tuple[str, ...] = ()
 
     @property
@@ -85,39 +50,36 @@ def released_name(attribute: int) -> str:
     return f"node_{attribute}"
 
 
+_COMBINATIONS = template("""
+    SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
+    FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c
+    WHERE n > 0
+""")
+_NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
+_ONLY_NODE = fragment(":node::INTEGER")
+
+
 def combinations(frequency: exp.Expr, heights: Levels, floor: Levels, offsets: Sequence[Sequence[int]]) -> exp.Select:
-    """The distinct combinations of known values, numbered in the order of their codes.
-
-    Makes ``combination``, ``q{i}_n{l}`` from the floor to the top, and ``n``, rows.
-    """
-    codes = [
-        code_name(i, level)
-        for i, (low, height) in enumerate(zip(floor, heights, strict=True))
-        for level in range(low, height)
-    ]
-    counts = select([*(col(code) for code in codes), named(total(col(ROWS)), ROWS)], frequency.copy())
-    counts = counts.where(col(KNOWN), copy=False)
-    if codes:
-        counts = counts.group_by(*(col(code) for code in codes), copy=False)
-    order = [exp.Ordered(this=col(code)) for code in codes] or [exp.Ordered(this=number(0))]
-    rank = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
-    output: list[exp.Expr] = [
-        named(cast(rank - 1, "INTEGER"), COMBINATION),
-        *(
-            named(_node_of(i, level, height, offsets[i][level - low]), node_name(i, level))
-            for i, (low, height) in enumerate(zip(floor, heights, strict=True))
-            for level in range(low, height + 1)
-        ),
-        col(ROWS),
-    ]
-    return select(output, subquery(counts, "c")).where(col(ROWS) > 0, copy=False)
+    """The distinct combinations of known values, numbered in the order of their codes: ``combination``, ``q{i}_n{l}``
+    from the floor to the top, and ``n``, rows."""
+    codes: list[exp.Expr] = []
+    nodes_: list[exp.Expr] = []
+    for i, (low, height) in enumerate(zip(floor, heights, strict=True)):
+        for level in range(low, height):
+            code = col(code_name(i, level))
+            codes.append(code)
+            nodes_.append(named(_NODE_OF_CODE(code=code, offset=offsets[i][level - low]), node_name(i, level)))
+        nodes_.append(named(_ONLY_NODE(node=offsets[i][height - low]), node_name(i, height)))
+    return _COMBINATIONS(order=codes or [number(0)], nodes=nodes_, codes=codes, frequency=frequency)
 
 
-def _node_of(attribute: int, level: int, height: int, offset: int) -> exp.Expr:
-    if level == height:
-        return cast(number(offset), "INTEGER")
-    code = cast(col(code_name(attribute, level)), "INTEGER")
-    return cast(code + number(offset), "INTEGER")
+_IN_COMBINATIONS = template("""
+    SELECT c.combination, :columns
+    FROM :relation AS f
+    JOIN :combinations AS c ON :same
+    WHERE f.known
+""")
+_IS_CODE = fragment(":node = (:code::INTEGER + :offset)")
 
 
 def in_combinations(
@@ -128,24 +90,59 @@ def in_combinations(
     offsets: Sequence[Sequence[int]],
     columns: Sequence[str],
 ) -> exp.Select:
-    """Rows of a relation with codes (a frequency set, a distribution) with their combination in place of the codes.
-
-    What has unknown values is in no combination, and left out.
-    """
+    """Rows of a relation with codes (a frequency set, a distribution) with their combination in place of the codes;
+    without those of unknown values."""
     keys = [
-        col(node_name(i, low), "c").eq(exp.Paren(this=_in(i, low, offsets[i][0])))
+        _IS_CODE(node=col(node_name(i, low), "c"), code=col(code_name(i, low), "f"), offset=offsets[i][0])
         for i, (low, height) in enumerate(zip(floor, heights, strict=True))
         if low < height
     ]
-    output: list[exp.Expr] = [col(COMBINATION, "c"), *(col(name, "f") for name in columns)]
-    query = select(output, aliased(relation, "f"))
-    query = query.join(aliased(combinations_, "c"), on=all_of(keys), copy=False)
-    return query.where(col(KNOWN, "f"), copy=False)
+    return _IN_COMBINATIONS(
+        columns=[col(name, "f") for name in columns], relation=relation, combinations=combinations_, same=all_of(keys)
+    )
 
 
-def _in(attribute: int, level: int, offset: int) -> exp.Expr:
-    code = cast(col(code_name(attribute, level), "f"), "INTEGER")
-    return code + number(offset)
+_NODES = template("SELECT *, level <= :ceiling AND :allowed AS released FROM :every AS e")
+_LEVEL = template("""
+    SELECT
+        (:code::INTEGER + :offset)::INTEGER AS node,
+        :parent::INTEGER AS parent,
+        :level AS level,
+        max(:label) AS label,
+        :leaves::DOUBLE AS leaves,
+        sum(v.rows)::BIGINT AS rows,
+        min(:low) AS low,
+        max(:high) AS high
+    FROM :values AS v
+    JOIN :positions AS p ON :same
+    WHERE v.known
+    GROUP BY :code
+""")
+_ROOT = template("""
+    SELECT
+        :node::INTEGER AS node,
+        NULL::INTEGER AS parent,
+        :level AS level,
+        :label AS label,
+        :leaves::DOUBLE AS leaves,
+        coalesce(sum(rows)::BIGINT, 0) AS rows,
+        0 AS low,
+        :high AS high
+    FROM :values
+    WHERE known
+""")
+_POSITIONS = template("""
+    SELECT level_0, :reach
+    FROM (
+        SELECT *, row_number() OVER (ORDER BY :order NULLS FIRST, level_0 NULLS FIRST) - 1 AS position
+        FROM :hierarchy
+    ) AS p
+""")
+_FIRST_UNDER = fragment("(min(position) OVER (PARTITION BY :label))::INTEGER")
+_LAST_UNDER = fragment("(max(position) OVER (PARTITION BY :label))::INTEGER")
+_PARENT = fragment("max(:code)::INTEGER + :offset")
+_VALUE = fragment("v.value::VARCHAR")
+_ONE_VALUE = fragment("max(value::VARCHAR)")
 
 
 def nodes(
@@ -166,86 +163,73 @@ def nodes(
     positions of its first and last ground value, among all ground values in their order), and ``released``: whether it
     may be.
     """
-    height = coded.height
-    places = _positions(hierarchy, height, order)
-    parts = [_of_level(coded, places, level, floor, offsets) for level in range(floor, height)]
-    whole = exp.Coalesce(this=total(col("rows")), expressions=[number(0)])
-    # Where there is one level only, its one value is released as it stands.
-    label: exp.Expr = text(top) if top is not None else exp.Max(this=cast(col("value"), "VARCHAR"))
-    root = select(
-        [
-            named(cast(number(offsets[-1]), "INTEGER"), NODE),
-            named(cast(exp.null(), "INTEGER"), "parent"),
-            named(number(height), "level"),
-            named(label, "label"),
-            named(cast(number(tree_leaves - 1), "DOUBLE"), "leaves"),
-            named(whole, "rows"),
-            named(number(0), "low"),
-            named(number(max(tree_leaves - 1, 0)), "high"),
-        ],
-        coded.table.copy(),
-    ).where(col(KNOWN), copy=False)
-    every: exp.Query = union_all(*parts, root) if parts else root
-    allowed = [col("level") <= number(ceiling), may_be_shown(col("label"), forbidden)]
-    return select([exp.Star(), named(all_of(allowed), "released")], subquery(every, "e"))
+    positions = _positions(hierarchy, coded.height, order)
+    parts = [_of_level(coded, positions, level, floor, offsets) for level in range(floor, coded.height)]
+    root = _ROOT(
+        node=offsets[-1],
+        level=coded.height,
+        # Where there is one level only, its one value is released as it stands.
+        label=text(top) if top is not None else _ONE_VALUE(),
+        leaves=tree_leaves - 1,
+        high=max(tree_leaves - 1, 0),
+        values=coded.table,
+    )
+    return _NODES(ceiling=ceiling, allowed=may_be_shown(col("label"), forbidden), every=union_all(*parts, root))
+
+
+_IS_ALLOWED = fragment("NOT coalesce(:label IN (:forbidden), FALSE)")
 
 
 def may_be_shown(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
     """Whether a label is none of those that are forbidden."""
-    if not forbidden:
-        return exp.true()
-    names: list[exp.Expr] = [text(one) for one in sorted(forbidden)]
-    is_one = exp.Coalesce(this=exp.In(this=label, expressions=names), expressions=[exp.false()])
-    return ~is_one
+    return _IS_ALLOWED(label=label, forbidden=[text(one) for one in sorted(forbidden)]) if forbidden else exp.true()
 
 
 def _positions(hierarchy: exp.Table, height: int, order: exp.Expr) -> exp.Select:
     """Each ground value with the positions between which its labels reach: ``low_l`` and ``high_l``, by level."""
-    terms = [exp.Ordered(this=order.copy(), nulls_first=True), exp.Ordered(this=col("level_0"), nulls_first=True)]
-    rank = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=terms))
-    placed = select([exp.Star(), named(rank - 1, "position")], hierarchy.copy())
-    output: list[exp.Expr] = [col("level_0")]
+    reach = []
     for level in range(height):
-        for name, extreme in (("low", exp.Min), ("high", exp.Max)):
-            window = exp.Window(this=extreme(this=col("position")), partition_by=[col(f"level_{level}")])
-            output.append(named(cast(window, "INTEGER"), f"{name}_{level}"))
-    return select(output, subquery(placed, "p"))
+        label = col(f"level_{level}")
+        reach += [named(_FIRST_UNDER(label=label), f"low_{level}"), named(_LAST_UNDER(label=label), f"high_{level}")]
+    return _POSITIONS(reach=reach, order=order, hierarchy=hierarchy)
 
 
-def _of_level(coded: Coded, places: exp.Select, level: int, floor: int, offsets: Sequence[int]) -> exp.Select:
+def _of_level(coded: Coded, positions: exp.Select, level: int, floor: int, offsets: Sequence[int]) -> exp.Select:
     """The nodes of one level below the top."""
-    offset, above = offsets[level - floor], offsets[level - floor + 1]
-    parent: exp.Expr = number(above)
-    if level + 1 < coded.height:
-        parent = cast(exp.Max(this=col(f"code_{level + 1}", "v")), "INTEGER") + number(above)
-    label: exp.Expr = cast(col("value", "v"), "VARCHAR") if level == 0 else col(f"label_{level}", "v")
-    leaves: exp.Expr = number(0) if level == 0 else exp.Max(this=col(f"leaves_{level}", "v"))
-    code = cast(col(f"code_{level}", "v"), "INTEGER")
-    output: list[exp.Expr] = [
-        named(cast(code + number(offset), "INTEGER"), NODE),
-        named(cast(parent, "INTEGER"), "parent"),
-        named(number(level), "level"),
-        named(exp.Max(this=label), "label"),
-        named(cast(leaves, "DOUBLE"), "leaves"),
-        named(total(col("rows", "v")), "rows"),
-        named(exp.Min(this=col(f"low_{level}", "p")), "low"),
-        named(exp.Max(this=col(f"high_{level}", "p")), "high"),
-    ]
-    on = same(col("value", "v"), col("level_0", "p"), coded.nullable)
-    query = select(output, aliased(coded.table, "v")).join(subquery(places.copy(), "p"), on=on, copy=False)
-    return query.where(col(KNOWN, "v"), copy=False).group_by(col(f"code_{level}", "v"), copy=False)
+    above = offsets[level - floor + 1]
+    is_below_top = level + 1 < coded.height
+    return _LEVEL(
+        code=col(f"code_{level}", "v"),
+        offset=offsets[level - floor],
+        parent=_PARENT(code=col(f"code_{level + 1}", "v"), offset=above) if is_below_top else above,
+        level=level,
+        label=_VALUE() if level == 0 else col(f"label_{level}", "v"),
+        leaves=0 if level == 0 else exp.Max(this=col(f"leaves_{level}", "v")),
+        low=col(f"low_{level}", "p"),
+        high=col(f"high_{level}", "p"),
+        values=coded.table,
+        positions=positions,
+        same=same(col("value", "v"), col("level_0", "p"), coded.nullable),
+    )
 
 
-def are_numbers(values: exp.Table) -> exp.Select:
+_ARE_NUMBERS = template("""
+    SELECT coalesce(
+        bool_and(coalesce(isfinite(TRY_CAST(level_0::VARCHAR AS DOUBLE)), FALSE)) FILTER (WHERE level_0 IS NOT NULL),
+        FALSE
+    )
+    FROM :hierarchy
+""")
+
+
+def are_numbers(hierarchy: exp.Table) -> exp.Select:
     """Whether all ground values of a hierarchy are numbers, written as text or not; and there are any."""
-    value = cast(col("level_0"), "VARCHAR")
-    there = is_there(col("level_0"))
-    finite = exp.Anonymous(this="isfinite", expressions=[as_number(value)])
-    fine = exp.Coalesce(this=finite, expressions=[exp.false()])
-    every = exp.Filter(this=exp.LogicalAnd(this=fine), expression=exp.Where(this=there))
-    return select([exp.Coalesce(this=every, expressions=[exp.false()])], values.copy())
+    return _ARE_NUMBERS(hierarchy=hierarchy)
 
 
-def as_number(value: exp.Expr) -> exp.TryCast:
+def as_number(value: exp.Expr) -> exp.Expr:
     """A text as a number, or NULL."""
-    return exp.TryCast(this=value, to=exp.DataType.build("DOUBLE"))
+    return _AS_NUMBER(value=value)
+
+
+_AS_NUMBER = fragment("TRY_CAST(:value AS DOUBLE)")

@@ -48,10 +48,10 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.recode.local import groups as gr
-from sqlanon.recode.local.cuts import PART
+from sqlanon.recode.local.summaries import PART
 from sqlanon.recode.local.groups import CELL, PRICE, Grouping, Groups, common_price, summed
 from sqlanon.recode.local.nodes import COMBINATION, Tree
-from sqlanon.recode.local.summarised import allowed_nodes, summarised
+from sqlanon.recode.local.summaries import allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search import Search
 from sqlanon.search.budget import LimitReachedError
@@ -241,7 +241,7 @@ def k_similar(task: LocalTask) -> LocalOutcome:
         return LocalOutcome(task, task.steps.make(task.work("similar_placed"), nodes), rounds=rounds, search=search)
     columns: list[exp.Expr] = [col(COMBINATION), named(col(gr.CELL), PART)]
     parts = task.steps.make(task.work("similar_parts"), select(columns, best.members.copy()))
-    shown = summarised(task, parts, allowed_nodes(task, "similar"), "similar", rounds)
+    shown = summarise(task, parts, allowed_nodes(task, "similar"), "similar", rounds)
     return replace(shown, search=search)
 
 

@@ -53,7 +53,7 @@ from sqlanon.expressions import (
     where,
 )
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
-from sqlanon.recode.local.placed import Members, judged_groups
+from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.budget import LimitReachedError

@@ -18,7 +18,7 @@ from sqlanon.expressions import Namer, cast, col
 from sqlanon.frequency.distribution import SHARE, VALUE
 from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
-from sqlanon.recode.local.placed import Members, judged_groups
+from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search
@@ -78,7 +78,7 @@ class LocalTask:
         return self.prepared.marginals.rows
 
     def judged(self, placed: exp.Expr, keys: Sequence[str]) -> exp.Select:
-        """The groups that a relation makes of combinations, judged by all requirements: `placed.judged_groups`."""
+        """The groups that a relation makes of combinations, judged by all requirements: `placement.judged_groups`."""
         return judged_groups(self.members, placed, keys)
 
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
