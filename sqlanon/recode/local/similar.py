@@ -48,10 +48,9 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.recode.local import groups as gr
-from sqlanon.recode.local.summaries import PART
 from sqlanon.recode.local.groups import CELL, PRICE, Grouping, Groups, common_price, summed
 from sqlanon.recode.local.nodes import COMBINATION, Tree
-from sqlanon.recode.local.summaries import allowed_nodes, summarise
+from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search import Search
 from sqlanon.search.budget import LimitReachedError
