@@ -198,8 +198,8 @@ def _masked(
     if good and not topless and not forbidden:
         return figures.suppressed_rows, []
     reason = f"together they make a class of {size} rows, which breaks the policy"
-    if requirements.population_uniqueness is not None:
-        reason = f"{requirements.population_uniqueness.name} is estimated without them"
+    if requirements.estimates:
+        reason = f"{requirements.estimates[0].name} is estimated without them"
     if topless:
         reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
     if forbidden:
@@ -217,7 +217,7 @@ def _all_masked(
         one.holds(figures.classes + 1, figures.count + count, figures.singles + single)
         for one in space.requirements.table
     ]
-    return size, kept and all(together) and space.requirements.population_uniqueness is None
+    return size, kept and all(together) and not space.requirements.estimates
 
 
 def _is_needed(prepared: SearchInput, levels: Levels) -> bool:

@@ -21,9 +21,10 @@ from sqlanon.policy import Hierarchy, Policy
 from sqlanon.recode.local.finish import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
 from sqlanon.recode.recoding import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
 from sqlanon.release.dependencies import ENOUGH, PAIRS, narrowing_statements
-from sqlanon.release.macros import digest_of, k_anonymity_of
-from sqlanon.release.requirements import Audited, Private, requirement_queries
-from sqlanon.requirements import Domain, requirements_of
+from sqlanon.release.requirements import requirement_queries
+from sqlanon.requirements import Domain, hierarchies_needed, requirements_of
+from sqlanon.requirements.audit import Audited, Private, Queryable
+from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.search.candidate import candidate
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
@@ -63,7 +64,7 @@ class _Stages:
         self.run, self.policy, self.columns = run, policy, columns
         self.engine, self.source, self.work = run.engine, run.source, run.work
         self.types = [run.source.columns[column] for column in columns.generalized]
-        self.trees = {one.attribute for one in policy.privacy.t_closeness if one.distance == "hierarchical"}
+        self.trees = hierarchies_needed(policy.privacy)
 
     def all(self) -> Iterator[Stage]:
         """Each with its statements."""
@@ -274,7 +275,7 @@ def _audit(run: Run, policy: Policy, columns: Columns, attributes: tuple[Coded, 
     )
     subject = relation if persons is None else persons.sql(engine.dialect)
 
-    def audited(by: Engine) -> Audited:
+    def audited(by: Queryable) -> Audited:
         counted_persons = columns.person is not None
         sensitive = policy.with_role("sensitive")
         return Audited(by, subject, columns.generalized, sensitive, 0, counted_persons, None, private)

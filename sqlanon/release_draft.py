@@ -23,10 +23,10 @@ from sqlanon.recode.recoding import AnyRecoding, Column
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.metadata import may_be_told
-from sqlanon.release.metadata_check import promised_k
 from sqlanon.release.metadata_views import suppressed_by
 from sqlanon.release.requirements import needs_source
 from sqlanon.release.source_audit import SourceAudit
+from sqlanon.requirements import promised_k
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
@@ -155,7 +155,7 @@ class ReleaseDraft:
         if not below:
             return []
         attribute, level = below[0]
-        least = promised_k(policy.privacy.model_dump(mode="json"), policy.generalized)
+        least = promised_k(policy.privacy, policy.generalized)
         label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
         query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
         rows = self.run.engine.rows(query)

@@ -15,6 +15,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.manifest import Manifest
+from sqlanon.requirements import estimated
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
@@ -36,10 +37,10 @@ def refuse_policy(policy: Policy) -> None:
             "names no file: only a release in a file can be extended",
         ),
         "attributes": (bool(policy.noisy), "noise is drawn once for all rows of a class: leave it out"),
-        "privacy.population_uniqueness": (
-            policy.privacy.population_uniqueness is not None,
-            "is estimated from one source: leave it out",
-        ),
+        **{
+            join("privacy", key): (True, "is estimated from one source: leave it out")
+            for key in estimated(policy.privacy)
+        },
     }
     if policy.release is not None:
         asked["release.suppressed"] = (

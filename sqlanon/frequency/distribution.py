@@ -38,12 +38,7 @@ from sqlanon.frequency.statements import (
     with_movers,
     with_upper_codes,
 )
-
-VALUE = "v"
-SHARE = "share"
-CUMULATED = "cumulated"
-SUMS = "sums"
-WIDEST = "widest"
+from sqlanon.requirements.base import CUMULATED, SHARE, SUMS, VALUE, WIDEST
 
 
 def plain_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:

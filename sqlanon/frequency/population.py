@@ -11,6 +11,7 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import col, named, select, subquery
 from sqlanon.frequency.statements import PERSON, person_count
 from sqlanon.policy import Policy
+from sqlanon.requirements import requirements_in
 
 
 def population_size(policy: Policy, counted: int) -> float | None:
@@ -50,8 +51,7 @@ def people(steps: StatementRunner, source: exp.Table, person: str | None) -> int
 
 def _told(policy: Policy) -> tuple[str, int | None, float | None]:
     """The section that says so, and the size of the population, or the sampling fraction, or neither."""
-    sections = {"risk": policy.risk, "privacy.population_uniqueness": policy.privacy.population_uniqueness}
-    for place, one in sections.items():
-        if one is not None and (one.population, one.sampling_fraction) != (None, None):
-            return place, one.population, one.sampling_fraction
-    return "risk", None, None
+    found = [("risk", policy.risk.population, policy.risk.sampling_fraction)] if policy.risk else []
+    found += [(f"privacy.{one.entry.key}", *one.sampled_from) for one in requirements_in(policy.privacy)]
+    said = (one for one in found if one[1:] != (None, None))
+    return next(said, ("risk", None, None))

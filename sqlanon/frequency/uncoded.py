@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from sqlanon.coding import ROWS, code_name
 from sqlanon.expressions import aliased, col, named, number, same, select, subquery, total, union_all
-from sqlanon.frequency.distribution import SHARE, VALUE
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION
+from sqlanon.requirements.base import SHARE, VALUE
 
 
 def frequency(

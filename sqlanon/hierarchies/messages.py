@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sqlanon.fields import shown
 from sqlanon.hierarchies.parts import Generated, Listed, Part
-from sqlanon.policy.values import shown
 
 
 class Finding(NamedTuple):

@@ -28,11 +28,12 @@ from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.intents import Places
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
-from sqlanon.policy import Attribute, Policy, Shield, shown_place
+from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Column
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata_check import promised_k
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.search.preparation import SearchInput, prepare
 from sqlanon.sources import Source
 from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
@@ -286,7 +287,7 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixe
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
     attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
-    own = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
+    own = promised_k(policy.privacy, policy.quasi)
     least = max(min(own, its) for its in ks)
     shields = privacy.k_anonymity
     if k is not None and least < k:

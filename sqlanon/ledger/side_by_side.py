@@ -14,8 +14,10 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, col, named, select, subquery
 from sqlanon.ledger.linked import Linked, known_labels, labels_of, of_several_levels, strange_labels
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata_check import promised_k
+from sqlanon.requirements import promised_k
 
 _NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT|DOUBLE|DECIMAL.*")
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
@@ -53,7 +55,10 @@ class Subject:
     @property
     def promised(self) -> int:
         """The rows that a class has at least, by its policy."""
-        return promised_k(self.manifest.policy["privacy"], self.manifest.quasi)
+        privacy = self.manifest.policy["privacy"]
+        section, _ = read_part(PrivacySection, privacy, "privacy", {})
+        # What a later version asks for is not known here, but its k is.
+        return int(privacy.get("k") or 2) if section is None else promised_k(section, self.manifest.quasi)
 
     @property
     def k(self) -> int:

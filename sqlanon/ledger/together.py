@@ -34,7 +34,7 @@ from sqlanon.policy.noise import ROUNDING
 from sqlanon.policy.spark import in_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata_check import promised_k
+from sqlanon.requirements import promised_k
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
@@ -279,7 +279,7 @@ class Together:
 
     def _attacks(self, one: Earlier, linked: Link, shown_: Callable[[], Link]) -> Iterator[_Attack]:
         policy = self.prepared.policy
-        promised = promised_k(policy.privacy.model_dump(mode="json"), policy.quasi)
+        promised = promised_k(policy.privacy, policy.quasi)
         k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
         if not based:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the

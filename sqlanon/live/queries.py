@@ -41,7 +41,7 @@ from sqlanon.expressions import (
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.requirements.base import CLASS_SIZE
+from sqlanon.requirements.base import CLASS_SIZE, SHARE, VALUE
 from sqlanon.search.classes import KEPT, ClassSpace, SensitiveTable, judged
 
 _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
@@ -308,7 +308,7 @@ def _distribution(recipe: LiveRecipe, asked: Distribution, n: int) -> tuple[dict
         parts[domain.name] = ds.domain(values)
     keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}
     keys |= {f"o{i}": col(f"value_{recipe.sensitive[other][1]}", "r") for i, other in enumerate(inner)}
-    keys |= {ds.VALUE: col(ds.VALUE, "v"), ds.SHARE: col(ds.SHARE, "v")}
+    keys |= {VALUE: col(VALUE, "v"), SHARE: col(SHARE, "v")}
     count: exp.Expr = exp.Count(this=exp.Star())
     if persons:  # of a node that has two values of a person, the person counts twice
         mover = col(MOVER, "r")

@@ -8,25 +8,27 @@ from typing import Any
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy import Policy
 from sqlanon.policy.problems import join
+from sqlanon.requirements import requirements_in
+
+_SCOPES = {
+    "population": "is of a population, which a view does not look at: leave it out",
+    "table": "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out",
+}
 
 
 def refuse_policy(policy: Policy, given: Mapping[str, Any]) -> None:
     """Refuse what cannot be made, or kept, whenever the view is read: all at once."""
-    privacy, search, release = policy.privacy, policy.search, policy.release
+    search, release = policy.search, policy.release
     files = given.get("files") or (policy.source.files and "database" not in given)
-    whole = "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out"
     asked = {
         "source.files": (files, "there is no database to put the view in: load them into a table"),
         "source.query": (policy.source.query, "make it a view of the database, and name that: table = ..."),
         "population": (policy.population, "may change while the view is read: leave it out"),
-        "privacy.k_map": (privacy.k_map, "is of a population, which a view does not look at: leave it out"),
-        "privacy.delta_presence": (
-            privacy.delta_presence,
-            "is of a population, which a view does not look at: leave it out",
-        ),
-        "privacy.average_risk": (privacy.average_risk is not None, whole),
-        "privacy.sample_uniqueness": (privacy.sample_uniqueness is not None, whole),
-        "privacy.population_uniqueness": (privacy.population_uniqueness, whole),
+        **{
+            join("privacy", one.entry.key): (True, _SCOPES[one.entry.scope])
+            for one in requirements_in(policy.privacy)
+            if one.entry.scope in _SCOPES
+        },
         "search.suppression" if search.suppression == "cells" else "search.strategy": (
             search.is_local,
             "recodes below the full domain: a view shows one level of each attribute; use optimal",

@@ -30,7 +30,6 @@ from sqlanon.policy.noise import claims_of
 from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.recoding import ByClass, Column
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.requirements.presence import DeltaPresence, KMap
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import Columns
@@ -191,9 +190,8 @@ def keep(
     query = survivors(rows, classes, keys, attributes, sensitive, person, near, k)
     left = steps.make(work("noise_survivors"), query)
     # How many of the population a class matches does not change; what counts them all is refused by the policy.
-    own = tuple(one for one in requirements.classes if not isinstance(one, (KMap, DeltaPresence)))
     query = judged_survivors(
-        left, attributes, columns.sensitive_names, asked, person is not None, replace(requirements, classes=own)
+        left, attributes, columns.sensitive_names, asked, person is not None, requirements.without_population
     )
     judged = steps.make(work("noise_judged"), query)
     return judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))

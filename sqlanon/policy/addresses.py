@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 from sqlanon.errors import SourceError
-from sqlanon.policy.values import shown
+from sqlanon.fields import shown
 
 _VARIABLE = "env:"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
+from sqlanon.fields import Section, nearest
 from sqlanon.measures import MEASURES
 from sqlanon.policy.names import EARLIER, TOLD, labels_table, table_parts
 from sqlanon.policy.noise import ROUNDING, Noise
@@ -30,7 +31,6 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.policy.values import Section, nearest
 
 _Keys: TypeAlias = Mapping[str, Any]
 

@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from sqlanon.fields import Section
 from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.reading import parse_toml, read_tree
@@ -25,7 +27,7 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.policy.values import Section
+from sqlanon.requirements.registry import on_change
 
 
 def _without_folders(tree: Any, key: str = "") -> Any:
@@ -149,3 +151,6 @@ class Policy(Section):
         It has roles, kinds of rules and parameters; no ground value, query, path or name of a source.
         """
         return redact(self)
+
+
+on_change(partial(Policy.model_rebuild, force=True))

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sqlanon.policy.values import Bound, Exact, Flaw, Flaws, Section, as_real, shown
+from sqlanon.fields import Bound, Exact, Flaw, Flaws, Section, as_real, shown
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 

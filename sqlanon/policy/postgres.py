@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from sqlanon.fields import Flaw
 from sqlanon.policy.addresses import address_in, is_variable, written
 from sqlanon.policy.names import table_parts
-from sqlanon.policy.values import Flaw
 
 _SCHEMES = ("postgresql://", "postgres://")
 _SECRETS = (

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from sqlanon.errors import Problem
-from sqlanon.policy.values import Flaws, Loc, Section, nearest, shown
+from sqlanon.fields import Flaws, Loc, Section, nearest, shown
 
 _Part = TypeVar("_Part", bound=Section)
 

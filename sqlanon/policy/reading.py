@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.fields import Section, nearest, shown
 from sqlanon.policy.checks import cross_check
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.privacy import PrivacySection
@@ -22,7 +23,6 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.policy.values import Section, nearest, shown
 
 _SECTIONS: Mapping[str, type[Section]] = {
     "source": SourceSection,

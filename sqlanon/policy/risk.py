@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sqlanon.policy.values import Flaws, Name, Section, Whole, as_list, as_real, one_or_more
+from sqlanon.fields import Flaws, Name, Section, Whole, as_list, as_real, one_or_more
 
 _Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]
 _Threshold = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), as_real]

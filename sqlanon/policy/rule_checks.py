@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, get_args
 
-from sqlanon.policy.values import Flaw, Leaf, shown
+from sqlanon.fields import Flaw, Leaf, shown
 
 # Each granularity, and those that contain it whole. A week lies in no month, quarter, year or decade.
 CONTAINERS: Mapping[str, tuple[str, ...]] = {

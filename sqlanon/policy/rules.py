@@ -21,8 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sqlanon.policy.rule_checks import bound_flaws, branches, category_flaws, date_flaws, width_flaws
-from sqlanon.policy.values import (
+from sqlanon.fields import (
     Bound,
     Exact,
     FilePath,
@@ -36,6 +35,7 @@ from sqlanon.policy.values import (
     one_or_more,
     shown,
 )
+from sqlanon.policy.rule_checks import bound_flaws, branches, category_flaws, date_flaws, width_flaws
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
 

@@ -8,14 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
 
-from sqlanon.measures import MEASURES
-from sqlanon.policy.names import table_parts
-from sqlanon.policy.noise import Noise
-from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
-from sqlanon.policy.rules import Hierarchy
-from sqlanon.policy.spark import SparkAddress, spark_name_flaw
-from sqlanon.policy.strategies import STRATEGIES, Traits
-from sqlanon.policy.values import (
+from sqlanon.fields import (
     Exact,
     FilePath,
     FilePattern,
@@ -31,6 +24,13 @@ from sqlanon.policy.values import (
     as_set,
     one_or_more,
 )
+from sqlanon.measures import MEASURES
+from sqlanon.policy.names import table_parts
+from sqlanon.policy.noise import Noise
+from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
+from sqlanon.policy.rules import Hierarchy
+from sqlanon.policy.spark import SparkAddress, spark_name_flaw
+from sqlanon.policy.strategies import STRATEGIES, Traits
 
 Role: TypeAlias = Literal["identifying", "quasi", "sensitive", "insensitive"]
 Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]

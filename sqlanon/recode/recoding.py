@@ -24,7 +24,6 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
-from sqlanon.requirements.presence import KMap
 from sqlanon.search.classes import KEPT, ClassSpace, judged
 
 MASKED = "masked"
@@ -189,7 +188,6 @@ def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> ex
     matches all of the population, of which each kept class matches a part: what asks for that is met.
     """
     requirements = space.requirements
-    met = tuple(one for one in requirements.classes if not isinstance(one, KMap))
     masked = replace(
         space,
         frequency=_of_suppressed(space, space.frequency, suppressed, levels),
@@ -197,7 +195,7 @@ def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> ex
             distribution: replace(one, table=_of_suppressed(space, one.table, suppressed, levels))
             for distribution, one in space.sensitive.items()
         },
-        requirements=replace(requirements, classes=met),
+        requirements=requirements.without_population,
         # Masked, what was unknown reads like all else.
         unknown=False,
         population=False,

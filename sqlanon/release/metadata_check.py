@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
@@ -23,7 +21,9 @@ from sqlanon.expressions import (
     table,
 )
 from sqlanon.hierarchies.bounds import Kind
+from sqlanon.policy import PrivacySection
 from sqlanon.policy.names import labels_table
+from sqlanon.policy.problems import read_part
 from sqlanon.release import metadata_views as pr
 from sqlanon.release.check import Check
 from sqlanon.release.contents import found_comments, found_views
@@ -40,6 +40,7 @@ from sqlanon.release.metadata import (
     views,
 )
 from sqlanon.release.reader import ATTACHED, SUBJECT
+from sqlanon.requirements import promised_k
 
 _KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
 """By the type of the bounds of a table of labels, what they are ranges of."""
@@ -128,10 +129,10 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != pr.SUPPRESSION_COLUMNS:
         return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(pr.SUPPRESSION_COLUMNS)}")
-    try:
-        least = promised_k(manifest.policy["privacy"], manifest.quasi)
-    except (KeyError, TypeError, ValueError):
+    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
+    if section is None:
         return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
+    least = promised_k(section, manifest.quasi)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
     return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
 
@@ -188,21 +189,3 @@ def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
 def _tables(manifest: Manifest) -> list[tuple[str, str]]:
     own = [("sqlanon", name) for name in ABOUT]
     return [("main", manifest.rows_table), *own]
-
-
-def promised_k(privacy: Mapping[str, Any], quasi: Sequence[str]) -> int:
-    """The rows that requirements ask a class to have at least: k, that of a shield over all quasi-identifiers, and l,
-    as so many values take so many rows.
-
-    >>> promised_k({"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 4}]}, ["zip"])
-    4
-    """
-    names = {name.lower() for name in quasi}
-    asked: list[int] = [
-        int(privacy.get("k") or 2),
-        *(math.ceil(one["l"]) for one in privacy.get("l_diversity", ())),
-    ]
-    for shield in privacy.get("k_anonymity", ()):
-        if names <= {name.lower() for name in shield["quasi"]}:
-            asked.append(int(shield["k"]))
-    return max(asked)

@@ -31,9 +31,10 @@ from sqlanon.expressions import (
 from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.recoding import AnyRecoding, Column, Recoding
 from sqlanon.release.check import Check
-from sqlanon.release.macros import digest_of
 from sqlanon.release.once import Once
-from sqlanon.release.requirements import Audited, Private, requirement_checks
+from sqlanon.release.requirements import requirement_checks
+from sqlanon.requirements.audit import Audited, Private
+from sqlanon.requirements.macros import digest_of
 from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Population

@@ -37,7 +37,6 @@ from sqlanon.release.contents import (
     unexpected_definitions,
 )
 from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
-from sqlanon.release.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.metadata_check import (
@@ -49,8 +48,11 @@ from sqlanon.release.metadata_check import (
 )
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, load_older, open_release
-from sqlanon.release.requirements import Audited, requirement_checks, requirement_queries, unknown_names
+from sqlanon.release.requirements import requirement_checks, requirement_queries, unknown_names
 from sqlanon.release.score import leaves_of, released_score, with_sign
+from sqlanon.requirements import requirements_in
+from sqlanon.requirements.audit import Audited
+from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.resources import CHECKS, macros
 from sqlanon.version import __version__
 
@@ -246,7 +248,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     if strange := unknown_names(section, audited):
         return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
-    if (not fresh or release.is_parquet) and not section.requirements.keys() <= {"k", "k_anonymity"}:
+    if (not fresh or release.is_parquet) and not all(one.entry.plain_macros for one in requirements_in(section)):
         release.engine.script(macros(CHECKS))
     return requirement_checks(section, audited)
 

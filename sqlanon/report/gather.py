@@ -22,9 +22,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.dependencies import Narrowing
-from sqlanon.release.macros import k_anonymity_of
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata_check import promised_k
 from sqlanon.release.metadata_views import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import needs_source, requirement_checks
@@ -35,6 +33,8 @@ from sqlanon.report import distributions as charts
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
 from sqlanon.report.words import of_persons
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.search.full_domain import allowed_rows, measure_of
 from sqlanon.sources.earlier import EARLIER
 
@@ -210,5 +210,5 @@ def few_of(claims: Manifest) -> int:
     section, _ = read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})
     if section is None:
         return FEW
-    promised = promised_k(section.model_dump(mode="json"), claims.quasi)
+    promised = promised_k(section, claims.quasi)
     return promised if section.k is not None else max(promised, FEW)

@@ -1,79 +1,94 @@
-"""The privacy requirements: one module a family, from one definition for search, suppression and infeasibility."""
+"""The privacy requirements: one file a requirement, which holds all of it, and the registry that lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
-from sqlanon.policy import LDiversity, Policy, PrivacySection, TCloseness
-from sqlanon.requirements.base import ClassRequirement, Distribution, TableRequirement
-from sqlanon.requirements.disclosure import AlphaK, BetaLikeness, DeltaDisclosure
-from sqlanon.requirements.k_anonymity import KAnonymity, Shield, void_shields
-from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity, JointDiversity, RecursiveDiversity
-from sqlanon.requirements.presence import DeltaPresence, KMap
-from sqlanon.requirements.t_closeness import Domain, OrderedCloseness, TreeCloseness
-from sqlanon.requirements.whole_table import AverageRisk, PopulationUniqueness, SampleUniqueness
+from sqlanon.requirements.base import (
+    ClassCondition,
+    Condition,
+    Distribution,
+    Domain,
+    EstimateCondition,
+    Requirement,
+    SourceFacts,
+    SubsetCondition,
+    TableCondition,
+)
+from sqlanon.requirements.k_anonymity import KAnonymity, void_shields
+from sqlanon.requirements.registry import (
+    kinds,
+    kinds_by_key,
+    register,
+    requirements_as_written,
+    requirements_in,
+    unregister,
+)
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that a policy asks for.
-
-    Attributes
-    ----------
-    classes:
-        Of each equivalence class, by itself.
-    shields:
-        k-anonymity over some of the quasi-identifiers.
-    table:
-        Of the kept classes together.
-    population_uniqueness:
-        A limit on an estimate, or None.
+    """All conditions of a policy, on a source: on each class by itself, on subsets of the quasi-identifiers, on the
+    kept classes together, and on estimates.
     """
 
-    classes: tuple[ClassRequirement, ...] = ()
-    shields: tuple[Shield, ...] = ()
-    table: tuple[TableRequirement, ...] = ()
-    population_uniqueness: PopulationUniqueness | None = None
+    classes: tuple[ClassCondition, ...] = ()
+    shields: tuple[SubsetCondition, ...] = ()
+    table: tuple[TableCondition, ...] = ()
+    estimates: tuple[EstimateCondition, ...] = ()
+
+    @classmethod
+    def of(cls, conditions: Sequence[Condition]) -> Requirements:
+        """Of conditions of any kind."""
+        return cls(
+            tuple(one for one in conditions if isinstance(one, ClassCondition)),
+            tuple(one for one in conditions if isinstance(one, SubsetCondition)),
+            tuple(one for one in conditions if isinstance(one, TableCondition)),
+            tuple(one for one in conditions if isinstance(one, EstimateCondition)),
+        )
+
+    @property
+    def all(self) -> tuple[Condition, ...]:
+        """All of them."""
+        return (*self.classes, *self.shields, *self.table, *self.estimates)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What people call them."""
-        last = (self.population_uniqueness,) if self.population_uniqueness else ()
-        return tuple(one.name for one in (*self.classes, *self.shields, *self.table, *last))
+        return tuple(one.name for one in self.all)
 
     def without(self, name: str) -> Requirements:
-        """All but the one of a name; names tell their parameters."""
-        unique = self.population_uniqueness
-        return Requirements(
-            tuple(one for one in self.classes if one.name != name),
-            tuple(one for one in self.shields if one.name != name),
-            tuple(one for one in self.table if one.name != name),
-            unique if unique is not None and unique.name != name else None,
-        )
+        """All but the one of a name; names have the parameters in them."""
+        return Requirements.of([one for one in self.all if one.name != name])
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """The sensitive values that they look at, each once."""
+        """The sensitive values that they are on, each once."""
         found = (one.distribution for one in self.classes if one.distribution is not None)
         return tuple(dict.fromkeys(found))
 
     @property
-    def presence(self) -> DeltaPresence | None:
-        """δ-presence that asks for a least share of each class of the population, if there is one."""
-        found = (one for one in self.classes if isinstance(one, DeltaPresence) and one.least > 0)
-        return next(found, None)
+    def covering(self) -> ClassCondition | None:
+        """The condition that each class of the population has to meet as well, if there is one."""
+        return next((one for one in self.classes if one.too_few() is not None), None)
+
+    @property
+    def without_population(self) -> Requirements:
+        """All but what is on a population."""
+        own = [one for one in self.all if not (isinstance(one, ClassCondition) and one.of_population)]
+        return Requirements.of(own)
 
     @property
     def hereditary(self) -> bool:
         """Whether with suppression too, everything above a generalization that meets them meets them."""
-        alone = all(one.hereditary for one in self.classes)
-        return alone and not self.table and self.population_uniqueness is None
+        return all(one.hereditary for one in self.classes) and not self.table and not self.estimates
 
     @property
     def k(self) -> int:
         """No class of a smaller count is ever kept."""
-        return max((one.k for one in self.classes if isinstance(one, KAnonymity)), default=1)
+        return max((one.least_count for one in self.classes), default=1)
 
     @property
     def least_class(self) -> int:
@@ -81,93 +96,70 @@ class Requirements:
         return max((one.least_class for one in self.classes), default=1)
 
 
-def looked_at_sensitive(policy: Policy) -> tuple[str, ...]:
-    """The sensitive attributes that requirements look at."""
-    asked = sensitive_attributes(policy.privacy)
-    if any(one.joint for one in policy.privacy.l_diversity):
-        return tuple(dict.fromkeys((*asked, *policy.with_role("sensitive"))))
-    return asked
-
-
-def sensitive_attributes(section: PrivacySection) -> tuple[str, ...]:
-    """The sensitive attributes that requirements look at, each once, in the order of the policy's requirements."""
-    asked = [one.attribute for one in section.l_diversity]
-    asked += [one.attribute for one in section.t_closeness]
-    asked += [one.attribute for one in section.delta_disclosure]
-    asked += [one.attribute for one in section.beta_likeness]
-    asked += [one.attribute for one in section.alpha_k]
-    return tuple(dict.fromkeys(asked))
+def conditions_of(
+    section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
+) -> list[tuple[Requirement, Condition]]:
+    """The requirements of a ``[privacy]`` with their conditions on a source: those on classes first."""
+    source = SourceFacts(quasi, domains or {})
+    found = [(one, one.of(source)) for one in requirements_as_written(section)]
+    places = (ClassCondition, SubsetCondition, TableCondition, EstimateCondition)
+    return sorted(found, key=lambda one: next(i for i, place in enumerate(places) if isinstance(one[1], place)))
 
 
 def requirements_of(
-    section: PrivacySection, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
+    section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> Requirements:
-    """The requirements that a policy's ``[privacy]`` asks for."""
-    domains = domains or {}
-    classes: list[ClassRequirement] = []
-    if section.k is not None:
-        classes.append(KAnonymity(section.k))
-    if section.k_map is not None:
-        classes.append(KMap(section.k_map))
-    if section.delta_presence is not None:
-        classes.append(DeltaPresence(section.delta_presence.min, section.delta_presence.max))
-    classes += [_diversity(one) for one in section.l_diversity]
-    classes += [_closeness(one, domains.get(one.attribute, Domain(2, 1))) for one in section.t_closeness]
-    classes += [
-        DeltaDisclosure(one.attribute, one.delta, domains[one.attribute].values if domains else 1)
-        for one in section.delta_disclosure
-    ]
-    classes += [BetaLikeness(one.attribute, one.beta, one.kind == "enhanced") for one in section.beta_likeness]
-    classes += [AlphaK(one.attribute, one.alpha) for one in section.alpha_k]
-    table: list[TableRequirement] = []
-    if section.average_risk is not None:
-        table.append(AverageRisk(section.average_risk))
-    if section.sample_uniqueness is not None:
-        table.append(SampleUniqueness(section.sample_uniqueness))
-    unique = section.population_uniqueness
-    return Requirements(
-        tuple(classes),
-        tuple(_shield(one.quasi, one.k, quasi) for one in section.k_anonymity),
-        tuple(table),
-        None
-        if unique is None
-        else PopulationUniqueness(unique.limit, unique.estimator, unique.population, unique.sampling_fraction),
-    )
+    """The conditions of a ``[privacy]`` on a source."""
+    return Requirements.of([condition for _, condition in conditions_of(section, quasi, domains)])
 
 
-def _shield(names: Sequence[str], k: int, quasi: Sequence[str]) -> Shield:
-    numbers = sorted(quasi.index(name) for name in names)
-    return Shield(tuple(numbers), tuple(quasi[i] for i in numbers), k)
+def sensitive_attributes(section: Any) -> tuple[str, ...]:
+    """The sensitive attributes that requirements name, each once, in the order of the policy's requirements."""
+    return tuple(dict.fromkeys(name for one in requirements_as_written(section) for name in one.attributes))
 
 
-def _diversity(asked: LDiversity) -> ClassRequirement:
-    own: DistinctDiversity | EntropyDiversity | RecursiveDiversity
-    if asked.kind == "distinct":
-        own = DistinctDiversity(asked.attribute, int(asked.l))
-    elif asked.kind == "entropy":
-        own = EntropyDiversity(asked.attribute, float(asked.l))
-    else:
-        own = RecursiveDiversity(asked.attribute, float(asked.c or 0), int(asked.l))
-    return JointDiversity(own) if asked.joint else own
+def looked_at_sensitive(section: Any, sensitive: Sequence[str]) -> tuple[str, ...]:
+    """The sensitive attributes that requirements look at, of those that there are."""
+    named = sensitive_attributes(section)
+    every = any(one.all_sensitive for one in requirements_in(section))
+    return tuple(dict.fromkeys((*named, *sensitive))) if every else named
 
 
-def _closeness(asked: TCloseness, domain: Domain) -> ClassRequirement:
-    if asked.distance == "ordered":
-        return OrderedCloseness(asked.attribute, asked.t, domain.values)
-    tree = TreeCloseness(asked.attribute, asked.t)
-    if asked.distance == "hierarchical":
-        # One level alone: all values are the root, and the distance is 0.
-        return replace(tree, height=max(domain.height, 1), word="hierarchical")
-    return tree
+def hierarchies_needed(section: Any) -> frozenset[str]:
+    """The sensitive attributes whose hierarchies requirements need."""
+    return frozenset(name for one in requirements_in(section) for name in one.hierarchies)
+
+
+def estimated(section: Any) -> tuple[str, ...]:
+    """The keys of requirements that are estimates."""
+    found = (one.entry.key for one in requirements_in(section) if isinstance(one, EstimateCondition))
+    return tuple(dict.fromkeys(found))
+
+
+def promised_k(section: Any, quasi: Sequence[str]) -> int:
+    """The rows that a class has at least where the requirements of a ``[privacy]`` are met; 2 where none says so."""
+    least = [one.promised(quasi) for one in requirements_in(section)]
+    return max(2 if section.k is None else section.k, *least)
 
 
 __all__ = [
-    "ClassRequirement",
+    "ClassCondition",
     "Distribution",
     "Domain",
     "KAnonymity",
+    "Requirement",
     "Requirements",
+    "conditions_of",
+    "estimated",
+    "hierarchies_needed",
+    "kinds",
+    "kinds_by_key",
+    "looked_at_sensitive",
+    "promised_k",
+    "register",
+    "requirements_in",
     "requirements_of",
     "sensitive_attributes",
+    "unregister",
     "void_shields",
 ]

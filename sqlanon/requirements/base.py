@@ -1,6 +1,10 @@
-"""What a privacy requirement is to the rest: aggregates of an equivalence class, and a condition on them.
+"""What a privacy requirement is to the rest: one class, which says all of it, and the condition that the search needs.
 
-How far a requirement prunes the lattice follows from what merging does to it. Generalizing further merges classes.
+A `Requirement` is an entry of a policy's ``[privacy]``. Held against a source (`Requirement.of`) it is a condition on
+equivalence classes, on k-anonymous subsets of the quasi-identifiers, on the kept table, or on an estimate.
+
+How far a condition on classes prunes the lattice follows from what merging does to it. Generalizing further merges
+classes.
 
 - *Hereditary*: no part of a class that breaks it ever meets it. Then all rows of such a class are lost here and at
   every lower generalization: the number of suppressed rows never grows on the way up, with suppression too.
@@ -9,20 +13,24 @@ How far a requirement prunes the lattice follows from what merging does to it. G
   can merge with one that does not, and be lost. What remains true: a class that breaks it loses at least its
   `shortfall` here and at every lower generalization, whatever is suppressed there.
 
-All requirements on classes are closed under merging where counts add up. They do, but for persons who are in several
+All conditions on classes are closed under merging where counts add up. They do, but for persons who are in several
 combinations of quasi-identifiers: such a person, merged with itself, counts once. There only hereditary ones prune.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.expressions import col, number
+from sqlanon.fields import Flaw
+from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released
 
 CLASS_SIZE = "class_size"
 """The column of a class that is always there: its number of rows."""
@@ -35,6 +43,15 @@ CLASS_POPULATION = "class_population"
 
 TOLERANCE = 1e-12
 """Comparisons at a border carry it: a class of exactly l equally frequent values is entropy l-diverse."""
+
+VALUE = "v"
+SHARE = "share"
+"""Of a distribution: a value's small integer, and its share of the whole source; beside its count in a class."""
+
+CUMULATED = "cumulated"
+SUMS = "sums"
+WIDEST = "widest"
+"""The columns of `frequency.distribution.domain`."""
 
 
 def plain(value: float) -> str:
@@ -51,13 +68,8 @@ def plain(value: float) -> str:
 class Distribution:
     """The values of a sensitive attribute within classes.
 
-    Attributes
-    ----------
-    attribute:
-        The sensitive attribute.
-    kind:
-        ``values``; ``nodes``: those of its hierarchy below the root, each with all values under it; ``joint``: values
-        within equal values of the other sensitive attributes.
+    ``nodes`` are those of its hierarchy below the root, each with all values under it; ``joint`` are values within
+    equal values of the other sensitive attributes.
     """
 
     attribute: str
@@ -72,11 +84,34 @@ class Distribution:
         return col(self.name(figure))
 
 
-class ClassRequirement(ABC):
+@dataclass(frozen=True)
+class Domain:
+    """A sensitive attribute in the whole source: its number of values, NULL among them (None: counted whenever it is
+    needed), and the top level of its hierarchy, if it has one.
+    """
+
+    values: int | None
+    height: int = 0
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What a requirement needs of a source: its quasi-identifiers in their order, and the domains of its sensitive
+    attributes, if they are known.
+    """
+
+    quasi: Sequence[str] = ()
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+
+
+class ClassCondition(ABC):
     """A condition that every equivalence class of a release has to meet; classes that do not are suppressed."""
 
-    hereditary: bool = False
+    hereditary: ClassVar[bool] = False
     """Whether no part of a class that breaks it ever meets it."""
+
+    of_population: ClassVar[bool] = False
+    """Whether it is on what a class matches in the population."""
 
     @property
     @abstractmethod
@@ -85,7 +120,12 @@ class ClassRequirement(ABC):
 
     @property
     def distribution(self) -> Distribution | None:
-        """The sensitive values that it looks at, if it does."""
+        """The sensitive values that it is on, if it is."""
+        return None
+
+    @property
+    def within(self) -> ClassCondition | None:
+        """The condition that each group of its distribution has to meet, if that is ``joint``."""
         return None
 
     @property
@@ -96,6 +136,11 @@ class ClassRequirement(ABC):
     @property
     def least_class(self) -> int:
         """No class of fewer rows ever meets it: that bounds what a search can find."""
+        return 1
+
+    @property
+    def least_count(self) -> int:
+        """It is a least count (rows or persons) of classes, and nothing else: this one; else 1."""
         return 1
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -111,12 +156,37 @@ class ClassRequirement(ABC):
         """What a class has to meet, over ``class_count``, ``class_population``, the figures and what is derived."""
 
     def shortfall(self) -> exp.Expr:
-        """Of a class that breaks it: at most so many of its rows are lost, here and at every lower generalization."""
+        """Of a class that breaks it: at least so many of its rows are lost, here and at every lower generalization."""
         return number(1)
 
+    def too_few(self) -> exp.Expr | None:
+        """Where each class of the population has to be a kept class: those that no suppression can make one."""
+        return None
 
-class TableRequirement(ABC):
-    """A condition on the kept classes together. It suppresses nothing."""
+
+@dataclass(frozen=True)
+class SubsetCondition:
+    """k-anonymity over some of the quasi-identifiers: a shield. Their numbers (ascending), their names, and k.
+
+    Suppressing a class for one shield makes the classes of the others smaller: the kept rows are the greatest set in
+    which all hold. Monotone, with suppression too: a set of rows that meets all shields meets them when it is
+    generalized further, so that the greatest set never shrinks on the way up.
+    """
+
+    attributes: tuple[int, ...]
+    names: tuple[str, ...]
+    k: int
+
+    @property
+    def name(self) -> str:
+        """``3-anonymity of zip, age``."""
+        return f"{self.k}-anonymity of {', '.join(self.names)}"
+
+
+class TableCondition(ABC):
+    """A condition on the kept classes together: a figure of at most ``limit``. It suppresses nothing."""
+
+    limit: float
 
     @property
     @abstractmethod
@@ -124,5 +194,131 @@ class TableRequirement(ABC):
         """What people call it, with its limit."""
 
     @abstractmethod
+    def figure(self, classes: int, count: int, singles: int) -> float:
+        """The figure of kept classes, of which there are some: how many, their rows (or persons), those of one."""
+
     def holds(self, classes: int, count: int, singles: int) -> bool:
         """Whether kept classes meet it."""
+        return not count or self.figure(classes, count, singles) <= self.limit + TOLERANCE
+
+
+class EstimateCondition(ABC):
+    """A limit on an estimate from the sizes of the kept classes: nothing is known of one generalization by another."""
+
+    limit: float
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What people call it, with its limit."""
+
+    @abstractmethod
+    def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
+        """The estimate, from the numbers of classes by size and what the source counts; NaN: there is none."""
+
+    @abstractmethod
+    def refuse(self, counted: int) -> None:
+        """Refuse what contradicts the rows or persons of the source."""
+
+    def holds(self, sizes: Mapping[int, int], counted: int) -> bool:
+        """Whether the estimate is within the limit; one that cannot be made is not."""
+        return self.estimate(sizes, counted) <= self.limit + TOLERANCE
+
+
+Condition: TypeAlias = ClassCondition | SubsetCondition | TableCondition | EstimateCondition
+"""What a requirement is to a source."""
+
+
+@dataclass(frozen=True)
+class SensitiveSpot:
+    """A sensitive attribute of a policy: its place, whether it has a hierarchy, whether no other is sensitive."""
+
+    place: str
+    has_hierarchy: bool
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A requirement as ``[privacy]`` has it, under a key: a number, one table, or any number of tables.
+
+    ``scope``: it is on classes, on classes beside those of a population, or on the table as a whole. ``alone``: a
+    release alone shows that it is met, where rows are counted. ``plain_macros``: the macros of each release file are
+    enough for its audit. ``whole_source``: it holds of all rows of one source together, and not with some left out.
+    """
+
+    key: str
+    form: Literal["number", "table", "list"]
+    description: str
+    number: Any = None
+    scope: Literal["class", "population", "table"] = "class"
+    alone: bool = True
+    plain_macros: bool = False
+    whole_source: bool = False
+    macros: Sequence[Macro] = ()
+
+
+class Requirement(ABC):
+    """What an entry of ``[privacy]`` asks for, and all that the rest needs to know of it.
+
+    A requirement that is a number is a class over that number; the others are sections of the
+    policy (`fields.Section`) themselves.
+    """
+
+    entry: ClassVar[Entry]
+
+    @abstractmethod
+    def of(self, source: SourceFacts) -> Condition:
+        """The condition that it is for the search."""
+
+    @property
+    def name(self) -> str:
+        """What people call it, with its parameters: ``5-anonymity``."""
+        return self.of(SourceFacts()).name
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The sensitive attributes that it is on."""
+        name = getattr(self, "attribute", None)
+        return () if name is None else (name,)
+
+    @property
+    def all_sensitive(self) -> bool:
+        """Whether all other sensitive attributes play a part."""
+        return False
+
+    @property
+    def quasi_identifiers(self) -> tuple[str, ...]:
+        """The quasi-identifiers that it names."""
+        return ()
+
+    @property
+    def hierarchies(self) -> tuple[str, ...]:
+        """The sensitive attributes whose hierarchies it needs."""
+        return ()
+
+    @property
+    def sampled_from(self) -> tuple[int | None, float | None]:
+        """The rows of the population, or the source's share of it, where it names them."""
+        return None, None
+
+    @classmethod
+    def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
+        """What is wrong between it, as it is written, and the sensitive attribute that it names."""
+        return iter(())
+
+    def promised(self, quasi: Sequence[str]) -> int:
+        """The rows that a class has at least, if it is met."""
+        return 1
+
+    @abstractmethod
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """Check it on a relation, by macros or SQL that know nothing of the search."""
+
+    def violations(self, released: Released) -> exp.Select | None:
+        """A query in plain SQL, for any warehouse, of what breaks it; None where there is none."""
+        return None
+
+    @abstractmethod
+    def sentence(self, who: str) -> str:
+        """It in words for people; ``who`` are counted: rows or people."""

@@ -1,4 +1,4 @@
-"""k-anonymity: every released row is one of at least k that read the same in all quasi-identifiers.
+"""k-anonymity: every released row is one of at least k that read the same in all quasi-identifiers, or in some.
 
 Sources: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information: k-anonymity and its enforcement
 through generalization and suppression" (1998), definition 2; for requirements on some of the quasi-identifiers, the
@@ -8,16 +8,25 @@ pairs of shield and k of the IAB's paper on anonymizing its data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
+from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.expressions import col, number
-from sqlanon.requirements.base import CLASS_COUNT, ClassRequirement
+from sqlanon.fields import Name, Section, Whole
+from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceFacts, SubsetCondition
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released
+
+ROWS = Macro("k_anonymity", ("k", "classes", "rows", "uniques"))
+PERSONS = Macro("person_k_anonymity", ("k", "classes", "persons", "rows", "uniques"))
 
 
 @dataclass(frozen=True)
-class KAnonymity(ClassRequirement):
+class KAnonymity(Requirement, ClassCondition):
     """At least ``k`` rows, or persons, in a class.
 
     Monotone, with suppression too: generalizing further only merges classes, so that a class of k rows
@@ -28,7 +37,21 @@ class KAnonymity(ClassRequirement):
     """
 
     k: int
+
+    entry: ClassVar = Entry(
+        "k",
+        "number",
+        "k-anonymity: every equivalence class has at least k rows (or persons)",
+        number=Annotated[Whole, Field(ge=1)],
+        macros=(ROWS, PERSONS),
+        plain_macros=True,
+    )
     hereditary = True
+
+    @property
+    def name(self) -> str:
+        """``5-anonymity``."""
+        return f"{self.k}-anonymity"
 
     @property
     def least_class(self) -> int:
@@ -36,47 +59,113 @@ class KAnonymity(ClassRequirement):
         return self.k
 
     @property
-    def name(self) -> str:
-        """``5-anonymity``."""
-        return f"{self.k}-anonymity"
+    def least_count(self) -> int:
+        """k."""
+        return self.k
+
+    def of(self, source: SourceFacts) -> KAnonymity:
+        """It is the condition itself."""
+        return self
 
     def condition(self) -> exp.Expr:
         """``class_count >= k``."""
         return exp.GTE(this=col(CLASS_COUNT), expression=number(self.k))
 
+    def promised(self, quasi: Sequence[str]) -> int:
+        """k."""
+        return self.k
 
-@dataclass(frozen=True)
-class Shield:
-    """k-anonymity over some of the quasi-identifiers.
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``k_anonymity``; where only some combinations are guaranteed, the whole may fail."""
+        for some in audited.combinations:
+            yield _check(audited, f"{self.k}-anonymity of {', '.join(some)}", self.k, some)
+        whole = _check(audited, self.name, self.k, audited.quasi)
+        if audited.combinations and not whole.passed:
+            message = f"not guaranteed: over all quasi-identifiers together {whole.message}; who knows more of a "
+            whole = replace(whole, passed=None, message=f"{message}person than a combination may single it out")
+        yield whole
 
-    Suppressing a class for one shield makes the classes of the others smaller: the kept rows are the greatest set in
-    which all hold. Monotone, with suppression too: a set of rows that meets all shields meets them when it is
-    generalized further, so that the greatest set never shrinks on the way up.
+    def violations(self, released: Released) -> exp.Select:
+        """The small classes."""
+        return released.small_classes(released.quasi, self.k)
 
-    Attributes
-    ----------
-    attributes:
-        The numbers of its quasi-identifiers, ascending.
-    names:
-        Their names.
-    k:
-        The least number of kept rows, or persons, that read the same in them.
+    def sentence(self, who: str) -> str:
+        """Who else shares the generalized columns."""
+        return (
+            f"Nobody stands alone: each combination of the generalized columns is shared by at least {self.k} {who} "
+            f"({self.name})."
+        )
+
+
+class Shield(Section, Requirement):
+    """k-anonymity over some of the quasi-identifiers, with a k of its own.
+
+    Source: the pairs ⟨shield, k⟩ of the IAB's paper on anonymizing its data.
+
+    >>> Shield(quasi=("zip", "age"), k=3).quasi
+    ('zip', 'age')
     """
 
-    attributes: tuple[int, ...]
-    names: tuple[str, ...]
-    k: int
+    quasi: tuple[Name, ...] = Field(min_length=1, description="the quasi attributes that the shield is over")
+    k: Annotated[Whole, Field(ge=1)] = Field(
+        description="rows (or persons) that are equal in these attributes are at least so many"
+    )
+
+    entry: ClassVar = Entry(
+        "k_anonymity",
+        "list",
+        "shields: k-anonymity over some of the quasi attributes, each with its k",
+        macros=(ROWS, PERSONS),
+        plain_macros=True,
+    )
 
     @property
     def name(self) -> str:
-        """``3-anonymity of zip, age``."""
-        return f"{self.k}-anonymity of {', '.join(self.names)}"
+        """``3-anonymity of zip, age``, as it was written."""
+        return f"{self.k}-anonymity of {', '.join(self.quasi)}"
+
+    @property
+    def quasi_identifiers(self) -> tuple[str, ...]:
+        """Its own."""
+        return self.quasi
+
+    def of(self, source: SourceFacts) -> SubsetCondition:
+        """By the numbers of its quasi-identifiers."""
+        numbers = sorted(source.quasi.index(name) for name in self.quasi)
+        return SubsetCondition(tuple(numbers), tuple(source.quasi[i] for i in numbers), self.k)
+
+    def promised(self, quasi: Sequence[str]) -> int:
+        """k, if it is over all quasi-identifiers."""
+        own = {name.lower() for name in self.quasi}
+        return self.k if own >= {name.lower() for name in quasi} else 1
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``k_anonymity``."""
+        yield _check(audited, self.name, self.k, self.quasi)
+
+    def violations(self, released: Released) -> exp.Select:
+        """The small classes over its own columns."""
+        own = sorted((released.columns[name] for name in self.quasi), key=list(released.quasi).index)
+        return released.small_classes(own, self.k)
+
+    def sentence(self, who: str) -> str:
+        """How many share its columns."""
+        return f"At least {self.k} {who} share each combination of {', '.join(self.quasi)}."
 
 
-def void_shields(shields: Sequence[Shield], k: int | None) -> Iterator[str]:
+def _check(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> Check:
+    macro, person = (PERSONS, [audited.person]) if audited.person else (ROWS, [])
+    k = audited.figures(macro, list(quasi), *person)["k"] or 0
+    message = f"the smallest class has {k} {'persons' if audited.person else 'rows'}, {required} are required"
+    if not audited.shows_counts and k >= required:
+        return Check(name, None, f"not verifiable alone: {required} persons are required; {message}")
+    return Check(name, k >= required, message)
+
+
+def void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[str]:
     """Say which shields ask for nothing that others do not ask for already.
 
-    >>> list(void_shields([Shield((0,), ("zip",), 3)], 5))
+    >>> list(void_shields([SubsetCondition((0,), ("zip",), 3)], 5))
     ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers asks for as much or more']
     """
     for i, shield in enumerate(shields):

@@ -8,21 +8,153 @@ several sensitive attributes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field, model_validator
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.expressions import anonymous, cast, col, double_total, greatest, number
-from sqlanon.requirements.base import TOLERANCE, ClassRequirement, Distribution, plain
+from sqlanon.fields import Flaw, Flaws, Name, Number, Positive, Section, Switch
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import (
+    TOLERANCE,
+    ClassCondition,
+    Distribution,
+    Entry,
+    Requirement,
+    SensitiveSpot,
+    SourceFacts,
+    plain,
+)
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import ClassValues, Released, over
+
+L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
 
-class _Diversity(ClassRequirement):
+class LDiversity(Section, Requirement):
+    """l-diversity: the sensitive values of every class are diverse.
+
+    Source: A. Machanavajjhala, D. Kifer, J. Gehrke, M. Venkitasubramaniam, "l-Diversity: privacy beyond
+    k-anonymity" (ACM TKDD 1(1), 2007), section 4: definitions 4.1 and 4.2, and section 4.3.
+
+    Attributes
+    ----------
+    kind:
+        ``distinct``: at least l values. ``entropy``: −Σ p ln p ≥ ln l (definition 4.1). ``recursive``:
+        r_1 < c (r_l + ... + r_m), r_i the i-th largest count (definition 4.2, (c, l)-diversity).
+    l:
+        A whole number, except for ``entropy``.
+    c:
+        For ``recursive``, and for nothing else.
+    joint:
+        The other sensitive attributes count as quasi-identifiers: within a class, each combination of their values
+        must be diverse (section 4.3, several sensitive attributes).
+
+    >>> LDiversity(attribute="diagnosis", kind="recursive", l=3, c=4).c
+    4.0
+    """
+
+    attribute: Name = Field(description="a sensitive attribute")
+    kind: Literal["distinct", "entropy", "recursive"] = Field(description="one of distinct, entropy, recursive")
+    l: Number = Field(  # the letter that the literature gives it
+        json_schema_extra={"minimum": 1}, description="how diverse: 1 or more, whole but for entropy"
+    )
+    c: Positive | None = Field(default=None, description="for recursive: the largest count is under c times the tail")
+    joint: Switch = Field(default=False, description="the other sensitive attributes count as quasi-identifiers")
+
+    entry: ClassVar = Entry("l_diversity", "list", "diverse sensitive values in every class", macros=(L_DIVERSITY,))
+
+    @model_validator(mode="after")
+    def _sound(self) -> LDiversity:
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
+        return self
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.l < 1:
+            yield ("l",), f"must be at least 1, not {self.l}"
+        elif self.kind != "entropy" and not isinstance(self.l, int):
+            yield ("l",), f'must be a whole number, not {self.l}: only kind = "entropy" takes others'
+        if self.kind == "recursive" and self.c is None:
+            yield ("c",), "is missing: recursive (c, l)-diversity needs it; add c = 4, for example"
+        if self.kind != "recursive" and self.c is not None:
+            yield ("c",), f'is for kind = "recursive", and this one is {self.kind}: leave it out'
+
+    @classmethod
+    def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
+        """Joint diversity takes two sensitive attributes."""
+        if written.get("joint") is True and spot.alone:
+            yield ("joint",), f"needs another sensitive attribute beside {name!r}: leave it out"
+
+    @property
+    def all_sensitive(self) -> bool:
+        """The others count as quasi-identifiers, if it is joint."""
+        return self.joint
+
+    def of(self, source: SourceFacts) -> ClassCondition:
+        """By its kind."""
+        own = self._own()
+        return JointDiversity(own) if self.joint else own
+
+    def _own(self) -> DistinctDiversity | EntropyDiversity | RecursiveDiversity:
+        if self.kind == "distinct":
+            return DistinctDiversity(self.attribute, int(self.l))
+        if self.kind == "entropy":
+            return EntropyDiversity(self.attribute, float(self.l))
+        return RecursiveDiversity(self.attribute, float(self.c or 0), int(self.l))
+
+    def promised(self, quasi: Sequence[str]) -> int:
+        """l: so many values take so many rows."""
+        return math.ceil(self.l)
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``l_diversity``; joint, with the other sensitive columns beside the quasi-identifiers."""
+        others = [name for name in audited.sensitive if name.lower() != self.attribute.lower()] if self.joint else []
+        whole = math.floor(self.l)
+        keys = [*audited.quasi, *others]
+        found = audited.figures(L_DIVERSITY, keys, self.attribute, l=max(whole, 1), **audited.by_person)
+        if self.kind == "recursive":
+            least, holds = found["recursive_c"], whole == 1 or figure(found["recursive_c"]) < figure(self.c)
+            message = f"in the worst class r1 is {figure(least):.6g} times the sum of the rarer counts"
+        else:
+            least = found["distinct_l" if self.kind == "distinct" else "entropy_l"]
+            holds = math.log(max(figure(least), 1.0)) >= math.log(self.l) - TOLERANCE
+            message = f"the worst class has {figure(least):.6g}, {plain(self.l)} are required"
+        check = Check(self.name, bool(holds), message)
+        # Too few values are too few, whoever has them.
+        enough = self.kind != "distinct" and figure(found["distinct_l"]) >= self.l
+        yield audited.beside_persons(check) if enough else check
+
+    def violations(self, released: Released) -> exp.Select:
+        """The figure of its kind."""
+        return self._own().violations(released.values(self.attribute, self.joint))
+
+    def sentence(self, who: str) -> str:
+        """How diverse, in words."""
+        joint = ", also among those who agree in the other sensitive columns" if self.joint else ""
+        c, l = plain(self.c or 0), plain(self.l)
+        meant = {
+            "distinct": f"at least {l} different values",
+            "entropy": f"values as diverse as {l} equally frequent ones",
+            "recursive": f"no value that outweighs the others (recursive, c = {c}, l = {l})",
+        }[self.kind]
+        return f"Those who look alike have {meant} of {self.attribute}{joint} (l-diversity)."
+
+
+class _Diversity(ClassCondition):
     """What the kinds of l-diversity share: an attribute, its values in a class, and that l values take l rows."""
 
     attribute: str
     l: float
+
+    @abstractmethod
+    def violations(self, values: ClassValues) -> exp.Select:
+        """The classes that break it, in plain SQL."""
 
     @property
     def distribution(self) -> Distribution:
@@ -58,6 +190,11 @@ class DistinctDiversity(_Diversity):
     def condition(self) -> exp.Expr:
         """``distinct >= l``."""
         return exp.GTE(this=self.distribution.column("distinct"), expression=number(self.l))
+
+    def violations(self, values: ClassValues) -> exp.Select:
+        """Fewer than l values."""
+        distinct = exp.Count(this=exp.Star())
+        return values.counted(distinct, exp.LT(this=distinct.copy(), expression=number(self.l)))
 
 
 @dataclass(frozen=True)
@@ -97,6 +234,13 @@ class EntropyDiversity(_Diversity):
         share = exp.Div(this=self.distribution.column("entropy"), expression=number(math.log(self.l) or 1.0))
         missing = exp.Paren(this=exp.Sub(this=number(1), expression=share))
         return greatest(number(1), exp.Mul(this=self.distribution.column("total"), expression=missing))
+
+    def violations(self, values: ClassValues) -> exp.Select:
+        """An entropy below ln l."""
+        n, sum_ = col("n"), exp.Sum(this=col("n"))
+        logs = exp.Sum(this=exp.Mul(this=n, expression=exp.Ln(this=n.copy())))
+        entropy = exp.Sub(this=exp.Ln(this=sum_), expression=over(logs, sum_.copy()))
+        return values.counted(entropy, exp.LT(this=entropy.copy(), expression=number(math.log(self.l) - TOLERANCE)))
 
 
 @dataclass(frozen=True)
@@ -145,9 +289,18 @@ class RecursiveDiversity(_Diversity):
     def _allowed(self) -> exp.Expr:
         return exp.Mul(this=number(self.c), expression=self.distribution.column(f"tail from {self.l}"))
 
+    def violations(self, values: ClassValues) -> exp.Select:
+        """r1 / (r_l + ... + r_m) of c or more; where there is no tail at all, nothing is less than c times it."""
+        in_tail = exp.GTE(this=col("place"), expression=number(self.l))
+        tail = exp.Sum(this=exp.Case(ifs=[exp.If(this=in_tail, true=col("n"))], default=exp.cast(number(0), "double")))
+        least = over(exp.Max(this=col("n")), tail)
+        holds = exp.LT(this=least.copy(), expression=number(self.c))
+        broken = exp.Not(this=exp.Coalesce(this=exp.Paren(this=holds), expressions=[exp.false()]))
+        return values.ranked(least, exp.false() if self.l == 1 else broken)
+
 
 @dataclass(frozen=True)
-class JointDiversity(ClassRequirement):
+class JointDiversity(ClassCondition):
     """l-diversity within equal values of all other sensitive attributes.
 
     Each of them counts as a quasi-identifier: in a class, every group of rows that agree in them has to be l-diverse.
@@ -161,6 +314,11 @@ class JointDiversity(ClassRequirement):
     def distribution(self) -> Distribution:
         """The attribute's values within the others'."""
         return Distribution(self.diversity.attribute, "joint")
+
+    @property
+    def within(self) -> ClassCondition:
+        """The diversity of each group."""
+        return self.diversity
 
     @property
     def name(self) -> str:

@@ -10,34 +10,125 @@ definition 2, and section 4.1 on the distances.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.expressions import anonymous, cast, col, double_total, greatest, ident, number
-from sqlanon.frequency.distribution import CUMULATED, SHARE, SUMS, VALUE, WIDEST
-from sqlanon.requirements.base import TOLERANCE, ClassRequirement, Distribution, plain
+from sqlanon.fields import Flaw, Name, Section, Share
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import (
+    CUMULATED,
+    SHARE,
+    SUMS,
+    TOLERANCE,
+    VALUE,
+    WIDEST,
+    ClassCondition,
+    Distribution,
+    Domain,
+    Entry,
+    Requirement,
+    SensitiveSpot,
+    SourceFacts,
+    plain,
+)
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released
+
+T_CLOSENESS = Macro("t_closeness", ("t", "classes"))
 
 
-@dataclass(frozen=True)
-class Domain:
-    """What the whole source tells of a sensitive attribute.
+class TCloseness(Section, Requirement):
+    """t-closeness: in every class the sensitive values are distributed almost as in the source table.
+
+    Source: N. Li, T. Li, S. Venkatasubramanian, "t-Closeness: privacy beyond k-anonymity and l-diversity"
+    (ICDE 2007), definition 2, and section 4 on the distances: the Earth Mover's Distance of a class to the table,
+    suppressed rows included, is at most t.
 
     Attributes
     ----------
-    values:
-        How many it has, NULL among them; None where that is to be counted whenever it is asked.
-    height:
-        The top level of its hierarchy, if it has one.
+    distance:
+        Between two values: ``equal``: 1. ``ordered``: their ranks' difference, over that of the extremes.
+        ``hierarchical``: the level of their closest common ancestor, over the height of the attribute's hierarchy.
+
+    >>> TCloseness(attribute="income", distance="ordered", t=0.2).t
+    0.2
     """
 
-    values: int | None
-    height: int = 0
+    attribute: Name = Field(description="a sensitive attribute")
+    distance: Literal["equal", "ordered", "hierarchical"] = Field(description="one of equal, ordered, hierarchical")
+    t: Share = Field(description="the greatest distance of a class to the source table, 0 to 1")
+
+    entry: ClassVar = Entry(
+        "t_closeness",
+        "list",
+        "sensitive values distributed almost as in the source, in every class",
+        alone=False,
+        macros=(T_CLOSENESS,),
+    )
+
+    @classmethod
+    def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
+        """The hierarchical distance takes a hierarchy."""
+        if written.get("distance") == "hierarchical" and not spot.has_hierarchy:
+            yield (
+                ("distance",),
+                f"hierarchical needs a hierarchy of {name!r}, and there is none: "
+                f"add hierarchy = ... to {spot.place}, or use another distance",
+            )
+
+    @property
+    def hierarchies(self) -> tuple[str, ...]:
+        """The attribute's, for the hierarchical distance."""
+        return (self.attribute,) if self.distance == "hierarchical" else ()
+
+    def of(self, source: SourceFacts) -> ClassCondition:
+        """By its distance, the number of values in the source and the height of the hierarchy."""
+        domain = source.domains.get(self.attribute, Domain(2, 1))
+        if self.distance == "ordered":
+            return OrderedCloseness(self.attribute, self.t, domain.values)
+        if self.distance == "hierarchical":
+            # One level alone: all values are the root, and the distance is 0.
+            return TreeCloseness(self.attribute, self.t, max(domain.height, 1), "hierarchical")
+        return TreeCloseness(self.attribute, self.t)
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``t_closeness``."""
+        options = {"distance": str(self.distance)}
+        if self.distance == "hierarchical":
+            if audited.private is None:
+                message = "not verifiable alone: it needs the source and the attribute's hierarchy"
+                yield Check(self.name, None, message)
+                return
+            options["hierarchy"] = audited.private.hierarchies[self.attribute]
+        t = figure(audited.against_source(T_CLOSENESS, self.attribute, **options)["t"])
+        message = f"the farthest class is {t:.6g} from the table, {plain(self.t)} is allowed"
+        yield audited.beside_source(Check(self.name, t <= self.t + TOLERANCE, message))
+
+    def violations(self, released: Released) -> exp.Select | None:
+        """The equal distance: what a class has too much of, it has too little of elsewhere, half of the sum of both."""
+        if self.distance != "equal":
+            return None
+        p, q = col("p"), col("q")
+        too_much = exp.If(this=exp.GT(this=p.copy(), expression=q.copy()), true=exp.Sub(this=p, expression=q))
+        distance = exp.Sum(this=exp.Case(ifs=[too_much], default=exp.cast(number(0), "double")))
+        broken = exp.GT(this=distance.copy(), expression=number(self.t + TOLERANCE))
+        return released.values(self.attribute).shares(distance, broken)
+
+    def sentence(self, who: str) -> str:
+        """How near, by which distance."""
+        return (
+            f"Within each group, {self.attribute} is distributed nearly as in the whole table: the distance is at "
+            f"most {plain(self.t)} ({self.distance} t-closeness)."
+        )
 
 
-class _Closeness(ClassRequirement):
+class _Closeness(ClassCondition):
     """At most ``t`` between a class and the table.
 
     Monotone without suppression: the distance is convex, so that two classes merged are at most as far as the farther

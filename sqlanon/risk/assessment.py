@@ -27,7 +27,7 @@ from sqlanon.hierarchies import build_hierarchy
 from sqlanon.histogram import ClassSizes
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
-from sqlanon.requirements import Domain, KAnonymity, Requirements, requirements_of
+from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import Distribution
 from sqlanon.risk import queries as rq
 from sqlanon.risk.found import Risk
@@ -82,7 +82,7 @@ class _Assessment:
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self.steps.figures(fq.person_count(self.rows))[fq.PERSONS] if self.persons else None
-        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if isinstance(one, KAnonymity)]
+        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if one.least_count > 1]
         sizes = self._sizes()
         counted = sizes.rows if persons is None else persons
         population, share = population_size(self.policy, counted), sampling_fraction(self.policy, lambda: counted)
@@ -177,8 +177,8 @@ class _Assessment:
     def rows(self) -> exp.Table | exp.Subquery:
         """What all figures come from: the source itself where it is needed once, else its distinct combinations."""
         columns, source = self.columns, self.run.source.relation
-        asked = self.policy.privacy
-        several = columns.sensitive or self.persons or asked.k_anonymity or asked.population_uniqueness
+        asked = requirements_of(self.policy.privacy, self.policy.generalized)
+        several = columns.sensitive or self.persons or asked.shields or asked.estimates
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
             return subquery(rq.every_row(source, quasi), "rows")
@@ -243,7 +243,7 @@ class _Assessment:
 
     def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
         """The heights of the hierarchies that hierarchical t-closeness needs, and their nodes above each value."""
-        asked = {one.attribute for one in self.policy.privacy.t_closeness if one.distance == "hierarchical"}
+        asked = hierarchies_needed(self.policy.privacy)
         heights, nodes, problems = {}, {}, list[Problem]()
         for s, name in enumerate(self.columns.sensitive_names):
             if name not in asked:
@@ -301,8 +301,7 @@ class _Assessment:
         return risks
 
     def _estimated(self, space: ClassSpace, counted: int) -> list[RequirementRisk]:
-        one = space.requirements.population_uniqueness
-        if one is None:
+        if not space.requirements.estimates:
             return []
         sizes = ClassSizes.from_rows(self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), []))
-        return [of_the_population(one, sizes.sizes, counted)]
+        return [of_the_population(one, sizes.sizes, counted) for one in space.requirements.estimates]

@@ -31,7 +31,7 @@ from sqlanon.expressions import (
     where,
 )
 from sqlanon.frequency.statements import POPULATION, quasi_columns
-from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, ClassRequirement
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, ClassCondition
 from sqlanon.risk.leakage_statements import CLASSES
 from sqlanon.search.classes import ClassSpace, classes
 
@@ -116,7 +116,7 @@ def figures(space: ClassSpace) -> exp.Select:
     return select(output, subquery(judged, "j"))
 
 
-def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassRequirement]) -> exp.Select:
+def figures_by_size(sizes: exp.Table, requirements: Sequence[ClassCondition]) -> exp.Select:
     """`result` from the sizes of classes, where requirements look at nothing else."""
     size = cast(col(ROWS), "BIGINT")
     output: list[exp.Expr] = [named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT)]

@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlanon.requirements.base import ClassRequirement, TableRequirement
-from sqlanon.requirements.k_anonymity import Shield
-from sqlanon.requirements.presence import DeltaPresence
-from sqlanon.requirements.whole_table import AverageRisk, PopulationUniqueness, SampleUniqueness
+from sqlanon.requirements.base import ClassCondition, EstimateCondition, SubsetCondition, TableCondition
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class RequirementRisk:
         Of a requirement on the whole table: what was found (0 in an empty table; None where there is no estimate),
         and the most that it may be.
     population_classes:
-        Of δ-presence with a least share above 0: the classes of the population that have no row in the source.
+        Where each class of the population has to be kept: those of the population that have no row in the source.
     """
 
     requirement: str
@@ -55,37 +52,30 @@ class RequirementRisk:
         return found
 
 
-def of_a_class(one: ClassRequirement, number: int, figures: Mapping[str, int]) -> RequirementRisk:
+def of_a_class(one: ClassCondition, number: int, figures: Mapping[str, int]) -> RequirementRisk:
     """A requirement on each class, from the row of `risk.queries.figures` in which it has this number."""
     classes, rows = figures[f"classes_{number}"], figures[f"rows_{number}"]
     # A class of the population without a row has the share 0.
-    absent = figures["absent"] if isinstance(one, DeltaPresence) and one.least > 0 else None
+    absent = figures["absent"] if one.too_few() is not None else None
     return RequirementRisk(one.name, not classes and not absent, classes, rows, population_classes=absent)
 
 
-def of_a_shield(one: Shield, figures: Mapping[str, int]) -> RequirementRisk:
+def of_a_shield(one: SubsetCondition, figures: Mapping[str, int]) -> RequirementRisk:
     """A shield, from the row of `risk.queries.figures` on its own classes."""
     classes, rows = figures["classes_0"], figures["rows_0"]
     return RequirementRisk(one.name, not classes, classes, rows)
 
 
-def of_the_table(one: TableRequirement, figures: Mapping[str, int]) -> RequirementRisk:
+def of_the_table(one: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
     """A requirement on all classes together, from the row of `risk.queries.figures`."""
-    classes, count, singles = figures["classes"], figures["count"], figures["singles"]
-    holds = one.holds(classes, count, singles)
-    match one:
-        case AverageRisk(limit):
-            part = classes
-        case SampleUniqueness(limit):
-            part = singles
-        case _:  # one without a figure that people know
-            return RequirementRisk(one.name, holds)
-    return RequirementRisk(one.name, holds, figure=part / count if count else 0.0, limit=limit)
+    found = figures["classes"], figures["count"], figures["singles"]
+    figure = one.figure(*found) if figures["count"] else 0.0
+    return RequirementRisk(one.name, one.holds(*found), figure=figure, limit=one.limit)
 
 
-def of_the_population(one: PopulationUniqueness, sizes: Mapping[int, int], counted: int) -> RequirementRisk:
+def of_the_population(one: EstimateCondition, sizes: Mapping[int, int], counted: int) -> RequirementRisk:
     """A limit on an estimate, from the numbers of classes by size, and the rows or persons of the source."""
-    one.refuse_too_small(counted)
+    one.refuse(counted)
     estimate = one.estimate(sizes, counted)
     known = None if math.isnan(estimate) else estimate
     return RequirementRisk(one.name, one.holds(sizes, counted), figure=known, limit=one.limit)

@@ -32,7 +32,8 @@ def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: b
     ``classes`` (kept ones), ``suppressed_rows``, with ``squares`` the Σ of the squared sizes of kept classes;
     where the requirements need them ``count`` and ``singles`` (rows or persons in kept classes, and kept classes of
     one), ``lost`` (with ``short``: at least so many rows are suppressed here and at every lower generalization), and
-    with δ-presence ``unmet`` and ``too_few`` (classes of the population that are not kept, and that never will be).
+    where each class of the population has to be kept ``unmet`` and ``too_few`` (its classes that are not kept, and that
+    never will be).
 
     >>> from sqlanon.requirements import KAnonymity, Requirements
     >>> from sqlanon.expressions import table
@@ -54,11 +55,11 @@ def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: b
         figures.append(named(where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
     if short:
         figures.append(named(double_total(col(SHORT)), "lost"))
-    if (presence := space.requirements.presence) is not None:
+    if (covering := space.requirements.covering) is not None and (too_few := covering.too_few()) is not None:
         there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
         unmet = all_of([there, exp.Not(this=col(KEPT))])
         figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))
-        figures.append(named(where(exp.Count(this=exp.Star()), presence.too_few()), "too_few"))
+        figures.append(named(where(exp.Count(this=exp.Star()), too_few), "too_few"))
     return select(figures, subquery(judged(space, levels, short=short), "j"))
 
 

@@ -25,9 +25,8 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.distribution import counts_by_value
 from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
-from sqlanon.requirements import ClassRequirement, Requirements
+from sqlanon.requirements import ClassCondition, Requirements
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
-from sqlanon.requirements.l_diversity import JointDiversity
 from sqlanon.search.shields import MOVERS, SETTLED, after_shields
 
 KEPT = "kept"
@@ -146,8 +145,8 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), l
     return joined
 
 
-def _by_distribution(requirements: Sequence[ClassRequirement]) -> dict[Distribution, list[ClassRequirement]]:
-    found: dict[Distribution, list[ClassRequirement]] = {}
+def _by_distribution(requirements: Sequence[ClassCondition]) -> dict[Distribution, list[ClassCondition]]:
+    found: dict[Distribution, list[ClassCondition]] = {}
     for requirement in requirements:
         if requirement.distribution is not None:
             found.setdefault(requirement.distribution, []).append(requirement)
@@ -155,20 +154,20 @@ def _by_distribution(requirements: Sequence[ClassRequirement]) -> dict[Distribut
 
 
 def _figures(
-    sensitive: SensitiveTable, keys: Sequence[str], requirements: Sequence[ClassRequirement], moving: bool, least: int
+    sensitive: SensitiveTable, keys: Sequence[str], requirements: Sequence[ClassCondition], moving: bool, least: int
 ) -> exp.Select:
     """The figures of a distribution: one row a class."""
     inner = [f"o{i}" for i in range(sensitive.inner)]
     within = [*keys, *inner]
     source: exp.Expr = subquery(counts_by_value(sensitive.table, within, moving), "counts")
-    groups = [one.diversity for one in requirements if isinstance(one, JointDiversity)]
+    groups = [one.within for one in requirements if one.within is not None]
     if groups:
         source = subquery(_worked_out(groups, source, within), "groups")
     return _worked_out(requirements, source, keys, sensitive.domain, least)
 
 
 def _worked_out(
-    requirements: Sequence[ClassRequirement],
+    requirements: Sequence[ClassCondition],
     source: exp.Expr,
     keys: Sequence[str],
     domain: exp.Table | None = None,

@@ -47,12 +47,12 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
     sets, heights = prepared.sets, prepared.marginals.heights
     steps, shown = sets.steps, len(prepared.policy.generalized)
     short = not all(one.hereditary for one in prepared.requirements.classes)
-    unique = prepared.requirements.population_uniqueness
+    estimates = prepared.requirements.estimates
     members = prepared.own.members
-    counted = prepared.marginals.rows if unique is None or members is None else engine.rows(person_count(members))[0][0]
+    counted = prepared.marginals.rows if not estimates or members is None else engine.rows(person_count(members))[0][0]
 
-    if unique is not None:
-        unique.refuse_too_small(counted)
+    for one in estimates:
+        one.refuse(counted)
 
     def check(levels: Levels) -> Figures:
         space = sets.at(levels)
@@ -66,8 +66,9 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
             leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
         if within and suppressed and measure.needs_entropy and levels[:shown] != heights[:shown]:
             entropy = engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
-        if unique is not None and within:
-            holds = unique.holds(dict(engine.rows(kept_sizes(space, levels))), counted)
+        if estimates and within:
+            sizes = dict(engine.rows(kept_sizes(space, levels)))
+            holds = all(one.holds(sizes, counted) for one in estimates)
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
@@ -93,7 +94,7 @@ def data_of(prepared: SearchInput) -> Data:
     """What a strategy may ask of the prepared source, beside checks."""
     asked, additive = prepared.requirements, prepared.sets.space.additive
     merges = additive or all(one.hereditary for one in asked.classes)
-    by_itself = not asked.shields and not asked.table and asked.population_uniqueness is None
+    by_itself = not asked.shields and not asked.table and not asked.estimates
 
     def distinct_values() -> list[tuple[int, ...]]:
         rows = prepared.sets.steps.engine.rows

@@ -77,10 +77,10 @@ def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> str:
     """What the kept classes of the nearest generalization do not meet together."""
     requirements, figures = prepared.requirements, search.figures[levels]
     broken = [one.name for one in requirements.table if not one.holds(figures.classes, figures.count, figures.singles)]
-    if figures.unmet and requirements.presence is not None:
+    if figures.unmet and requirements.covering is not None:
         broken.append(
-            f"{requirements.presence.name}: {figures.unmet} classes of the population would have no row in the release"
+            f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
         )
-    if not figures.estimate_holds and requirements.population_uniqueness is not None:
-        broken.append(requirements.population_uniqueness.name)
+    if not figures.estimate_holds:
+        broken += [one.name for one in requirements.estimates]
     return f". It does not meet {'; nor '.join(broken)}" if broken else ""

@@ -8,9 +8,9 @@ from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
+from sqlanon.fields import shown
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Attribute, Policy
-from sqlanon.policy.values import shown
 from sqlanon.search import Lattice
 
 NONE: frozenset[int] = frozenset()

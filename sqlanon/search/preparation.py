@@ -31,7 +31,7 @@ from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
 from sqlanon.recode.recoding import Column
-from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.requirements import Domain, Requirements, hierarchies_needed, requirements_of
 from sqlanon.search import Lattice
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.levels import forbidden_levels, lattice_of, level_problems
@@ -333,7 +333,7 @@ def _hierarchies(
     for i, name in enumerate(policy.generalized):
         build(name, work(f"hierarchy_{i}"))
     for s, name in enumerate(columns.sensitive_names):
-        if any(one.attribute == name and one.distance == "hierarchical" for one in policy.privacy.t_closeness):
+        if name in hierarchies_needed(policy.privacy):
             build(name, work(f"sensitive_hierarchy_{s}"))
     if problems:
         raise HierarchyError(problems)

@@ -24,14 +24,15 @@ from sqlanon.expressions import (
     table,
     union_all,
 )
-from sqlanon.requirements.base import CLASS_COUNT
-from sqlanon.requirements.k_anonymity import Shield
+from sqlanon.requirements.base import CLASS_COUNT, SubsetCondition
 
 MOVERS = "movers"
 SETTLED = "settled"
 
 
-def after_shields(judged: exp.Query, keys: Sequence[str], shields: Sequence[Shield], moving: bool) -> exp.Select:
+def after_shields(
+    judged: exp.Query, keys: Sequence[str], shields: Sequence[SubsetCondition], moving: bool
+) -> exp.Select:
     """Classes with ``kept`` by the requirements on each, to classes with ``kept`` by the shields too."""
     names = [f"shield {key}" for key in keys]
     counts = [SETTLED, MOVERS] if moving else [CLASS_COUNT]
@@ -75,7 +76,7 @@ def after_shields(judged: exp.Query, keys: Sequence[str], shields: Sequence[Shie
     )
 
 
-def _holds(shield: Shield, keys: Sequence[str], moving: bool) -> exp.Expr:
+def _holds(shield: SubsetCondition, keys: Sequence[str], moving: bool) -> exp.Expr:
     """Whether a class, in this round, is in a group of at least k that agree in the shield's attributes."""
     mine = [key for key in keys if any(key.startswith(f"q{i}_l") for i in shield.attributes)]
     group = [col(f"shield {key}") for key in mine]

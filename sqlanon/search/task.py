@@ -71,7 +71,7 @@ class Rules:
         too_many = lost > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
         same_rows = not (asked.classes or asked.shields) or figures.suppressed_rows == allowed_rows == 0
         never = same_rows and self.additive and not all(table)
-        everything = figures.suppressed_rows == 0 and self.additive and asked.population_uniqueness is None
+        everything = figures.suppressed_rows == 0 and self.additive and not asked.estimates
         return Verdict(
             satisfies,
             hopeless=too_many or never or (figures.too_few > 0 and self.additive),

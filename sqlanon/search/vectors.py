@@ -29,14 +29,14 @@ _WORD = 2**31
 def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     """The combinations of known values at the lowest levels: their codes there and above, ``id`` and ``outlier``.
 
-    Outliers come first, in the order of their codes: their ids are 0, 1, ... With δ-presence what only the population
-    has is an outlier too, as long as it is not covered.
+    Outliers come first, in the order of their codes: their ids are 0, 1, ... Where each class of the population has
+    to be kept, what only it has is an outlier too, as long as it is not covered.
     """
     codes = [code_name(i, level) for i, low in enumerate(bottom) for level in range(low, space.heights[i])]
     every = [named(exp.Min(this=col(code)), f"of {code}") for code in codes]
     classes = subquery(judged(space, bottom, every), "j")
     outlier: exp.Expr = exp.Not(this=col(KEPT))
-    if space.requirements.presence is None:
+    if space.requirements.covering is None:
         outlier = all_of([outlier, exp.GT(this=col(CLASS_SIZE), expression=number(0))])
     order: list[exp.Expr] = [exp.Ordered(this=exp.Paren(this=outlier.copy()), desc=True)]
     order += [exp.Ordered(this=col(f"of {code_name(i, low)}")) for i, low in space.below_top(bottom)]

@@ -75,7 +75,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     if wrong:
         raise SourceError("; ".join(wrong))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
-    looked_at = looked_at_sensitive(policy)
+    looked_at = looked_at_sensitive(policy.privacy, policy.with_role("sensitive"))
     # Nested values have no hierarchy: their parts do.
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:

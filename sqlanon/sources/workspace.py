@@ -189,7 +189,7 @@ class Workspace:
         elif section.spark is not None:
             engine, source = self._bind_spark(policy, section, place)
         elif section.frequency_set:
-            looked_at = (*policy.generalized, *looked_at_sensitive(policy))
+            looked_at = (*policy.generalized, *looked_at_sensitive(policy.privacy, policy.with_role("sensitive")))
             source = bind_frequency_set(
                 engine, section, place, work("source_copy"), tuple(policy.attributes), looked_at
             )
@@ -232,7 +232,7 @@ class Workspace:
         """Count a source in PostgreSQL."""
         assert section.postgres is not None
         address = address_of(section.postgres)
-        looked_at = (*policy.generalized, *looked_at_sensitive(policy))
+        looked_at = (*policy.generalized, *looked_at_sensitive(policy.privacy, policy.with_role("sensitive")))
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
         server = self.servers.postgres(address, "source.postgres")
         source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)

@@ -39,11 +39,11 @@ from sqlanon.engines.spark_java import java_home
 from sqlanon.expressions import col, select, star, table
 from sqlanon.ledger import Places, publications, records
 from sqlanon.release.anywhere import verify_anywhere
-from sqlanon.release.macros import digest_of
 from sqlanon.release.targets import spark_rows
 from sqlanon.release.targets.spark_catalog import Described, SparkSpot, checks_of, names_there
 from sqlanon.release.targets.spark_digest import digest_there, digestible
 from sqlanon.release.targets.spark_statements import filled
+from sqlanon.requirements.macros import digest_of
 from sqlanon.resources import PLAIN, macros, sql_text
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")

@@ -20,7 +20,8 @@ from oracle import Hierarchy, Value
 from oracle_distances import entropy, equal_distance, hierarchical_distance, ordered_distance, shares
 from support import quoted
 
-from sqlanon.release.macros import FIGURES, macro_of
+from sqlanon.requirements import kinds
+from sqlanon.requirements.macros import macro_of
 from sqlanon.resources import sql_file
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
@@ -30,6 +31,7 @@ FILES = sorted(sql_file("macros.sql").parent.glob("macros*.sql"))
 QUASI = ["zip", "Age"]
 TREE = Hierarchy({v: (v, v[0] + "*", "*" if v[0] in "ab" else "**", "any") for v in ("a1", "a2", "b1", "c1", "c2")})
 INFINITY = math.inf
+COLUMNS = {macro.name: macro.columns for kind in kinds() for macro in kind.entry.macros}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def one(db: Connection, macro: str, *arguments: Any, **options: Any) -> tuple[An
     """The one row of a macro on table t."""
     query = macro_of(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
     found = db.execute(query)
-    assert tuple(column[0] for column in found.description or []) == FIGURES[macro]
+    assert tuple(column[0] for column in found.description or []) == COLUMNS[macro]
     (row,) = found.fetchall()
     return row
 

@@ -46,7 +46,7 @@ from sqlanon.recode.local.placement import (
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.recode.recoding import Column
 from sqlanon.requirements import Requirements
-from sqlanon.requirements.k_anonymity import Shield
+from sqlanon.requirements.base import SubsetCondition
 from sqlanon.search.classes import ClassSpace
 
 MOST_DIGITS = 40
@@ -269,7 +269,7 @@ def _as_guaranteed(task: LocalTask) -> Requirements:
     if not listed or policy.privacy.k is None:
         return asked
     names = [tree.name for tree in task.trees]
-    shields = [Shield(tuple(names.index(name) for name in some), some, policy.privacy.k) for some in listed]
+    shields = [SubsetCondition(tuple(names.index(name) for name in some), some, policy.privacy.k) for some in listed]
     return Requirements(shields=tuple(shields))
 
 

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from sqlanon.coding import KNOWN, ROWS, Coded, code_name
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
-from sqlanon.frequency.distribution import SHARE, VALUE
 from sqlanon.frequency.statements import MOVER
 from sqlanon.recode.local.nodes import NODE, Tree, may_be_shown, node_name, released_name
 from sqlanon.recode.recoding import MASKED, Column, in_order

@@ -15,11 +15,11 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, cast, col
-from sqlanon.frequency.distribution import SHARE, VALUE
 from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.requirements import Requirements
+from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search
 from sqlanon.search.budget import Clock

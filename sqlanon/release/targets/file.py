@@ -24,13 +24,13 @@ from sqlanon.policy import why_not_written
 from sqlanon.release.check import Check
 from sqlanon.release.contents import expected_objects, found_objects
 from sqlanon.release.file_hash import sha256_of
-from sqlanon.release.macros import digest_of, k_anonymity_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.once import Once
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release, read_manifests
 from sqlanon.release.staging import STAGED, Content, refuse_types, to_parquet, write_rows
 from sqlanon.release.verify import Verification, verify_file, verify_release
+from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import BusyError, alone_at, disk_problem, mode_of_new_files, private_directory
 

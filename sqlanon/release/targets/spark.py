@@ -22,7 +22,6 @@ from sqlanon.engines.spark_errors import condition_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import named, table, text
 from sqlanon.release.check import Check
-from sqlanon.release.macros import k_anonymity_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT
 from sqlanon.release.staging import Content
@@ -41,6 +40,7 @@ from sqlanon.release.targets.spark_digest import digestible
 from sqlanon.release.targets.spark_rows import counted
 from sqlanon.release.verify import Verification
 from sqlanon.release.words import comment_on_column, comment_on_release
+from sqlanon.requirements.macros import k_anonymity_of
 
 _MOST_IN_THE_WAY = 1000
 _TAKEN = "LOCATION_ALREADY_EXISTS"

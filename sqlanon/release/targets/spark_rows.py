@@ -34,14 +34,14 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.macros import digest_of
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.spark_digest import digest_there, digestible
 from sqlanon.release.verify import Verification, verify_rows
-from sqlanon.requirements import sensitive_attributes
+from sqlanon.requirements import looked_at_sensitive
+from sqlanon.requirements.macros import digest_of
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
 
@@ -60,9 +60,8 @@ def looked_at(manifest: Manifest) -> dict[str, str]:
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     wanted = {name.lower() for name in manifest.quasi}
     if section is not None:
-        wanted |= {name.lower() for name in sensitive_attributes(section)}
-        if any(one.joint for one in section.l_diversity):
-            wanted |= {column.name.lower() for column in manifest.columns if column.role == "sensitive"}
+        sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
+        wanted |= {name.lower() for name in looked_at_sensitive(section, sensitive)}
     return {column.name: column.type for column in manifest.columns if column.name.lower() in wanted}
 
 

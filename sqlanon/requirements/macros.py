@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.expressions import anonymous, col, ident, number, select, text
 
-FIGURES: Mapping[str, tuple[str, ...]] = {
-    "digest": ("rows", "digest"),
-    "k_anonymity": ("k", "classes", "rows", "uniques"),
-    "person_k_anonymity": ("k", "classes", "persons", "rows", "uniques"),
-    "l_diversity": ("distinct_l", "entropy_l", "recursive_c", "classes"),
-    "t_closeness": ("t", "classes"),
-    "delta_disclosure": ("delta", "classes"),
-    "beta_likeness": ("beta", "enhanced_excess", "classes"),
-    "alpha": ("alpha", "classes"),
-    "k_map": ("k", "null_map", "classes"),
-    "delta_presence": ("min", "max", "classes"),
-    "average_risk": ("average_risk", "sample_uniqueness", "classes", "rows"),
-}
-"""The columns of the macros that give one row for a table."""
+
+@dataclass(frozen=True)
+class Macro:
+    """A macro that gives one row for a table, with its columns."""
+
+    name: str
+    columns: tuple[str, ...]
 
 
 def macro_of(

@@ -231,3 +231,8 @@ as_list = BeforeValidator(_as_list)
 as_set = AfterValidator(_as_set)
 as_real = BeforeValidator(_real)
 one_or_more = _OneOrMore()
+
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), as_real]
+ShareAboveZero: TypeAlias = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), as_real]
+NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), as_real]
+Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False), as_real]

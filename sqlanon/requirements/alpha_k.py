@@ -1,0 +1,102 @@
+"""(α, k)-anonymity: no value of a sensitive attribute has more than a share α of a class. Its k is the policy's.
+
+Source: R. Wong, J. Li, A. Fu, K. Wang, "(α, k)-anonymity: an enhanced k-anonymity model for privacy preserving data
+publishing", KDD 2006, definition 4, for every value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from sqlglot import exp
+
+from sqlanon.coding import ROWS
+from sqlanon.expressions import col, double_total, greatest, number
+from sqlanon.fields import Name, Section, ShareAboveZero
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, SourceFacts, plain
+from sqlanon.requirements.l_diversity import L_DIVERSITY
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released, over
+
+ALPHA = Macro("alpha", ("alpha", "classes"))
+
+
+class AlphaK(Section, Requirement, ClassCondition):
+    """(α, k)-anonymity's α: no sensitive value has more than a share α of a class. Its k is the policy's k.
+
+    Source: R. C.-W. Wong, J. Li, A. W.-C. Fu, K. Wang, "(α, k)-anonymity: an enhanced k-anonymity model for privacy
+    preserving data publishing" (KDD 2006), the definition of (α, k)-anonymity, for every value.
+
+    >>> AlphaK(attribute="diagnosis", alpha=0.5).alpha
+    0.5
+    """
+
+    attribute: Name = Field(description="a sensitive attribute")
+    alpha: ShareAboveZero = Field(description="the greatest share of a value in a class, more than 0 and at most 1")
+
+    entry: ClassVar = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))
+
+    # Monotone without suppression alone. A class of n rows, c of them with one value, loses at least
+    # (c − α n) / (1 − α) of them.
+
+    @property
+    def name(self) -> str:
+        """``share of at most 0.5 of each diagnosis``."""
+        return f"share of at most {plain(self.alpha)} of each {self.attribute}"
+
+    def of(self, source: SourceFacts) -> AlphaK:
+        """It is the condition itself."""
+        return self
+
+    @property
+    def distribution(self) -> Distribution:
+        """The attribute's values."""
+        return Distribution(self.attribute)
+
+    @property
+    def least_class(self) -> int:
+        """1 / α, rounded up: so many values are needed."""
+        return math.ceil(1 / self.alpha - 1e-9)
+
+    def figures(self) -> Mapping[str, exp.Expr]:
+        """``total``, and the ``largest`` count."""
+        return {"total": double_total(col(ROWS)), "largest": exp.Max(this=col(ROWS))}
+
+    def condition(self) -> exp.Expr:
+        """largest / total ≤ α."""
+        figure_of = self.distribution.column
+        share = exp.Div(this=figure_of("largest"), expression=figure_of("total"))
+        return exp.LTE(this=share, expression=number(self.alpha + TOLERANCE))
+
+    def shortfall(self) -> exp.Expr:
+        """(largest − α total) / (1 − α)."""
+        if self.alpha >= 1:
+            return number(0)
+        figure_of = self.distribution.column
+        allowed = exp.Mul(this=number(self.alpha), expression=figure_of("total"))
+        above = exp.Paren(this=exp.Sub(this=figure_of("largest"), expression=allowed))
+        return greatest(number(1), exp.Div(this=above, expression=number(1 - self.alpha)))
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``alpha``; so many values are needed, whoever has them."""
+        share = figure(audited.figures(ALPHA, list(audited.quasi), self.attribute, **audited.by_person)["alpha"])
+        values = figure(audited.figures(L_DIVERSITY, list(audited.quasi), self.attribute)["distinct_l"])
+        check = Check(self.name, share <= self.alpha + TOLERANCE, f"the greatest share is {share:.6g}")
+        if audited.shows_counts or 1 / values > self.alpha + TOLERANCE:
+            yield Check(self.name, audited.shows_counts and bool(check.passed), check.message)
+        else:
+            yield audited.beside_persons(check)
+
+    def violations(self, released: Released) -> exp.Select:
+        """The share of the most frequent value."""
+        share = over(exp.Max(this=col("n")), exp.Sum(this=col("n")))
+        broken = exp.GT(this=share.copy(), expression=number(self.alpha + TOLERANCE))
+        return released.values(self.attribute).counted(share, broken)
+
+    def sentence(self, who: str) -> str:
+        """The limit."""
+        return f"No value of {self.attribute} has more than {100 * self.alpha:g} % of a group."

@@ -1,0 +1,124 @@
+"""The subject of an audit: released rows, and what only the data holder has beside them.
+
+A release alone shows its rows: who they are of, how the source is distributed, and a population it does not show. What
+needs these is not verifiable alone; with `Private` relations it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from sqlanon.requirements.macros import Macro, class_sizes_of, macro_of
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a release: its name, whether it passed (None: not verifiable alone), and what was seen."""
+
+    name: str
+    passed: bool | None
+    message: str
+
+    def unverifiable(self, reason: str) -> Check:
+        """The same, where the release alone does not show it."""
+        return replace(self, passed=None, message=f"not verifiable alone: {reason}, {self.message}")
+
+
+class Queryable(Protocol):
+    """What runs the queries of an audit: an engine."""
+
+    def rows(self, query: exp.Expr) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+
+
+@dataclass(frozen=True)
+class Private:
+    """What only the data holder has, as relations by their text.
+
+    The source, with its sensitive columns and its person column, if it has one (then the relation that is checked has
+    it too); the population, generalized as the release is, and its person column; and by attribute the hierarchies of
+    sensitive attributes, ``level_0`` to the top.
+    """
+
+    source: str
+    person: str | None = None
+    population: str | None = None
+    population_person: str | None = None
+    hierarchies: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The released rows, by their text, the columns of their roles, and the rows of their source.
+
+    ``macros`` is the database that has the macro library (None: the one in use); ``persons``: the policy counts
+    persons; ``combinations``: those of k-anonymity, where it is guaranteed of some quasi-identifiers at a time.
+    """
+
+    engine: Queryable
+    relation: str
+    quasi: Sequence[str]
+    sensitive: Sequence[str]
+    rows: int
+    persons: bool = False
+    macros: str | None = None
+    private: Private | None = None
+    combinations: Sequence[Sequence[str]] = ()
+
+    @property
+    def shows_counts(self) -> bool:
+        """Whether what requirements count can be seen: rows always, persons with their ids only."""
+        return not self.persons or self.private is not None
+
+    @property
+    def person(self) -> str | None:
+        """The person column, where there is one to be seen."""
+        return self.private.person if self.private is not None else None
+
+    @property
+    def by_person(self) -> dict[str, str]:
+        """The option of macros that count persons, where they can be seen."""
+        return {"person": self.person} if self.person else {}
+
+    @property
+    def population(self) -> tuple[str, dict[str, str]] | None:
+        """The population, where it can be seen, and the option of macros that count its persons."""
+        if self.private is None or self.private.population is None:
+            return None
+        person = self.private.population_person
+        return self.private.population, {"population_person": person} if person is not None else {}
+
+    def figures(self, macro: Macro, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """The one row of a macro, by name."""
+        query = macro_of(macro.name, self.relation, *arguments, catalog=self.macros, **options)
+        rows = self.engine.rows(query)
+        return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
+
+    def against_source(self, macro: Macro, attribute: str, **options: Any) -> dict[str, Any]:
+        """The figures of a macro on a sensitive attribute, beside its shares in the source or else in the release."""
+        if self.private is not None:
+            options["reference"] = self.private.source
+            options |= self.by_person
+        return self.figures(macro, list(self.quasi), attribute, **options)
+
+    def class_sizes(self) -> dict[int, int]:
+        """How many classes there are of each size, in rows or persons."""
+        return dict(self.engine.rows(class_sizes_of(self.relation, self.quasi, self.person, self.macros)))
+
+    def beside_source(self, check: Check) -> Check:
+        """A check on shares of the source, which a release alone does not show."""
+        return check if self.private is not None else check.unverifiable("against the release's own distribution")
+
+    def beside_persons(self, check: Check) -> Check:
+        """A check on counts of persons, which a release alone does not show."""
+        return check if self.shows_counts else check.unverifiable("it counts persons; in rows")
+
+
+def figure(value: Any) -> float:
+    """A figure of a macro. There is none of no rows: nothing is met then."""
+    return math.nan if value is None else float(value)

@@ -1,0 +1,67 @@
+"""Average risk: the mean over rows of 1 / the size of their class.
+
+Source: K. El Emam, "Guide to the De-Identification of Personal Health Information" (2013), chapter 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlglot import exp
+
+from sqlanon.fields import ShareAboveZero
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, SourceFacts, TableCondition, plain
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released
+
+AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "classes", "rows"))
+
+
+@dataclass(frozen=True)
+class AverageRisk(Requirement, TableCondition):
+    """Classes / rows (or persons) ≤ ``limit``.
+
+    Monotone where the kept rows stay the same, which is so without suppression: merged classes are fewer. Not with
+    suppression: rows that are kept only further up may come in small classes.
+    """
+
+    limit: float
+
+    entry: ClassVar = Entry(
+        "average_risk",
+        "number",
+        "the greatest average risk: kept classes / kept rows, more than 0 and at most 1",
+        number=ShareAboveZero,
+        scope="table",
+        macros=(AVERAGE_RISK,),
+    )
+
+    @property
+    def name(self) -> str:
+        """``average risk of at most 0.05``."""
+        return f"average risk of at most {plain(self.limit)}"
+
+    def of(self, source: SourceFacts) -> AverageRisk:
+        """It is the condition itself."""
+        return self
+
+    def figure(self, classes: int, count: int, singles: int) -> float:
+        """classes / count."""
+        return classes / count
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``average_risk``."""
+        figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
+        value = figure(figures["average_risk"])
+        yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
+
+    def violations(self, released: Released) -> exp.Select:
+        """The share of classes among rows."""
+        return released.by_share(exp.Count(this=exp.Star()), self.limit + TOLERANCE)
+
+    def sentence(self, who: str) -> str:
+        """The limit."""
+        return f"The average risk of being found is at most {100 * self.limit:g} %."

@@ -1,0 +1,122 @@
+"""β-likeness: no value of a sensitive attribute is much more frequent in a class than in the source.
+
+Source: J. Cao, P. Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5(11), 2012, definitions 2 and
+3 (basic and enhanced β-likeness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from sqlglot import exp
+
+from sqlanon.coding import ROWS
+from sqlanon.expressions import anonymous, col, double_total, number
+from sqlanon.fields import Name, Positive, Section
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import (
+    SHARE,
+    TOLERANCE,
+    ClassCondition,
+    Distribution,
+    Entry,
+    Requirement,
+    SourceFacts,
+    plain,
+)
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released, over
+
+BETA_LIKENESS = Macro("beta_likeness", ("beta", "enhanced_excess", "classes"))
+
+
+class BetaLikeness(Section, Requirement, ClassCondition):
+    """β-likeness: no value is much more frequent in a class than in the source; being rarer does no harm.
+
+    Source: J. Cao, P. Karras, "Publishing microdata with a robust privacy guarantee" (PVLDB 5(11), 2012):
+    (p − q) / q ≤ β (``basic``, definition 2), or ≤ min(β, −ln q) (``enhanced``, definition 3).
+
+    >>> BetaLikeness(attribute="diagnosis", beta=2).kind
+    'enhanced'
+    """
+
+    attribute: Name = Field(description="a sensitive attribute")
+    kind: Literal["basic", "enhanced"] = Field(default="enhanced", description="one of basic, enhanced")
+    beta: Positive = Field(description="the greatest relative gain of a value, more than 0")
+
+    entry: ClassVar = Entry(
+        "beta_likeness",
+        "list",
+        "no sensitive value much more frequent in a class than in the source",
+        alone=False,
+        macros=(BETA_LIKENESS,),
+    )
+
+    # The share of a value in two classes merged lies between its shares in the two: monotone without suppression alone.
+
+    @property
+    def name(self) -> str:
+        """``enhanced 2-likeness of diagnosis``."""
+        return f"{self.kind} {plain(self.beta)}-likeness of {self.attribute}"
+
+    def of(self, source: SourceFacts) -> BetaLikeness:
+        """It is the condition itself."""
+        return self
+
+    @property
+    def distribution(self) -> Distribution:
+        """The attribute's values."""
+        return Distribution(self.attribute)
+
+    def figures(self) -> Mapping[str, exp.Expr]:
+        """``total``, and the greatest n / (q (1 + bound)): at most the total where all values are within bounds."""
+        bound: exp.Expr = number(self.beta)
+        if self.kind == "enhanced":
+            bound = anonymous("LEAST", bound, exp.Neg(this=exp.Ln(this=col(SHARE))))
+        most = exp.Paren(this=exp.Add(this=number(1 + TOLERANCE), expression=bound))
+        ratio = exp.Div(this=col(ROWS), expression=col(SHARE))
+        return {
+            "total": double_total(col(ROWS)),
+            self._worst: exp.Max(this=exp.Div(this=ratio, expression=most)),
+        }
+
+    def condition(self) -> exp.Expr:
+        """No value is beyond its bound."""
+        figure_of = self.distribution.column
+        return exp.LTE(this=figure_of(self._worst), expression=figure_of("total"))
+
+    @property
+    def _worst(self) -> str:
+        return f"beyond {self.kind} {self.beta!r}"
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``beta_likeness``."""
+        figures = audited.against_source(BETA_LIKENESS, self.attribute)
+        gain, excess = figure(figures["beta"]), figure(figures["enhanced_excess"])
+        holds = gain <= self.beta + TOLERANCE and (self.kind == "basic" or excess <= TOLERANCE)
+        message = f"the greatest gain of a value is {gain:.6g}, {plain(self.beta)} is allowed"
+        if self.kind == "enhanced":
+            message += f"; beyond -ln q by {excess:.6g}"
+        yield audited.beside_source(Check(self.name, holds, message))
+
+    def violations(self, released: Released) -> exp.Select:
+        """The greatest (p / q) / (1 + bound)."""
+        p, q = col("p"), col("q")
+        bound: exp.Expr = exp.cast(number(self.beta), "double")
+        if self.kind == "enhanced":
+            rare = exp.Neg(this=exp.Ln(this=q.copy()))
+            less = exp.If(this=exp.LT(this=rare, expression=bound), true=rare.copy())
+            bound = exp.Case(ifs=[less], default=bound.copy())
+        most = exp.Paren(this=exp.Add(this=number(1.0), expression=bound))
+        gain = exp.Max(this=over(over(p, q), most))
+        broken = exp.GT(this=gain.copy(), expression=number(1 + TOLERANCE))
+        return released.values(self.attribute).shares(gain, broken)
+
+    def sentence(self, who: str) -> str:
+        """What is bounded, and by what."""
+        return (
+            f"No value of {self.attribute} is much more frequent in a group than in the whole table "
+            f"({self.kind} β-likeness, β = {plain(self.beta)})."
+        )

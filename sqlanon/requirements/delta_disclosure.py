@@ -1,0 +1,148 @@
+"""δ-disclosure privacy: no value of a sensitive attribute is much more, or much less, frequent than in the source.
+
+Source: J. Brickell, V. Shmatikov, "The cost of privacy: destruction of data-mining utility in anonymized data
+publishing", KDD 2008, definition 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+from sqlglot import exp
+
+from sqlanon.coding import ROWS
+from sqlanon.expressions import all_of, anonymous, col, double_total, number
+from sqlanon.fields import Name, Positive, Section
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import (
+    CUMULATED,
+    SHARE,
+    TOLERANCE,
+    ClassCondition,
+    Distribution,
+    Entry,
+    Requirement,
+    SourceFacts,
+    plain,
+)
+from sqlanon.requirements.macros import Macro
+from sqlanon.requirements.plain_sql import Released, over
+
+DELTA_DISCLOSURE = Macro("delta_disclosure", ("delta", "classes"))
+
+
+class DeltaDisclosure(Section, Requirement):
+    """δ-disclosure privacy: |ln(p / q)| ≤ δ for every value of the source, p in a class and q in the source.
+
+    Source: J. Brickell, V. Shmatikov, "The cost of privacy: destruction of data-mining utility in anonymized data
+    publishing" (KDD 2008), the definition of δ-disclosure privacy (a strict < there, ≤ here).
+
+    >>> DeltaDisclosure(attribute="diagnosis", delta=1).delta
+    1.0
+    """
+
+    attribute: Name = Field(description="a sensitive attribute")
+    delta: Positive = Field(description="the greatest |ln(p / q)| of a value, more than 0")
+
+    entry: ClassVar = Entry(
+        "delta_disclosure",
+        "list",
+        "no sensitive value much more or less frequent in a class than in the source",
+        alone=False,
+        macros=(DELTA_DISCLOSURE,),
+    )
+
+    def of(self, source: SourceFacts) -> Disclosure:
+        """By the number of values in the source."""
+        values = source.domains[self.attribute].values if source.domains else 1
+        return Disclosure(self.attribute, self.delta, values)
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``delta_disclosure``."""
+        worst = figure(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
+        message = f"the greatest |ln(p/q)| is {worst:.6g}, {plain(self.delta)} is allowed"
+        yield audited.beside_source(Check(self.name, worst <= self.delta + TOLERANCE, message))
+
+    def violations(self, released: Released) -> exp.Select:
+        """The greatest |ln(p / q)|, or a value that is missing."""
+        far = exp.Max(this=exp.Abs(this=exp.Ln(this=over(col("p"), col("q")))))
+        missing = exp.LT(this=exp.Count(this=exp.Star()), expression=exp.Max(this=col("values")))
+        too_far = exp.GT(this=far.copy(), expression=number(self.delta + TOLERANCE))
+        return released.values(self.attribute).shares(far, exp.Or(this=missing, expression=too_far))
+
+    def sentence(self, who: str) -> str:
+        """What is bounded, and by what."""
+        return (
+            f"No value of {self.attribute} is much more or less frequent in a group than in the whole table "
+            f"(δ-disclosure privacy, δ = {plain(self.delta)})."
+        )
+
+
+@dataclass(frozen=True)
+class Disclosure(ClassCondition):
+    """|ln(p / q)| ≤ δ for every value of the table, of which there are ``values`` (None: counted when it is asked).
+
+    The share of a value in two classes merged lies between its shares in the two: monotone without suppression alone.
+    A value that is missing from a class fails it, and then all rows are lost: its parts have that value no more.
+    """
+
+    attribute: str
+    delta: float
+    values: int | None = 1
+
+    @property
+    def name(self) -> str:
+        """``1-disclosure privacy of diagnosis``."""
+        return f"{plain(self.delta)}-disclosure privacy of {self.attribute}"
+
+    @property
+    def distribution(self) -> Distribution:
+        """The attribute's values."""
+        return Distribution(self.attribute)
+
+    @property
+    def least_class(self) -> int:
+        """A row for each value of the table."""
+        return self.values or 1
+
+    @property
+    def needs_domain(self) -> bool:
+        """Where the values are not counted yet."""
+        return self.values is None
+
+    def figures(self) -> Mapping[str, exp.Expr]:
+        """``total``, ``distinct``, and the greatest and the least n / q."""
+        ratio = exp.Div(this=col(ROWS), expression=col(SHARE))
+        return {
+            "total": double_total(col(ROWS)),
+            "distinct": exp.Count(this=exp.Star()),
+            "greatest ratio": exp.Max(this=ratio),
+            "least ratio": exp.Min(this=ratio.copy()),
+        }
+
+    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+        """``values``: how many the table has, where that is not known yet."""
+        return {"values": anonymous("len", col(CUMULATED))} if self.values is None else {}
+
+    def condition(self) -> exp.Expr:
+        """All values are there, and |ln(p / q)| ≤ δ for the greatest and for the least p / q."""
+        all_there = exp.EQ(this=self._figure("distinct"), expression=self._all())
+        return all_of([all_there, *(self._near(self._figure(f"{which} ratio")) for which in ("greatest", "least"))])
+
+    def shortfall(self) -> exp.Expr:
+        """All rows where a value is missing."""
+        missing = exp.LT(this=self._figure("distinct"), expression=self._all())
+        return exp.If(this=missing, true=self._figure("total"), false=number(1))
+
+    def _all(self) -> exp.Expr:
+        return self._figure("values") if self.values is None else number(self.values)
+
+    def _near(self, ratio: exp.Expr) -> exp.Expr:
+        log = exp.Ln(this=exp.Div(this=ratio, expression=self._figure("total")))
+        return exp.LTE(this=exp.Abs(this=log), expression=number(self.delta + TOLERANCE))
+
+    def _figure(self, name: str) -> exp.Expr:
+        return self.distribution.column(name)

@@ -1,0 +1,119 @@
+"""δ-presence: the share of a population class that is in the release is bounded.
+
+Source: M. Nergiz, M. Atzori, C. Clifton, "Hiding the presence of individuals from shared databases", SIGMOD 2007,
+definition 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+from sqlglot import exp
+
+from sqlanon.expressions import all_of, col, number
+from sqlanon.fields import Flaws, NotNegative, Section
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.base import (
+    CLASS_COUNT,
+    CLASS_POPULATION,
+    TOLERANCE,
+    ClassCondition,
+    Entry,
+    Requirement,
+    SourceFacts,
+    plain,
+)
+from sqlanon.requirements.macros import Macro
+
+PRESENCE = Macro("delta_presence", ("min", "max", "classes"))
+
+
+class DeltaPresence(Section, Requirement, ClassCondition):
+    """δ-presence: whether somebody of the population is in the release can be told with bounded certainty only.
+
+    Source: M. E. Nergiz, M. Atzori, C. Clifton, "Hiding the presence of individuals from shared databases"
+    (SIGMOD 2007), the definition of δ-presence: for every population class, released count / population count is
+    within [δmin, δmax].
+
+    Attributes
+    ----------
+    min:
+        More than 0: every class of the population must be in the release as well.
+    max:
+        May exceed 1: the counts of two tables can be of different things.
+
+    >>> DeltaPresence(max=0.5).min
+    0.0
+    """
+
+    min: NotNegative = Field(default=0.0, description="the least share of a population class")
+    max: NotNegative = Field(description="the greatest share of a population class")
+
+    entry: ClassVar = Entry(
+        "delta_presence",
+        "table",
+        "bounds for the share of every class of [population] that is released",
+        scope="population",
+        alone=False,
+        whole_source=True,
+        macros=(PRESENCE,),
+    )
+    of_population: ClassVar[bool] = True
+
+    # Monotone without suppression: of two classes merged, the share is between theirs. Not with suppression. With a
+    # least share above 0 every class of the population has to be a kept class too, which no suppression can cure: a
+    # population class with fewer than that share breaks it here and at every lower generalization.
+
+    @model_validator(mode="after")
+    def _sound(self) -> DeltaPresence:
+        if self.min > self.max:
+            raise Flaws([(("min",), f"{self.min:g} is more than max, {self.max:g}")])
+        return self
+
+    @property
+    def name(self) -> str:
+        """``(0.1, 0.5)-presence``."""
+        return f"({plain(self.min)}, {plain(self.max)})-presence"
+
+    def of(self, source: SourceFacts) -> DeltaPresence:
+        """It is the condition itself."""
+        return self
+
+    def condition(self) -> exp.Expr:
+        """min ≤ class_count / class_population ≤ max."""
+        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
+        share = exp.Div(this=col(CLASS_COUNT), expression=col(CLASS_POPULATION))
+        return all_of(
+            [
+                there,
+                exp.GTE(this=share, expression=number(self.min - TOLERANCE)),
+                exp.LTE(this=share.copy(), expression=number(self.max + TOLERANCE)),
+            ]
+        )
+
+    def too_few(self) -> exp.Expr | None:
+        """A class of the population of which less than ``min`` is in the source."""
+        if not self.min > 0:
+            return None
+        share = exp.Div(this=col(CLASS_COUNT), expression=col(CLASS_POPULATION))
+        few = exp.LT(this=share, expression=number(self.min - TOLERANCE))
+        return all_of([exp.GT(this=col(CLASS_POPULATION), expression=number(0)), few])
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``delta_presence``."""
+        population = audited.population
+        if population is None:
+            yield Check(self.name, None, "not verifiable alone: it needs the population")
+            return
+        relation, options = population
+        shares = audited.figures(PRESENCE, list(audited.quasi), relation, **options, **audited.by_person)
+        least, most = figure(shares["min"]), figure(shares["max"])
+        holds = most <= self.max + TOLERANCE and (not self.min or least >= self.min - TOLERANCE)
+        yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")
+
+    def sentence(self, who: str) -> str:
+        """The share of a population's group that is there."""
+        least, most = plain(self.min), plain(self.max)
+        return f"Of each group of the population, a share of {least} to {most} is in the release (δ-presence)."

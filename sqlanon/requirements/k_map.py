@@ -1,0 +1,71 @@
+"""k-map: every released row matches at least k of a population that is generalized the same way.
+
+Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-map, null-map and wrong-map protection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from sqlglot import exp
+
+from sqlanon.expressions import col, number
+from sqlanon.fields import Whole
+from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement, SourceFacts
+from sqlanon.requirements.macros import Macro
+
+K_MAP = Macro("k_map", ("k", "null_map", "classes"))
+
+
+@dataclass(frozen=True)
+class KMap(Requirement, ClassCondition):
+    """Every released row matches at least ``k`` rows, or persons, of the population.
+
+    Monotone, with suppression too: a part of a class matches a part of the population that the class matches.
+    """
+
+    k: int
+
+    entry: ClassVar = Entry(
+        "k_map",
+        "number",
+        "k-map: every class matches at least so many rows (or persons) of [population]",
+        number=Annotated[Whole, Field(ge=1)],
+        scope="population",
+        alone=False,
+        macros=(K_MAP,),
+    )
+    hereditary = True
+    of_population = True
+
+    @property
+    def name(self) -> str:
+        """``5-map``."""
+        return f"{self.k}-map"
+
+    def of(self, source: SourceFacts) -> KMap:
+        """It is the condition itself."""
+        return self
+
+    def condition(self) -> exp.Expr:
+        """``class_population >= k``."""
+        return exp.GTE(this=col(CLASS_POPULATION), expression=number(self.k))
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``k_map``."""
+        population = audited.population
+        if population is None:
+            yield Check(self.name, None, "not verifiable alone: it needs the population")
+            return
+        relation, options = population
+        k = audited.figures(K_MAP, list(audited.quasi), relation, **options)["k"] or 0
+        message = f"a class matches at least {k} of the population, {self.k} are required"
+        yield Check(self.name, k >= self.k, message)
+
+    def sentence(self, who: str) -> str:
+        """How many of the population a group matches."""
+        return f"Each group matches at least {self.k} people of the population (k-map)."

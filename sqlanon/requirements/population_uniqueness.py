@@ -1,0 +1,117 @@
+"""A limit on the estimated share of the population's rows that are the only ones of their kind.
+
+Sources: `requirements.estimators` has the estimators and theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from sqlanon.errors import SourceError
+from sqlanon.fields import Flaws, Section, Share, ShareAboveZero, Whole
+from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.base import TOLERANCE, Entry, EstimateCondition, Requirement, SourceFacts, plain
+from sqlanon.requirements.estimators import Estimator, population_uniqueness
+from sqlanon.requirements.k_anonymity import PERSONS
+
+
+class PopulationUniqueness(Section, Requirement, EstimateCondition):
+    """A limit on the estimated share of the population's rows that are the only ones of their kind.
+
+    Source: F. K. Dankar, K. El Emam, A. Neisa, T. Roffey, "Estimating the re-identification risk of clinical data
+    sets" (BMC Medical Informatics and Decision Making 12:66, 2012); the estimators are in
+    ``sqlanon.requirements.estimators``.
+
+    Attributes
+    ----------
+    population, sampling_fraction:
+        One of them: the rows of the population, or the source's share of it.
+
+    >>> PopulationUniqueness(limit=0.01, sampling_fraction=0.01).estimator
+    'dankar'
+    """
+
+    limit: Share = Field(description="the greatest estimate, 0 to 1")
+    population: Annotated[Whole, Field(ge=1, le=2**63 - 1)] | None = Field(
+        default=None, description="the rows of the population"
+    )
+    sampling_fraction: ShareAboveZero | None = Field(
+        default=None, description="in place of population: the source's share of it, more than 0 and at most 1"
+    )
+    estimator: Estimator = Field(default="dankar", description="one of dankar, pitman, zayatz, snb")
+
+    entry: ClassVar = Entry(
+        "population_uniqueness",
+        "table",
+        "a limit on the estimated share of rows that are unique in the population",
+        scope="table",
+        whole_source=True,
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> PopulationUniqueness:
+        if self.population is None and self.sampling_fraction is None:
+            message = "needs the size of the population: add population = ... (its rows) or sampling_fraction = ..."
+            raise Flaws([((), message)])
+        if self.population is not None and self.sampling_fraction is not None:
+            raise Flaws([(("sampling_fraction",), "stands beside population: give one of them, not both")])
+        return self
+
+    @property
+    def name(self) -> str:
+        """``population uniqueness of at most 0.01 (dankar)``."""
+        return f"population uniqueness of at most {plain(self.limit)} ({self.estimator})"
+
+    @property
+    def sampled_from(self) -> tuple[int | None, float | None]:
+        """One of the two."""
+        return self.population, self.sampling_fraction
+
+    def of(self, source: SourceFacts) -> PopulationUniqueness:
+        """It is the condition itself."""
+        return self
+
+    def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
+        """The estimated share; NaN where none can be made."""
+        population = self._size(counted)
+        # A person who is in several classes counts in each: so many cannot be a sample.
+        if sum(size * classes for size, classes in sizes.items()) > population:
+            return math.nan
+        return population_uniqueness(sizes, population, self.estimator)
+
+    def refuse(self, counted: int) -> None:
+        """Refuse a population that is smaller than the source."""
+        if self._size(counted) < counted:
+            raise SourceError(
+                f"privacy.population_uniqueness.population: is {self.population}, and the source alone has {counted}: "
+                "say how many the whole population has"
+            )
+
+    def _size(self, counted: int) -> float:
+        """The rows, or persons, of the population."""
+        if self.population is not None:
+            return self.population
+        return counted / self.sampling_fraction if self.sampling_fraction else float(counted)
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By the sizes of classes."""
+        value = self.estimate(audited.class_sizes(), _counted(audited))
+        check = Check(self.name, value <= self.limit + TOLERANCE, f"the estimate is {value:.6g}")
+        yield audited.beside_persons(check)
+
+    def sentence(self, who: str) -> str:
+        """The limit, and the estimator."""
+        return f"At most {100 * self.limit:g} % are estimated to be unique in the population ({self.estimator})."
+
+
+def _counted(audited: Audited) -> int:
+    """The rows, or persons, of the source."""
+    if not audited.person or audited.private is None:
+        return audited.rows
+    source = replace(audited, relation=audited.private.source)
+    return source.figures(PERSONS, list(audited.quasi), audited.person)["persons"] or 0

@@ -1,0 +1,64 @@
+"""Sample uniqueness: the share of rows (or persons) that are alone in their class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlglot import exp
+
+from sqlanon.expressions import col, number
+from sqlanon.fields import Share
+from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.average_risk import AVERAGE_RISK
+from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, SourceFacts, TableCondition, plain
+from sqlanon.requirements.plain_sql import Released
+
+
+@dataclass(frozen=True)
+class SampleUniqueness(Requirement, TableCondition):
+    """The share of rows (or persons) that are alone in their class is at most ``limit``.
+
+    Monotone where the kept rows stay the same, as average risk is.
+    """
+
+    limit: float
+
+    entry: ClassVar = Entry(
+        "sample_uniqueness",
+        "number",
+        "the greatest share of the kept rows that are alone in their class, 0 to 1",
+        number=Share,
+        scope="table",
+        macros=(AVERAGE_RISK,),
+    )
+
+    @property
+    def name(self) -> str:
+        """``sample uniqueness of at most 0.01``."""
+        return f"sample uniqueness of at most {plain(self.limit)}"
+
+    def of(self, source: SourceFacts) -> SampleUniqueness:
+        """It is the condition itself."""
+        return self
+
+    def figure(self, classes: int, count: int, singles: int) -> float:
+        """singles / count."""
+        return singles / count
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        """By ``average_risk``."""
+        figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
+        value = figure(figures["sample_uniqueness"])
+        yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
+
+    def violations(self, released: Released) -> exp.Select:
+        """The share of rows that are alone."""
+        single = exp.EQ(this=col("n"), expression=number(1))
+        alone = exp.Sum(this=exp.Case(ifs=[exp.If(this=single, true=number(1))], default=number(0)))
+        return released.by_share(alone, self.limit + TOLERANCE)
+
+    def sentence(self, who: str) -> str:
+        """The limit."""
+        return f"At most {100 * self.limit:g} % of the rows are alone in their group."
