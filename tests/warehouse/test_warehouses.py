@@ -30,9 +30,9 @@ from typer.testing import CliRunner
 import sqlanon
 from sqlanon.cli import app
 from sqlanon.expressions import table
-from sqlanon.requirements import requirements_of
+from sqlanon.requirements import requirements_in
+from sqlanon.requirements.plain_sql import Released
 from sqlanon.warehouse import DIALECTS
-from sqlanon.warehouse.statements import breaking, small_classes, table_breaking
 
 slow = pytest.mark.slow
 quick = settings(
@@ -683,16 +683,12 @@ def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.Da
         },
         privacy={kind: [spec]},
     )
-    requirements = requirements_of(asked.privacy, asked.generalized)
-    rows = table("t")
+    (requirement,) = requirements_in(asked.privacy)
     names = {name: name for name in asked.attributes}
+    released = Released(table("t"), table("t"), asked.generalized, [*source.sensitive], names)
     with opened(source) as db:
         engine = db._space.engine.holder
-        if kind == "k_anonymity":
-            (shield,) = requirements.shields
-            query: Any = small_classes(rows, shield.names, shield.k)
-        else:
-            query = breaking(requirements.classes[0], rows, rows, asked.generalized, [*source.sensitive], names)
+        query = requirement.violations(released)
         if query is None:
             assert kind == "t_closeness" and spec["distance"] != "equal"
             return
@@ -709,8 +705,8 @@ def test_the_audit_of_the_whole_table(connection: duckdb.DuckDBPyConnection) -> 
             policy = sqlanon.Policy(
                 attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={name: limit}
             )
-            (one,) = requirements_of(policy.privacy).table
-            query = table_breaking(one, table("t"), ["zip"])
+            (one,) = requirements_in(policy.privacy)
+            query = one.violations(Released(table("t"), table("t"), ["zip"], [], {"zip": "zip"}))
             assert query is not None and connection.execute(query.sql("duckdb")).fetchall() == found
 
 
