@@ -14,6 +14,7 @@ from sqlanon.frequency.statements import MOVER
 from sqlanon.recode.local.nodes import NODE, Tree, may_be_shown, node_name, released_name
 from sqlanon.recode.recoding import MASKED, Column, in_order
 from sqlanon.requirements import Distribution, Requirements
+from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.search.classes import ClassSpace, SensitiveTable, judged
 
 
