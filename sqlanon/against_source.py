@@ -20,17 +20,17 @@ from sqlanon.measures import Figures
 from sqlanon.noise.check import NoiseCheck
 from sqlanon.pipeline import Chosen, anonymize, choose
 from sqlanon.policy import Policy
+from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.anywhere import Spot, rows_beside
 from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import VERIFIED
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.verify import Verification
-from sqlanon.release_draft import ReleaseDraft
+from sqlanon.release_draft import suppressed_rows_by
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
@@ -58,7 +58,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, s
     if not policy.noisy:
         checks.append(_same_rows(run, found, spot, view))
         if checks[-1].passed and found.suppressed is not None:
-            told = sorted(ReleaseDraft(run, prepared, again).suppressed_by(view), key=str)
+            told = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
             right = told == sorted(found.suppressed, key=str)
             checks.append(
                 source_check("suppression by value", right, "the source tells the same of its suppressed rows")

@@ -26,10 +26,10 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.policy import Policy, is_server
-from sqlanon.publishing import refuse_types_of
 from sqlanon.release.anywhere import spot_of, verify_anywhere
 from sqlanon.release.dependencies import narrowing_columns, refused
-from sqlanon.release.targets.file import utc_now
+from sqlanon.release.manifest import utc_now
+from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
 from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings

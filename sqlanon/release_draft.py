@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import platform
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlanon.coding import KNOWN
-from sqlanon.engines.dialects.postgres import landed
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.travel import travelling
-from sqlanon.expressions import cast, col, drop_table, named, select, subquery
+from sqlanon.errors import ReleaseError
+from sqlanon.expressions import cast, col
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.ledger import Together, secret_of
-from sqlanon.pipeline import Chosen
+from sqlanon.pipeline import Chosen, Found
+from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.recoding import AnyRecoding, Column
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.metadata import may_be_told
+from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
+from sqlanon.release.metadata import Suppressed, may_be_told
 from sqlanon.release.metadata_views import suppressed_by
 from sqlanon.release.requirements import needs_source
+from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit
+from sqlanon.release.target import Expected
 from sqlanon.requirements import promised_k
+from sqlanon.search.full_domain import measure_of
 from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
+from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     from sqlanon.decoys import Filled
@@ -55,26 +56,44 @@ def ranges_of(prepared: SearchInput) -> dict[str, Kind]:
 
 @dataclass(frozen=True)
 class ReleaseDraft:
-    """What was found, and what was done to it since.
+    """What was found, and what was done to it since: a `sqlanon.release.target.Draft`.
 
-    Attributes
-    ----------
-    run, prepared, chosen:
-        Where, of what, and what was chosen.
-    noised, filled:
-        With noise, and with decoys; None without.
+    ``noised`` and ``filled`` are with noise, and with decoys; None without.
     """
 
     run: Run
     prepared: SearchInput
-    chosen: Chosen
+    found: Found
     noised: Noised | None = None
     filled: Filled | None = None
+
+    @property
+    def chosen(self) -> Chosen:
+        """What was chosen."""
+        return self.found.chosen
 
     @property
     def recoding(self) -> AnyRecoding:
         """How its rows are made."""
         return self.chosen.recoding if self.noised is None else self.noised.recoding
+
+    @property
+    def quasi(self) -> list[str]:
+        """The columns that make the classes."""
+        return [column.name for column in self.recoding.columns if column.quasi is not None]
+
+    @property
+    def ranges(self) -> dict[str, Kind]:
+        """By column, in lower case, what its labels are ranges of."""
+        return ranges_of(self.prepared)
+
+    @property
+    def expected(self) -> Expected:
+        """What must come out."""
+        chosen = self.chosen
+        rows = self.prepared.marginals.rows - chosen.figures.suppressed_rows + chosen.masked_rows
+        rows += 0 if self.filled is None else self.filled.decoys.rows
+        return Expected(rows, chosen.figures.classes, chosen.smallest_class, chosen.masked_rows)
 
     @contextmanager
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
@@ -88,17 +107,19 @@ class ReleaseDraft:
         """The statement that makes its rows where the source is, while what it reads is there."""
         return self.prepared.source.rows_there(self.run.engine, self.recoding)
 
-    def fill(self, server: PostgresEngine, address: str, target: exp.Table) -> None:
-        """Fill a table in PostgreSQL with its rows, in the transaction that is open there."""
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """What fails because of the source says so."""
         source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
-        if source.server(PostgresEngine, address) is not None:
-            with self.rows_there() as query:
-                server.execute(exp.Insert(this=target, expression=query))
-            return
-        with self.rows() as rows, self.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:
-            arrived = server.ingest("sqlanon_released_rows", reader)
-        server.execute(exp.Insert(this=target, expression=landed(arrived, types)))
-        server.execute(drop_table(arrived.copy()))
+        try:
+            with source.carrying(types):
+                yield
+        except ReleaseError as error:
+            if gone := [str(file) for file in source.files if not file.exists()]:
+                raise ReleaseError(
+                    f"the source was removed since it was read: {', '.join(gone)}; nothing was published"
+                ) from error
+            raise
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """The columns of the release, in its order."""
@@ -118,54 +139,55 @@ class ReleaseDraft:
         few = {name for i, name in names.items() if counts[i] <= FEW}
         return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
 
-    def audit(self, claims: Manifest, together: Together | None) -> Callable[[exp.Table], Sequence[Check]] | None:
-        """What is checked with the source, where a release alone does not show that it meets the policy; and with
-        earlier releases. Of the claims, those count that are known before the rows are written."""
-        run = self.run
-        source: SourceAudit | None = None
-        if needs_source(self.prepared.policy.privacy, self.prepared.policy.source.person is not None):
-            plain, macros = self.chosen.recoding, run.install_macros()
-            source = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
-        if source is None and (together is None or not together.has_checks):
-            return None
-
-        def audit(relation: exp.Table) -> Sequence[Check]:
-            found = [] if source is None else source.checks(relation.sql(run.engine.dialect))
-            if together is not None:
-                found += together.checks(claims, relation)
-            return found
-
-        return audit
-
-    def suppressed_by(self, released: exp.Table) -> list[tuple[str, str | None, int, int]]:
-        """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
-
-        It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those
-        of two could be held against one another, where the one follows from the other. Where no one level was chosen
-        for all rows, where rows are not persons, or are nobody's, and beside releases that readers have (versions that
-        are kept, those that it is based on), nothing is told: their rows could be taken from the sums.
-        """
-        policy, suppressed = self.prepared.policy, self.chosen.figures.suppressed_rows
-        told = policy.source.person is None and policy.population is None and not policy.noisy
-        alone = not self.prepared.after and (policy.release is None or policy.release.keep == 1)
-        if not told or not alone or policy.search.is_local or self.filled is not None or not suppressed:
+    def checks(self, released: exp.Table) -> list[Check]:
+        """What a release alone does not show of its requirements, checked with the source."""
+        run, policy = self.run, self.prepared.policy
+        if not needs_source(policy.privacy, policy.source.person is not None):
             return []
-        own = zip(self.prepared.own_attributes, self.chosen.generalization.values(), strict=True)
-        below = [(attribute, level) for attribute, level in own if level is not None and level < attribute.height]
-        if not below:
-            return []
-        attribute, level = below[0]
-        least = promised_k(policy.privacy, policy.generalized)
-        label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
-        query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
-        rows = self.run.engine.rows(query)
-        labels = rows[0][-1] if rows else 0
-        if not may_be_told([row[1] for row in rows], suppressed, labels, least):
-            return []
-        return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]
+        macros = run.install_macros()
+        plain = self.chosen.recoding
+        audit = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
+        return audit.checks(released.sql(run.engine.dialect))
 
-    def keys(self, path: Path) -> exp.Query | None:
-        """The hashes of the keys of the released rows, where the policy names a key."""
+    def manifest(self, table_name: str, facts: Facts) -> Manifest:
+        """What it claims, once its rows are counted."""
+        policy, found, prepared = self.prepared.policy, self.found, self.prepared
+        levels, heights = shown_generalization(policy, self.chosen.generalization, prepared.heights)
+        claims = Manifest(
+            table_name=table_name,
+            published_at=utc_now(),
+            sqlanon_version=__version__,
+            engine=f"{self.run.engine.version}, python {platform.python_version()}",
+            policy=policy.redacted(),
+            policy_hash=policy.fingerprint(),
+            columns=self.columns(),
+            generalization=levels,
+            rows=prepared.marginals.rows,
+            released_rows=facts.rows,
+            suppressed_rows=self.chosen.figures.suppressed_rows,
+            classes=facts.classes,
+            smallest_class=facts.smallest_class,
+            measure=policy.search.measure,
+            score=None,
+            optimal=found.optimal and is_shown_as_optimal(policy),
+            digest=facts.digest,
+            guarantee=guarantee_of(policy.search.strategy),
+            heights=heights,
+            version=facts.version,
+            **({} if self.noised is None else self.noised.claimed(policy)),
+            **({} if self.filled is None else self.filled.decoys.claimed()),
+        )
+        is_based = policy.release is not None and bool(policy.release.after)
+        if is_based or not follows(claims):
+            return claims
+        return replace(claims, score=measure_of(prepared).shown(found.score))
+
+    def suppressed_by(self, released: exp.Table) -> Suppressed:
+        """What may be told of the suppressed rows."""
+        return () if self.filled is not None else suppressed_rows_by(self.run, self.prepared, self.chosen, released)
+
+    def keyed_rows(self) -> exp.Query | None:
+        """The released rows with the key that the policy names; None without one."""
         key, recoding = self.prepared.columns.key, self.recoding
         if self.filled is not None and self.filled.recoding is not None:
             recoding = self.filled.recoding.real  # a decoy is nobody, and has none
@@ -173,5 +195,32 @@ class ReleaseDraft:
             return None
         for name in key:
             recoding = recoding.with_column(Column(name))
-        hashed = named(key_hash(key, secret_of(self.run.engine, path)), KEY_HASH)
-        return select([hashed], subquery(recoding.select(shuffled=False), "released"))
+        return recoding.select(shuffled=False)
+
+
+def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Chosen, released: exp.Table) -> Suppressed:
+    """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
+
+    It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those of
+    two could be held against one another, where the one follows from the other. Where no one level was chosen for all
+    rows, where rows are not persons, or are nobody's, and beside releases that readers have (versions that are kept,
+    those that it is based on), nothing is told: their rows could be taken from the sums.
+    """
+    policy, suppressed = prepared.policy, chosen.figures.suppressed_rows
+    told = policy.source.person is None and policy.population is None and not policy.noisy
+    alone = not prepared.after and (policy.release is None or policy.release.keep == 1)
+    if not told or not alone or policy.search.is_local or not suppressed:
+        return []
+    own = zip(prepared.own_attributes, chosen.generalization.values(), strict=True)
+    below = [(attribute, level) for attribute, level in own if level is not None and level < attribute.height]
+    if not below:
+        return []
+    attribute, level = below[0]
+    least = promised_k(policy.privacy, policy.generalized)
+    label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
+    query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
+    rows = run.engine.rows(query)
+    labels = rows[0][-1] if rows else 0
+    if not may_be_told([row[1] for row in rows], suppressed, labels, least):
+        return []
+    return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]

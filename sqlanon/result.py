@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,16 +19,14 @@ from sqlglot import Dialect, exp
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
-from sqlanon.ledger import Export, Places, compared_with_nothing, exports, publications, recording_export
+from sqlanon.ledger import Export, LedgerEntry, Places, compared_with_nothing, exports, publications, recording_export
 from sqlanon.markup import html_table
 from sqlanon.pipeline import Found
 from sqlanon.policy import Policy, shown_place
-from sqlanon.policy.guarantee import guarantee_of
-from sqlanon.publishing import ManifestOf, Publishing, table_name_of
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import utc_now
+from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
-from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
-from sqlanon.release.targets.file import utc_now
+from sqlanon.release.target import target_for
 from sqlanon.release.targets.postgres_reader import PostgresRelease
 from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
@@ -257,7 +253,7 @@ class Result(ResultFigures):
         named = prepared.lattice.named
         self._run = run
         self._prepared = prepared
-        self._made = ReleaseDraft(run, prepared, chosen, noised, filled)
+        self._made = ReleaseDraft(run, prepared, found, noised, filled)
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
@@ -270,9 +266,7 @@ class Result(ResultFigures):
         self.suppressed_rows = chosen.figures.suppressed_rows
         self.decoys = None if filled is None else filled.decoys
         self.score_without_decoys = None if filled is None else shown(filled.score_without)
-        self.released_rows = (
-            self.rows - self.suppressed_rows + chosen.masked_rows + (filled.decoys.rows if filled else 0)
-        )
+        self.released_rows = self._made.expected.rows
         self.classes = chosen.figures.classes
         self.smallest_class = chosen.smallest_class
         self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
@@ -417,7 +411,6 @@ class Result(ResultFigures):
 
         return Unpublished(
             self._made,
-            self._manifest(table_name_of(self.policy)),
             self.generalization,
             self._run.work("lattice"),
             self.nodes,
@@ -458,10 +451,13 @@ class Result(ResultFigures):
                 "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
                 'export("folder", dialect=...) writes the statement, and the tables that it reads'
             )
-        figures = (self.released_rows, self.classes, self.smallest_class)
-        publishing = Publishing(self._made, self.run_id, self._manifest, figures)
-        release, together = publishing.publish(path, table, force)
-        if together is not None:  # published a second time, it says once what it says
+        draft = self._made
+        target = target_for(draft, path, table)
+        keyed = draft.keyed_rows()
+        entry = LedgerEntry(draft.run, draft.prepared, self.run_id, target.path, self.rows, force, keyed=keyed)
+        with draft.explained():
+            release: Release | PostgresRelease | SparkRelease = publish(target, draft, entry)
+        if (together := entry.together) is not None:  # published a second time, it says once what it says
             self.held_against = tuple(shown_place(one.path) for one in together.earlier)
             told = together.told(release.manifest.digest)
             self.warnings += tuple(one for one in told if one not in self.warnings)
@@ -526,35 +522,3 @@ class Result(ResultFigures):
         with recording_export(engine, path, made):
             yield
         self.warnings += tuple(one for one in told if one not in self.warnings)
-
-    def _manifest(self, table: str) -> ManifestOf:
-        levels, heights = shown_generalization(self.policy, self.generalization, self.heights)
-
-        def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-            claims = Manifest(
-                table_name=table,
-                published_at=utc_now(),
-                sqlanon_version=__version__,
-                engine=f"{self._run.engine.version}, python {platform.python_version()}",
-                policy=self.policy.redacted(),
-                policy_hash=self.policy.fingerprint(),
-                columns=self._made.columns(),
-                generalization=levels,
-                rows=self.rows,
-                released_rows=rows,
-                suppressed_rows=self.suppressed_rows,
-                classes=classes,
-                smallest_class=smallest,
-                measure=self.measure,
-                score=None,
-                optimal=self.optimal and is_shown_as_optimal(self.policy),
-                digest=digest,
-                guarantee=guarantee_of(self.policy.search.strategy),
-                heights=heights,
-                **({} if self._made.noised is None else self._made.noised.claimed(self.policy)),
-                **({} if self.decoys is None else self.decoys.claimed()),
-            )
-            known = None if self.policy.release is not None and self.policy.release.after else self.score
-            return claims if not follows(claims) else replace(claims, score=known)
-
-        return manifest

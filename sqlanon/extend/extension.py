@@ -5,42 +5,33 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
 from sqlanon.errors import AuditError
-from sqlanon.expressions import col, named, select, union_all
-from sqlanon.ledger import (
-    Earlier,
-    Places,
-    Publication,
-    Together,
-    held_against,
-    opened,
-    recording,
-    released_row,
-    sample_of,
-    secret_of,
-    tree_of_both,
-    trees_of,
-)
+from sqlanon.expressions import col, select, star
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.hierarchies.bounds import Kind
+from sqlanon.ledger import Earlier, LedgerEntry, Publication, opened, tree_of_both, trees_of
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
-from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
+from sqlanon.release.metadata import Suppressed
+from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
 from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
-from sqlanon.release.staging import Content
-from sqlanon.release.targets.file import publish, utc_now
+from sqlanon.release.target import Expected
+from sqlanon.release.targets.file import FileTarget
 from sqlanon.release_draft import ranges_of
 from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.earlier import KEY_HASH, key_hash
+from sqlanon.sources.earlier import KEY_HASH
 from sqlanon.sources.run import Run
 from sqlanon.version import __version__
 
@@ -123,98 +114,51 @@ class Extension:
         """
         if self._refusals:
             raise AuditError(list(self._refusals))
-        engine, publication = self._run.engine, self._publication
-        with opened(engine, publication, verified=True) as release:
-            together = self._together(force, release)
-            query = ex.extended(
-                release.relation, self._run.work("added"), [one.name for one in release.manifest.columns]
+        run, prepared, publication = self._run, self._prepared, self._publication
+        with opened(run.engine, publication, verified=True) as release:
+            draft = ExtensionDraft(run, prepared, self, release, self._recoding)
+            entry = LedgerEntry(
+                run,
+                prepared,
+                self._run_id,
+                publication.path,
+                self.released_before + self.new_rows,
+                force,
+                keyed=star(run.work("added")),
+                hashed=select([col(KEY_HASH)], run.work("keys_0")),
+                trees=self._trees(),
+                extends=publication.run_id,
+                opened={publication.run_id: release},
+                row_of_run=self._to_catalog(),
             )
-            content = Content(
-                query,
-                release.manifest.columns,
-                release.manifest.quasi,
-                self.released_rows,
-                self.classes,
-                self.smallest_class,
-                0,
-                lambda rows, classes, smallest, digest: self._manifest(
-                    release.manifest, rows, classes, smallest, digest
-                ),
-                audit=lambda staged: self._audit(release.manifest, together, staged),
-                ranges=ranges_of(self._prepared),
-                recording=lambda written, sha256: self._recording(written, sha256, together),
-            )
-            verification = publish(engine, content, publication.path, publication.table_name)
-        self.warnings.extend(one for one in together.told(publication.digest) if one not in self.warnings)
-        return Release(
-            publication.path, publication.table_name, verification.manifest, engine.limits, verification.sha256
-        )
+            target = FileTarget(publication.path, publication.table_name)
+            published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
+        assert entry.together is not None
+        self.warnings.extend(one for one in entry.together.told(publication.digest) if one not in self.warnings)
+        return published
 
-    def _together(self, force: bool, release: Earlier) -> Together:
-        own, path = {self._publication.run_id: release}, self._publication.path
-        together = held_against(self._run, self._prepared, path, force, self._run_id, own)
-        assert together is not None
-        return together
-
-    def _audit(self, claims: Manifest, together: Together, staged: exp.Table) -> Sequence[Check]:
+    def _trees(self) -> list[Hierarchy]:
+        """Values may have gone that are still released: their labels are those of the release."""
         run, prepared = self._run, self._prepared
-        source = SourceAudit(run.engine, run.work, run.install_macros(), prepared, self._recoding, self._recoding, None)
-        return [*source.checks(staged.sql(run.engine.dialect)), *together.checks(claims, staged)]
-
-    def _manifest(self, before: Manifest, rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-        claims = replace(
-            before,
-            published_at=utc_now(),
-            sqlanon_version=__version__,
-            engine=f"{self._run.engine.version}, python {before.engine.partition('python ')[2]}",
-            rows=self.released_before + self.new_rows,
-            released_rows=rows,
-            suppressed_rows=self.waiting_rows,
-            classes=classes,
-            smallest_class=smallest,
-            score=None,
-            optimal=False,
-            digest=digest,
-            digest_algorithm=DIGEST,
-            linking_risk=None,
-        )
-        # Of the rows that were released before, the source may have others now: the release's own figure counts.
-        return claims if claims.measure == "discernibility" else replace(claims, score=released_score(claims, {}))
-
-    def _recording(self, manifest: Manifest, sha256: str | None, together: Together) -> AbstractContextManager[None]:
-        """What the ledger is told of the publication."""
-        run, prepared, before = self._run, self._prepared, self._publication
-        engine, policy = run.engine, prepared.policy
-        assert policy.catalog is not None
-        path = policy.catalog.database
-        after = [run_id for run_id in prepared.after if run_id != before.run_id]
-        row = released_row(self._run_id, before.path, manifest, sha256, run.identity, after, together)
-        key = named(key_hash(prepared.columns.key, secret_of(engine, path)), KEY_HASH)
-        keys = union_all(select([key], run.work("added")), select([col(KEY_HASH)], run.work("keys_0")))
-        # Values may have gone that are still released: their labels are those of the release.
-        then = trees_of(run, policy, before.run_id)
-        trees = [
+        then = trees_of(run, prepared.policy, self._publication.run_id)
+        return [
             tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
             for now in prepared.own_hierarchies
         ]
-        row["extends"] = before.run_id
-        own = self._to_catalog(manifest)
-        sample = sample_of(run, policy, path, self._run_id, manifest.rows)
-        return recording(engine, path, row, Places.of(policy), keys, trees, together.known, sample=sample, run=own)
 
-    def _to_catalog(self, manifest: Manifest) -> dict[str, Any]:
+    def _to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""
         policy = self._prepared.policy
         return {
             "run_id": self._run_id,
-            "started_at": manifest.published_at,
+            "started_at": utc_now(),
             "policy": policy.model_dump_json(),
             "policy_hash": policy.fingerprint(),
             "strategy": "extend",
             "measure": self.measure,
-            "rows": manifest.rows,
-            "suppressed_rows": manifest.suppressed_rows,
-            "classes": manifest.classes,
+            "rows": self.released_before + self.new_rows,
+            "suppressed_rows": self.waiting_rows,
+            "classes": self.classes,
             "score": self.score,
             "optimal": False,
             "generalization": json.dumps(self.generalization, ensure_ascii=False),
@@ -230,3 +174,79 @@ class Extension:
         more = ("classes", "smallest_class", "generalization", "measure", "score")
         figures = {name: getattr(self, name) for name in (*names, *more)}
         return figures | {"dependencies": [one.to_dict() for one in self.dependencies]}
+
+
+@dataclass(frozen=True)
+class ExtensionDraft:
+    """An extended release before it is written: a `sqlanon.release.target.Draft`."""
+
+    run: Run
+    prepared: SearchInput
+    extension: Extension
+    release: Earlier
+    recoding: Recoding
+
+    @property
+    def expected(self) -> Expected:
+        """What must come out."""
+        return Expected(self.extension.released_rows, self.extension.classes, self.extension.smallest_class)
+
+    @property
+    def quasi(self) -> Sequence[str]:
+        """The columns that make the classes."""
+        return self.release.manifest.quasi
+
+    @property
+    def ranges(self) -> dict[str, Kind]:
+        """By column, in lower case, what its labels are ranges of."""
+        return ranges_of(self.prepared)
+
+    def columns(self) -> tuple[ReleasedColumn, ...]:
+        """Its columns, in order: those of the release."""
+        return self.release.manifest.columns
+
+    def repeating(self) -> Sequence[str]:
+        """The columns of text that has few values: not counted again."""
+        return ()
+
+    def rows(self) -> AbstractContextManager[exp.Select]:
+        """The rows of the release, and those that are added."""
+        names = [one.name for one in self.columns()]
+        return nullcontext(ex.extended(self.release.relation, self.run.work("added"), names))
+
+    def rows_there(self) -> NoReturn:
+        """A release on a server is not extended."""
+        raise NotImplementedError
+
+    def checks(self, released: exp.Table) -> list[Check]:
+        """What a release alone does not show of its requirements, checked with the source."""
+        run, recoding = self.run, self.recoding
+        audit = SourceAudit(run.engine, run.work, run.install_macros(), self.prepared, recoding, recoding, None)
+        return audit.checks(released.sql(run.engine.dialect))
+
+    def suppressed_by(self, released: exp.Table) -> Suppressed:
+        """Rows that wait are added later: nothing is told of them."""
+        return ()
+
+    def manifest(self, table_name: str, facts: Facts) -> Manifest:
+        """What it claims, once its rows are counted."""
+        before = self.release.manifest
+        claims = replace(
+            before,
+            published_at=utc_now(),
+            sqlanon_version=__version__,
+            engine=f"{self.run.engine.version}, python {before.engine.partition('python ')[2]}",
+            rows=self.extension.released_before + self.extension.new_rows,
+            released_rows=facts.rows,
+            suppressed_rows=self.extension.waiting_rows,
+            classes=facts.classes,
+            smallest_class=facts.smallest_class,
+            score=None,
+            optimal=False,
+            digest=facts.digest,
+            digest_algorithm=DIGEST,
+            version=facts.version,
+            linking_risk=None,
+        )
+        # Of the rows that were released before, the source may have others now: the release's own figure counts.
+        return claims if claims.measure == "discernibility" else replace(claims, score=released_score(claims, {}))

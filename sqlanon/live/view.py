@@ -20,7 +20,7 @@ from sqlanon.live.queries import LiveColumn, type_text
 from sqlanon.live.refuse import refuse_policy
 from sqlanon.live.statements import DEFINITIONS, SCHEMA, STATUS, Draft, Known, definition, live_recipe, making, removing
 from sqlanon.policy import Policy, table_parts
-from sqlanon.release.targets.file import utc_now
+from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.lattice import Progress

@@ -16,11 +16,11 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark import is_session
 from sqlanon.errors import ReleaseError
 from sqlanon.policy import is_postgres
+from sqlanon.policy.names import VERIFIED
 from sqlanon.policy.spark import names_spark
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import VERIFIED
 from sqlanon.release.targets.postgres_reader import PostgresSpot, copied_rows, verify_postgres
 from sqlanon.release.targets.spark_catalog import SparkSpot
 from sqlanon.release.targets.spark_reader import fetched_rows, verify_spark

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from sqlanon.policy.guarantee import GUARANTEES
@@ -22,6 +22,11 @@ DIGESTS: Mapping[str, str] = {DIGEST: "digest", "xor-md5-cells": "digest_of_cell
 
 _AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
 _COUNTS = ("rows", "released_rows", "suppressed_rows", "classes", "smallest_class")
+
+
+def utc_now() -> datetime:
+    """The time, in UTC, as a TIMESTAMP without a zone."""
+    return datetime.now(timezone.utc).replace(tzinfo=None, microsecond=0)
 
 
 def versioned(table_name: str, version: int) -> str:
@@ -40,6 +45,18 @@ class ReleasedColumn:
     name: str
     type: str
     role: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was counted of the rows of a release that is staged: rows, classes, rows of the smallest, and the content
+    digest. The version is that of the place; None where there is one table and no more."""
+
+    rows: int
+    classes: int
+    smallest_class: int
+    digest: str
+    version: int | None = None
 
 
 @dataclass(frozen=True)

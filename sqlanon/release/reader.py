@@ -30,9 +30,6 @@ ATTACHED = "release_file"
 COPIED = "sqlanon_released_rows"
 """The rows of a release on a server, copied to the engine that has its source."""
 
-VERIFIED = "sqlanon_verified"
-"""A release, for the engine that has its source."""
-
 
 @dataclass(frozen=True)
 class OpenRelease:

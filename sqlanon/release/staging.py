@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -26,15 +25,13 @@ from sqlanon.expressions import (
     table,
     text,
 )
-from sqlanon.hierarchies.bounds import Kind
-from sqlanon.release.check import Check
+from sqlanon.policy.names import STAGED
 from sqlanon.release.contents import STORAGE_VERSION
-from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.metadata import Suppressed
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import ATTACHED, KEY
+from sqlanon.release.target import Draft
 from sqlanon.workdir import spill_directory
 
-STAGED = "sqlanon_staged"
 _USUAL = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BLOB"}
 )
@@ -44,79 +41,6 @@ _ROUNDED = frozenset({"TIME WITH TIME ZONE", "INTERVAL"})
 """Types that Parquet has, without all of their values: it knows no offset of a time, and of an interval neither
 microseconds nor what is negative."""
 _NESTED = ("list", "array", "struct", "tuple", "map", "union")
-
-
-@dataclass(frozen=True)
-class Content:
-    """What is to be released.
-
-    Attributes
-    ----------
-    query:
-        The recode statement.
-    columns:
-        Its columns, in order, with types and roles.
-    quasi:
-        Those that make the classes.
-    rows, classes, smallest_class:
-        How many rows it must give, in how many classes, and the rows of the smallest.
-    masked_rows:
-        How many of them are masked: they may be a class of their own.
-    manifest:
-        Makes the manifest from what was written: rows, classes, smallest class, digest.
-    repeating:
-        Columns of text that has few values.
-    audit:
-        Checks with the source what a release alone cannot show; it is given the released rows. None
-        where there is nothing of the kind.
-    recording:
-        What is written elsewhere of the release, by its manifest and the SHA-256 of its file (None on a server): for
-        good once it is in its place, and not at all if it does not get there.
-    ranges:
-        By column, in lower case, what its labels are ranges of.
-    suppressed:
-        What may be told of the suppressed rows; it is given the released rows. None where that is nothing.
-    keep:
-        How many versions the file has then, at most: this one, and the newest of those that it has now.
-    """
-
-    query: exp.Select
-    columns: tuple[ReleasedColumn, ...]
-    quasi: Sequence[str]
-    rows: int
-    classes: int
-    smallest_class: int
-    masked_rows: int
-    manifest: Callable[[int, int, int, str], Manifest]
-    repeating: Collection[str] = ()
-    audit: Callable[[exp.Table], Sequence[Check]] | None = None
-    recording: Callable[[Manifest, str | None], AbstractContextManager[None]] = lambda manifest, sha256: nullcontext()
-    ranges: Mapping[str, Kind] = field(default_factory=dict)
-    suppressed: Callable[[exp.Table], Suppressed] | None = None
-    keep: int = 1
-
-
-def write_rows(engine: DuckDBEngine, content: Content, staged: Path, table_name: str) -> None:
-    """Write the recoded rows to a fresh file, in random order, with the types spelled out."""
-    target = table(table_name, "main", STAGED)
-    engine.attach(staged, STAGED, read_write=True, storage_version=STORAGE_VERSION)
-    try:
-        staged.chmod(0o600)
-        _create_table(engine, content, target)
-        # Joined as it is written, the sorted rows stream past tables of labels. The optimizer knows little of how many
-        # rows come out of a sort: it may hold them all in a hash table, and give them in the order of the labels.
-        with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
-            engine.execute(exp.Insert(this=target.copy(), expression=content.query))
-    except duckdb.OutOfMemoryException as error:
-        raise ReleaseError(
-            "the release cannot be written: it needs more memory: allow more with memory_limit"
-        ) from error
-    except duckdb.Error as error:
-        raise ReleaseError(
-            f"the release cannot be written: {type(error).__name__}; has the source changed since it was read?"
-        ) from error
-    finally:
-        engine.detach(STAGED)
 
 
 def refuse_types(types: Mapping[str, str], is_parquet: bool) -> None:
@@ -163,12 +87,12 @@ def _scalars(type_: DuckDBPyType) -> Iterator[str]:
         yield from _scalars(one)
 
 
-def _create_table(engine: DuckDBEngine, content: Content, target: exp.Table) -> None:
-    columns = [(column.name, column.type) for column in content.columns]
+def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
+    """Make the table of a release in a file."""
+    columns, repeating = [(column.name, column.type) for column in draft.columns()], draft.repeating()
     # What DuckDB would find out for itself: looking for something better takes a tenth of the time of writing.
     compressed = [
-        (name, f"{type_} USING COMPRESSION dictionary" if name in content.repeating else type_)
-        for name, type_ in columns
+        (name, f"{type_} USING COMPRESSION dictionary" if name in repeating else type_) for name, type_ in columns
     ]
     try:
         engine.execute(column_definitions(target, compressed))

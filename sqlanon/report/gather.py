@@ -5,7 +5,7 @@ What everybody may see is counted from the released rows and the manifest alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -22,11 +22,12 @@ from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.release.manifest import Facts as RowFacts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata_views import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
-from sqlanon.release.requirements import needs_source, requirement_checks
-from sqlanon.release.source_audit import SourceAudit
+from sqlanon.release.requirements import requirement_checks
+from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.report import distributions as charts
@@ -43,9 +44,6 @@ SAMPLE = 1500
 SMALL = 120
 """A lattice of so many generalizations is drawn as a whole."""
 WITH_SOURCE = "checked with the source at hand"
-
-Claims = Callable[[int, int, int, str], Manifest]
-"""The manifest of a release: by its rows, classes, smallest class and digest."""
 
 
 def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> Facts:
@@ -77,8 +75,8 @@ class Unpublished:
 
     Attributes
     ----------
-    made, claims:
-        The release, and its manifest.
+    made:
+        The release.
     generalization:
         By quasi-identifier the chosen level; None: several.
     lattice:
@@ -92,7 +90,6 @@ class Unpublished:
     """
 
     made: ReleaseDraft
-    claims: Claims
     generalization: Mapping[str, int | None]
     lattice: exp.Table
     nodes: int
@@ -110,17 +107,11 @@ class Unpublished:
         try:
             macros = run.install_macros()
             name = rows.sql(run.engine.dialect)
-            quasi = self.claims(0, 0, 0, "").quasi
-            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, quasi, macros))[0]
-            claims = self.claims(released, classes, k or 0, "")
+            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.made.quasi, macros))[0]
+            claims = self.made.manifest(released_name(policy), RowFacts(released, classes, k or 0, ""))
             audited = replace(audited_of(run.engine, claims, name), macros=macros)
             checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
-            if needs_source(policy.privacy, policy.source.person is not None):
-                plain = self.made.chosen.recoding
-                audit = SourceAudit(
-                    run.engine, run.work, macros, self.made.prepared, self.made.recoding, plain, run.population
-                )
-                told = k_counts_decoys(audit.checks(name), claims)
+            if told := k_counts_decoys(self.made.checks(rows), claims):
                 checks = tuple(told) if private else beside(checks, told)
             return _facts(run.engine, rows, claims, checks, published=False, readable=True)
         finally:

@@ -39,9 +39,8 @@ from sqlanon.policy import (
     why_not_written,
 )
 from sqlanon.policy.checks import spark_check
+from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.policy.spark import SESSION, shown_spark
-from sqlanon.release.reader import VERIFIED
-from sqlanon.release.staging import STAGED
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources import (
     Place,

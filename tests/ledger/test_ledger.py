@@ -476,7 +476,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
             return audited(*arguments, **more)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sqlanon.publishing.recording", overtaken)
+            patch.setattr("sqlanon.ledger.publication.recording", overtaken)
             with pytest.raises(AuditError, match="complementary release"):
                 first.publish()
     assert not (hospital / "one.duckdb").exists()

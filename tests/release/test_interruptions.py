@@ -157,7 +157,7 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.database", "sqlanon.publishing"
+PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.database", "sqlanon.result"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
@@ -175,7 +175,7 @@ STAGES = [
     (PUBLISH, "_give_mode", "after", True, True),
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
-    (PUBLISHING, "Publishing._recording", "before", True, True),
+    ("sqlanon.ledger.publication", "LedgerEntry.recording", "before", True, True),
     ("sqlanon.ledger.records", "keep_trees", "after", True, True),
     ("sqlanon.ledger.records", "complete", "before", True, True),
     ("sqlanon.ledger.records", "complete", "after", True, True),

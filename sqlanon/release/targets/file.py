@@ -7,10 +7,9 @@ never held a private value: it is written once, from the recoded rows, by an eng
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 import duckdb
@@ -18,87 +17,224 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
-from sqlanon.errors import AuditError, DiskError, OvertakenError, ReleaseError
+from sqlanon.errors import DiskError, OvertakenError, ReleaseError
 from sqlanon.expressions import column_definitions, create_temporary_view, insert_row, star, table
-from sqlanon.policy import why_not_written
-from sqlanon.release.check import Check
-from sqlanon.release.contents import expected_objects, found_objects
+from sqlanon.hierarchies.bounds import Kind
+from sqlanon.policy import Policy, same_file, table_parts, why_not_written
+from sqlanon.policy.names import STAGED
+from sqlanon.release.contents import STORAGE_VERSION, expected_objects, found_objects
 from sqlanon.release.file_hash import sha256_of
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.once import Once
+from sqlanon.release.published import Release
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release, read_manifests
-from sqlanon.release.staging import STAGED, Content, refuse_types, to_parquet, write_rows
+from sqlanon.release.staging import create_released, refuse_types, to_parquet
+from sqlanon.release.target import Draft
 from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
-from sqlanon.resources import macros, sql_text
+from sqlanon.resources import PLAIN, macros, sql_text
+from sqlanon.sources import NOT_THERE, Source
 from sqlanon.workdir import BusyError, alone_at, disk_problem, mode_of_new_files, private_directory
 
+STAGED_FILE = "release.duckdb"
 BEFORE = "release_before"
 
 
-def publish(engine: DuckDBEngine, content: Content, path: Path, table_name: str) -> Verification:
-    """Write a release, audit it, and put it in its place."""
-    is_parquet = path.suffix.lower() == ".parquet"
-    if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
-        raise ReleaseError(f"{path} {wrong}")
-    if is_parquet:
-        refuse_types({column.name: column.type for column in content.columns}, is_parquet=True)
-    there = _what_is_at(path)
-    before = _refuse_to_destroy(path, table_name, engine.limits)
-    content = _versioned(content, is_parquet, before)
+@dataclass(frozen=True)
+class FileTarget:
+    """A release in a file of its own: a DuckDB database, with the newest of the versions before, or a Parquet file."""
+
+    path: Path
+    table_name: str
+    keep: int = 1
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the file has one table and no version."""
+        return self.path.suffix.lower() == ".parquet"
+
+    @contextmanager
+    def stage(self, draft: Draft) -> Iterator[StagedFile]:
+        """Write the rows to a private directory beside the file."""
+        path = self.path
+        if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
+            raise ReleaseError(f"{path} {wrong}")
+        if self.is_parquet:
+            refuse_types({column.name: column.type for column in draft.columns()}, is_parquet=True)
+        there = _what_is_at(path)
+        before = _refuse_to_destroy(path, self.table_name, draft.run.engine.limits)
+        version = None if self.is_parquet else (before[0].version or 1) + 1 if before else 1
+        name = self.table_name if version is None else versioned(self.table_name, version)
+        kept = () if self.is_parquet else before[: self.keep - 1]
+        try:
+            with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
+                with draft.rows() as query:
+                    write_rows(draft, query, directory / STAGED_FILE, name)
+                with StagedRows.opened(draft, directory / STAGED_FILE, name) as rows:
+                    yield StagedFile(self, rows, draft.ranges, version, kept, there)
+        except BusyError as error:
+            raise ReleaseError(f"another run is publishing to {path}: try again when it is done") from error
+        except (OSError, DiskError) as error:
+            reason = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
+            state = "nothing was published" if there is None else "the release that is there is unchanged"
+            raise ReleaseError(f"{path} cannot be written: {reason}; {state}") from error
+
+    def facts(self, staged: StagedFile) -> Facts:
+        """Count the rows in the file, by an engine that has seen nothing else."""
+        return staged.staged.counted(staged.version)
+
+    def commit(self, staged: StagedFile, manifest: Manifest) -> Release:
+        """Rename the file into place."""
+        _swap_in(staged.file, self.path)
+        return Release(self.path, self.table_name, manifest, staged.staged.draft.run.engine.limits, staged.sha256)
+
+
+def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -> FileTarget:
+    """The file that `publish` was given, else that of the policy."""
+    section, catalog = draft.prepared.policy.release, draft.prepared.policy.catalog
+    chosen = place or (None if section is None else section.database or section.file)
+    if chosen is None:
+        raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
+    path = Path(os.path.realpath(chosen))  # a link stays a link
+    private = [*draft.prepared.source.files, *draft.run.engine.files()]
+    if catalog is not None:
+        private.append(catalog.database)
+    if any(same_file(path, file) for file in private):
+        raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
+    return FileTarget(path, table_name or released_name(draft.prepared.policy), 1 if section is None else section.keep)
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """The rows of a release in a private file, and an engine that has seen nothing else; it remembers its answers."""
+
+    draft: Draft
+    file: Path
+    table_name: str
+    engine: DuckDBEngine
+    asked: Once
+
+    @classmethod
+    @contextmanager
+    def opened(cls, draft: Draft, file: Path, table_name: str) -> Iterator[StagedRows]:
+        """The rows that `write_rows` wrote."""
+        spill = file.with_name("spill")
+        spill.mkdir(mode=0o700)
+        with closing(DuckDBEngine.private(spill, draft.run.engine.limits)) as engine:
+            engine.script(macros(PLAIN))
+            yield cls(draft, file, table_name, engine, Once(engine))
+
+    def counted(self, version: int | None) -> Facts:
+        """What is in the file."""
+        self.engine.attach(self.file, ATTACHED, read_only=True)
+        rows = table(self.table_name, "main", ATTACHED)
+        self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
+        smallest, classes, count, _ = self.asked.rows(k_anonymity_of(SUBJECT.name, self.draft.quasi))[0]
+        digest = self.asked.rows(digest_of(SUBJECT.name))[0][1]
+        self.engine.detach(ATTACHED)
+        return Facts(count, classes, smallest or 0, digest, version)
+
+    def verified(self, path: Path, manifest: Manifest) -> Verification:
+        """The rows alone, held against what is claimed."""
+        self.engine.attach(self.file, ATTACHED, read_only=True)
+        release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
+        verification = verify_release(path, release, fresh=False)
+        self.engine.detach(ATTACHED)
+        return verification
+
+    @contextmanager
+    def beside_source(self) -> Iterator[exp.Table]:
+        """The rows, for the engine that has the source."""
+        self.draft.run.engine.attach(self.file, STAGED, read_only=True)
+        try:
+            yield table(self.table_name, "main", STAGED)
+        finally:
+            self.draft.run.engine.detach(STAGED)
+
+
+@dataclass
+class StagedFile:
+    """A release in a private directory: its rows, the versions of the file in its place that are kept, and what that
+    file was."""
+
+    target: FileTarget
+    staged: StagedRows
+    ranges: Mapping[str, Kind]
+    version: int | None
+    kept: Sequence[Manifest]
+    there: tuple[int, ...] | None
+    sha256: str | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file that is renamed into place."""
+        return self.staged.file.with_name("release.parquet") if self.target.is_parquet else self.staged.file
+
+    def rows(self) -> AbstractContextManager[exp.Table]:
+        """Its rows, for the engine that has the source."""
+        return self.staged.beside_source()
+
+    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+        """Add the manifest, and what describes the rows; verify the file."""
+        if not self.target.is_parquet:
+            refuse_name(manifest)
+        verification = _audit(self, manifest, suppressed)
+        _flush(self.file)
+        self.sha256 = sha256_of(self.file)
+        return verification
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """The lock of the file's place."""
+        with alone_at(self.target.path):
+            if _what_is_at(self.target.path) != self.there:  # the versions in it were those before
+                raise OvertakenError(f"another run has published to {self.target.path} meanwhile: try again")
+            yield
+
+
+def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str) -> None:
+    """Write recoded rows to a fresh file, in random order, with the types spelled out."""
+    engine, target = draft.run.engine, table(table_name, "main", STAGED)
+    engine.attach(file, STAGED, read_write=True, storage_version=STORAGE_VERSION)
     try:
-        with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
-            kept = Kept(path, () if is_parquet else before[: content.keep - 1])
-            verification = audited(engine, content, directory, kept, is_parquet)
-            _flush(verification.path)
-            sha256 = sha256_of(verification.path)
-            with alone_at(path):
-                if _what_is_at(path) != there:  # the versions in it were those before
-                    raise OvertakenError(f"another run has published to {path} meanwhile: try again")
-                with content.recording(verification.manifest, sha256):
-                    _swap_in(verification.path, path)
-    except BusyError as error:
-        raise ReleaseError(f"another run is publishing to {path}: try again when it is done") from error
-    except (OSError, DiskError) as error:
-        reason = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
-        state = "nothing was published" if there is None else "the release that is there is unchanged"
-        raise ReleaseError(f"{path} cannot be written: {reason}; {state}") from error
-    return replace(verification, path=path, sha256=sha256)
+        file.chmod(0o600)
+        create_released(engine, draft, target)
+        # Joined as it is written, the sorted rows stream past tables of labels. The optimizer knows little of how many
+        # rows come out of a sort: it may hold them all in a hash table, and give them in the order of the labels.
+        with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
+            engine.execute(exp.Insert(this=target.copy(), expression=query))
+    except duckdb.OutOfMemoryException as error:
+        raise ReleaseError(
+            "the release cannot be written: it needs more memory: allow more with memory_limit"
+        ) from error
+    except duckdb.Error as error:
+        raise ReleaseError(
+            f"the release cannot be written: {type(error).__name__}; has the source changed since it was read?"
+        ) from error
+    finally:
+        engine.detach(STAGED)
 
 
-def audited(
-    engine: DuckDBEngine, content: Content, directory: Path, kept: Kept, is_parquet: bool = False
-) -> Verification:
-    """Write a release to a private directory, and hold it against all that is known."""
-    staged = directory / "release.duckdb"
-    rows = content.manifest(0, 0, 0, "").rows_table
-    write_rows(engine, content, staged, rows)
-    checks, suppressed = _with_source(engine, content, staged, rows)
-    manifest, verification = _audit(content, staged, kept, suppressed, is_parquet, engine.limits)
-    verification = with_checks(verification, checks)
-    failures = [*verification.failures, *against_the_run(verification.manifest, manifest, content)]
-    if failures:
-        raise AuditError(failures)
-    return verification
+def refuse_types_of(policy: Policy, source: Source) -> None:
+    """Refuse columns that are released as they are, and that the policy's file cannot hold: before anything is
+    searched. What quasi-identifiers are released as is known later.
+    """
+    section = policy.release
+    path = None if section is None else section.database or section.file
+    if path is None:
+        return
+    released = {name.lower() for name in (*policy.with_role("sensitive"), *policy.with_role("insensitive"))}
+    types = {name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != NOT_THERE}
+    refuse_types(types, path.suffix.lower() == ".parquet")
 
 
-def _versioned(content: Content, is_parquet: bool, before: Sequence[Manifest]) -> Content:
-    """The same, with the number of its version in the manifest, and its name looked at; Parquet has no version."""
-    if is_parquet:
-        return content
-    content = with_version(content, (before[0].version or 1) + 1 if before else 1)
-    refuse_name(content.manifest(0, 0, 0, ""))
-    return content
-
-
-def with_version(content: Content, version: int) -> Content:
-    """The same, with the number of its version in the manifest."""
-
-    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-        return replace(content.manifest(rows, classes, smallest, digest), version=version)
-
-    return replace(content, manifest=manifest)
+def released_name(policy: Policy) -> str:
+    """The released table: the policy's, else the source's name."""
+    if (section := policy.release) is not None:
+        return section.name
+    name = policy.source.table or "release"
+    return table_parts(name)[-1] if table_parts(name) else name
 
 
 def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
@@ -132,51 +268,33 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
     return before
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Versions of the release that is replaced, which the new file has too: where they are, the newest first."""
-
-    path: Path
-    manifests: Sequence[Manifest]
-
-
-def _audit(
-    content: Content, staged: Path, kept: Kept, suppressed: Suppressed, is_parquet: bool, limits: Limits
-) -> tuple[Manifest, Verification]:
-    """Count what is in the file, by an engine that has seen nothing else; add what tells about it; check it all.
-
-    The answers that are put into the manifest are remembered: the rows are not counted a second time.
-    """
-    spill = staged.with_name("spill")
-    spill.mkdir(mode=0o700)
-    with closing(DuckDBEngine.private(spill, limits)) as engine:
-        engine.attach(staged, ATTACHED, read_write=True)
-        with engine.using(ATTACHED):
-            engine.script(macros())
-            rows, asked = table(content.manifest(0, 0, 0, "").rows_table, "main", ATTACHED), Once(engine)
-            engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
-            smallest, classes, count, _ = asked.rows(k_anonymity_of(SUBJECT.name, content.quasi))[0]
-            digest = asked.rows(digest_of(SUBJECT.name))[0][1]
-            manifest = content.manifest(count, classes, smallest or 0, digest)
-            target = _write_manifest(engine, content, (manifest, *_keep(engine, kept)), suppressed, staged, is_parquet)
-            if not is_parquet:
-                found = read_manifests(engine)
-                release = OpenRelease(engine, asked, found[0], is_parquet, tuple(found))
-                verification = verify_release(target, release, fresh=True)
-                engine.script(f"CHECKPOINT {ATTACHED}")  # to detach is not enough: it is silent where the disk is full
-        engine.detach(ATTACHED)
-    return manifest, verify_file(target, fresh=True, limits=limits) if is_parquet else verification
+def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Verification:
+    """Put the manifest in the file, and what tells about its rows, and check all of it. The rows, which were counted
+    for the manifest, are not counted a second time."""
+    rows, is_parquet = staged.staged, staged.target.is_parquet
+    engine = rows.engine
+    engine.attach(rows.file, ATTACHED, read_write=True)
+    with engine.using(ATTACHED):
+        engine.script(macros())
+        _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
+        if not is_parquet:
+            found = read_manifests(engine)
+            release = OpenRelease(engine, rows.asked, found[0], is_parquet, tuple(found))
+            verification = verify_release(staged.file, release, fresh=True)
+            engine.script(f"CHECKPOINT {ATTACHED}")  # to detach is not enough: it is silent where the disk is full
+    engine.detach(ATTACHED)
+    return verify_file(staged.file, fresh=True, limits=engine.limits) if is_parquet else verification
 
 
-def _keep(engine: DuckDBEngine, kept: Kept) -> list[Manifest]:
+def _keep(engine: DuckDBEngine, staged: StagedFile) -> list[Manifest]:
     """Copy the rows of earlier versions to the file that is in use; their manifests, with the number that they have
     there."""
-    if not kept.manifests:
+    if not staged.kept:
         return []
-    engine.attach(kept.path, BEFORE, read_only=True)
+    engine.attach(staged.target.path, BEFORE, read_only=True)
     manifests = []
     try:
-        for one in kept.manifests:
+        for one in staged.kept:
             copied = replace(one, version=one.version or 1)
             target = table(copied.rows_table, "main", ATTACHED)
             engine.execute(column_definitions(target.copy(), [(column.name, column.type) for column in one.columns]))
@@ -188,65 +306,19 @@ def _keep(engine: DuckDBEngine, kept: Kept) -> list[Manifest]:
 
 
 def _write_manifest(
-    engine: DuckDBEngine,
-    content: Content,
-    manifests: Sequence[Manifest],
-    suppressed: Suppressed,
-    staged: Path,
-    is_parquet: bool,
-) -> Path:
+    engine: DuckDBEngine, staged: StagedFile, manifests: Sequence[Manifest], suppressed: Suppressed
+) -> None:
     """Add the manifests to the file that is in use, and what tells about its rows; or copy the rows to a Parquet file
-    that has the manifest. The file."""
-    if is_parquet:
-        return to_parquet(engine, manifests[0], staged.with_name("release.parquet"))
+    that has the manifest."""
+    if staged.target.is_parquet:
+        to_parquet(engine, manifests[0], staged.file)
+        return
     with engine.transaction():  # else each statement would be written for itself
         engine.script(sql_text("manifest.sql"))
         for manifest in manifests:
             row = manifest.row()
             engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
-        present(engine, manifests, content.ranges, suppressed, ATTACHED)
-    return staged
-
-
-def _with_source(engine: DuckDBEngine, content: Content, staged: Path, rows: str) -> tuple[Sequence[Check], Suppressed]:
-    """Check the staged rows by the engine that has the source; and what may be told of the suppressed ones."""
-    if content.audit is None and content.suppressed is None:
-        return (), ()
-    engine.attach(staged, STAGED, read_only=True)
-    released = table(rows, "main", STAGED)
-    try:
-        checks = content.audit(released.copy()) if content.audit is not None else ()
-        return checks, content.suppressed(released) if content.suppressed is not None else ()
-    finally:
-        engine.detach(STAGED)
-
-
-def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
-    """A verification in which what the source told stands in place of what could not be told without it."""
-    told = {check.name: check for check in checks}
-    alone = {check.name for check in verification.checks}
-    merged = [told.get(check.name, check) for check in verification.checks]
-    return replace(verification, checks=(*merged, *(check for name, check in told.items() if name not in alone)))
-
-
-def against_the_run(found: Manifest, written: Manifest, content: Content) -> list[str]:
-    """What the run knows and the file alone cannot show: that no row was lost or added."""
-    failures = []
-    if found != written:
-        failures.append("the manifest in the file is not the one that was written")
-    if found.released_rows != content.rows:
-        failures.append(f"{found.released_rows} rows are in the release, {content.rows} should be")
-    own = 1 if content.masked_rows and found.classes == content.classes + 1 else 0
-    smallest = min(content.smallest_class, content.masked_rows) if own else content.smallest_class
-    merged = content.masked_rows and not own  # the masked rows read like a kept class, which is larger for it
-    if found.classes != content.classes + own or (found.smallest_class != smallest and not merged):
-        failures.append(
-            f"{found.classes} classes, the smallest of {found.smallest_class} rows, are in the release; the search "
-            f"found {content.classes}, the smallest of {content.smallest_class}; has the source changed since?"
-        )
-    if found.columns != content.columns:
-        failures.append("the columns are not those of the policy")
-    return failures
+        present(engine, manifests, staged.ranges, suppressed, ATTACHED)
 
 
 def _what_is_at(path: Path) -> tuple[int, ...] | None:
@@ -292,8 +364,3 @@ def _flush(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-
-def utc_now() -> datetime:
-    """The time, in UTC, as a TIMESTAMP without a zone."""
-    return datetime.now(timezone.utc).replace(tzinfo=None, microsecond=0)

@@ -6,29 +6,30 @@ there before. The audit counts there, and reads the rows back: they are public, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
 
 from sqlglot import exp
 
 from sqlanon.engines.dialects import postgres as pg
-from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.expressions import drop_table, drop_view, star, table
 from sqlanon.policy.postgres import MANIFEST
-from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.metadata import comments_on
+from sqlanon.release.manifest import Facts, Manifest, versioned
+from sqlanon.release.metadata import Suppressed, comments_on
 from sqlanon.release.metadata_views import stable_view
-from sqlanon.release.staging import Content
+from sqlanon.release.target import Draft
 from sqlanon.release.targets import postgres_catalog as pc
 from sqlanon.release.targets import postgres_statements as pr
-from sqlanon.release.targets.file import Kept, audited, with_version
+from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
 from sqlanon.release.targets.on_server import version_of
 from sqlanon.release.targets.postgres_checks import manifest_table_flaws, number_of, server_checks
-from sqlanon.release.targets.postgres_reader import PostgresSpot, types_of
+from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot, types_of
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import spill_directory
 
@@ -36,44 +37,131 @@ _READ_BACK = "read_back"
 """The name of the rows in the file that is audited: a name that is free in PostgreSQL may be taken in a file."""
 
 
-def publish_postgres(
-    engine: DuckDBEngine,
-    server: PostgresEngine,
-    content: Content,
-    spot: PostgresSpot,
-    fill: Callable[[exp.Table], None],
-) -> Verification:
-    """Write a release to PostgreSQL, audit it there, and let readers see it: all of it, or nothing."""
-    types = {column.name: column.type for column in content.columns}
-    if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if pg.type_there(type_) is None]:
-        raise ReleaseError(
-            f"PostgreSQL cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
-        )
-    with server.undone_unless_committed(ReleaseError):
-        older = _Older.found(server, spot)
-        content = with_version(content, older.next_version)
-        staged = table(versioned(spot.name, older.next_version), spot.schema)
-        server.execute(pr.released_table(staged.copy(), types))
-        _closed(server, staged)
-        fill(staged.copy())
-        verification = _audited(engine, server, content, spot, staged, types)
-        _put_in_place(server, spot, staged, older, verification.manifest)
-        checks = server_checks(server, spot.schema, spot.name, verification.manifest)
-        if failures := [f"{check.name}: {check.message}" for check in checks if check.passed is False]:
+@dataclass(frozen=True)
+class PostgresTarget:
+    """A release in a schema of PostgreSQL."""
+
+    spot: PostgresSpot
+
+    @property
+    def path(self) -> Path:
+        """The place, as the ledger has it."""
+        return self.spot.path
+
+    @property
+    def table_name(self) -> str:
+        """The view that readers know."""
+        return self.spot.name
+
+    @contextmanager
+    def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
+        """Write the rows to a table of their own, in a transaction that is undone unless it is committed; and read them
+        back."""
+        draft.prepared.source.refuse_release(self.spot.address, self.spot.schema)  # it may be another than the policy's
+        types = {column.name: column.type for column in draft.columns()}
+        if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if pg.type_there(type_) is None]:
+            raise ReleaseError(
+                f"PostgreSQL cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
+            )
+        with (
+            self._server(draft) as server,
+            server.undone_unless_committed(ReleaseError),
+            spill_directory() as directory,
+        ):
+            older = _Older.found(server, self.spot)
+            relation = table(versioned(self.spot.name, older.next_version), self.spot.schema)
+            server.execute(pr.released_table(relation.copy(), types))
+            _closed(server, relation)
+            _fill(server, self.spot.address, draft, relation, types)
+            file = directory / STAGED_FILE
+            with (
+                server.stream(travelling(star(relation.copy()), types)) as reader,
+                draft.run.engine.registered(reader) as here,
+            ):
+                write_rows(draft, arrived(here, types), file, _READ_BACK)
+            with StagedRows.opened(draft, file, _READ_BACK) as rows:
+                yield StagedPostgres(self.spot, server, relation, older, rows)
+
+    def facts(self, staged: StagedPostgres) -> Facts:
+        """Count the rows there and here: both must find the same."""
+        draft, relation = staged.staged.draft, staged.relation
+        facts = staged.staged.counted(staged.older.next_version)
+        types = {column.name: column.type for column in draft.columns()}
+        there = staged.server.rows(pr.class_figures(relation.copy(), draft.quasi))[0]
+        here = (facts.rows, facts.classes, facts.smallest_class)
+        failures = []
+        if tuple(there) != here:
+            failures.append(f"PostgreSQL counts {there} rows, classes and rows of the smallest, and {here} were read")
+        if (found := types_of(staged.server, relation.db, relation.name)) != types:
+            failures.append(f"the columns in PostgreSQL are {found}, and should be {types}")
+        if failures:
             raise AuditError(failures)
-        with content.recording(verification.manifest, None), _ended(server):
-            server.commit()
-    return replace(verification, path=spot.path)
+        return facts
+
+    def commit(self, staged: StagedPostgres, manifest: Manifest) -> PostgresRelease:
+        """End the transaction: where it is not committed, before anybody looks what became of it."""
+        try:
+            staged.server.commit()
+        finally:
+            with suppress(Exception):  # the connection may be gone
+                staged.server.rollback()
+        return PostgresRelease(self.spot, manifest, staged.staged.engine.limits)
+
+    @contextmanager
+    def _server(self, draft: Draft) -> Iterator[PostgresEngine]:
+        """The source's connection, if that is the place, by the very text of its address; else a new one."""
+        if (own := draft.prepared.source.server(PostgresEngine, self.spot.address)) is not None:
+            yield own
+            return
+        with closing(PostgresEngine.open(self.spot.address, "release.postgres")) as server:
+            yield server
 
 
-@contextmanager
-def _ended(server: PostgresEngine) -> Iterator[None]:
-    """Where a transaction is not committed, it ends before anybody looks what became of it."""
-    try:
-        yield
-    finally:
-        with suppress(Exception):  # the connection may be gone
-            server.rollback()
+def target_for(draft: Draft, place: object, table_name: str | None) -> PostgresTarget:
+    """The schema that the policy names."""
+    section = draft.prepared.policy.release
+    assert section is not None
+    assert section.postgres is not None
+    return PostgresTarget(PostgresSpot.of(section.postgres, table_name or section.table))
+
+
+@dataclass(frozen=True)
+class StagedPostgres:
+    """A release in an open transaction; what was there before; and its rows, as they were read back."""
+
+    spot: PostgresSpot
+    server: PostgresEngine
+    relation: exp.Table
+    older: _Older
+    staged: StagedRows
+    sha256: ClassVar[None] = None
+
+    def rows(self) -> AbstractContextManager[exp.Table]:
+        """Its rows, for the engine that has the source."""
+        return self.staged.beside_source()
+
+    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+        """Have the view show the new version, and verify the rows, and what PostgreSQL has of the release."""
+        verification = self.staged.verified(self.spot.path, manifest)
+        _put_in_place(self.server, self.spot, self.relation, self.older, manifest)
+        checks = server_checks(self.server, self.spot.schema, self.spot.name, manifest)
+        return replace(verification, checks=(*verification.checks, *checks))
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The transaction has the lock of the place."""
+        return nullcontext()
+
+
+def _fill(server: PostgresEngine, address: str, draft: Draft, target: exp.Table, types: Mapping[str, str]) -> None:
+    """Make the rows there, where the source is on that server; else send them."""
+    if draft.prepared.source.server(PostgresEngine, address) is not None:
+        with draft.rows_there() as query:
+            server.execute(exp.Insert(this=target.copy(), expression=query))
+        return
+    with draft.rows() as rows, draft.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:
+        arrived_ = server.ingest("sqlanon_released_rows", reader)
+    server.execute(exp.Insert(this=target.copy(), expression=pg.landed(arrived_, types)))
+    server.execute(drop_table(arrived_.copy()))
 
 
 @dataclass(frozen=True)
@@ -136,44 +224,6 @@ def _closed(server: PostgresEngine, relation: exp.Table) -> None:
     rights = server.rows(pc.rights(), [number_of(server, relation.db, relation.name)])
     if roles := list(dict.fromkeys(role for role, *_ in rights)):
         server.execute(pr.revoke_all(relation.copy(), roles))
-
-
-def _audited(
-    engine: DuckDBEngine,
-    server: PostgresEngine,
-    content: Content,
-    spot: PostgresSpot,
-    staged: exp.Table,
-    types: Mapping[str, str],
-) -> Verification:
-    """Hold the rows that PostgreSQL has against what the run knows: counted there, and read back for all checks."""
-    with (
-        spill_directory() as directory,
-        server.stream(travelling(star(staged.copy()), types)) as reader,
-        engine.registered(reader) as relation,
-    ):
-        read_back = replace(_named(content, _READ_BACK), query=arrived(relation, types))
-        verification = audited(engine, read_back, directory, Kept(directory, ()))
-    manifest = replace(verification.manifest, table_name=spot.name)
-    there = server.rows(pr.class_figures(staged.copy(), content.quasi))[0]
-    claimed = (manifest.released_rows, manifest.classes, manifest.smallest_class)
-    failures = []
-    if tuple(there) != claimed:
-        failures.append(f"PostgreSQL counts {there} rows, classes and rows of the smallest, and {claimed} were read")
-    if (found := types_of(server, staged.db, staged.name)) != dict(types):
-        failures.append(f"the columns in PostgreSQL are {found}, and should be {dict(types)}")
-    if failures:
-        raise AuditError(failures)
-    return replace(verification, manifest=manifest)
-
-
-def _named(content: Content, name: str) -> Content:
-    """The same, by another name."""
-
-    def manifest(rows: int, classes: int, smallest: int, digest: str) -> Manifest:
-        return replace(content.manifest(rows, classes, smallest, digest), table_name=name)
-
-    return replace(content, manifest=manifest)
 
 
 def _put_in_place(

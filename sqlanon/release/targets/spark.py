@@ -8,25 +8,28 @@ publication removes these.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 from uuid import uuid4
 
 from sqlglot import exp
 
 from sqlanon.engines.dialects.spark import type_here, type_there
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import condition_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import named, table, text
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Facts, Manifest
+from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.staging import Content
+from sqlanon.release.target import Draft
 from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.file import against_the_run, with_checks, with_version
 from sqlanon.release.targets.spark_catalog import (
     Described,
     SparkSpot,
@@ -37,7 +40,8 @@ from sqlanon.release.targets.spark_catalog import (
     ours,
 )
 from sqlanon.release.targets.spark_digest import digestible
-from sqlanon.release.targets.spark_rows import counted
+from sqlanon.release.targets.spark_reader import SparkRelease
+from sqlanon.release.targets.spark_rows import Counted, counted, looked_at
 from sqlanon.release.verify import Verification
 from sqlanon.release.words import comment_on_column, comment_on_release
 from sqlanon.requirements.macros import k_anonymity_of
@@ -46,29 +50,94 @@ _MOST_IN_THE_WAY = 1000
 _TAKEN = "LOCATION_ALREADY_EXISTS"
 
 
-def publish_spark(
-    engine: DuckDBEngine, server: SparkEngine, content: Content, spot: SparkSpot, rows: exp.Query
-) -> Verification:
-    """Write a release to Spark, audit it there, and let readers see it: all of it, or nothing."""
-    types = {column.name: column.type for column in content.columns}
-    _refuse_types(types)
-    with server.told(ReleaseError):
-        version = _make_table(server, spot, types, _next_version(server, spot))
-        content = with_version(content, version)
-        try:
-            _fill(engine, server, spot.rows(version), rows, list(types))
-            verification = _audited(engine, server, content, spot.rows(version), types)
-            manifest = verification.manifest
-            server.execute(sr.manifest_table(spot.manifest(version), spot.name))
-            server.execute(sr.manifest_row(spot.manifest(version), spot.name, version, manifest.to_json()))
-            with content.recording(manifest, None):
-                server.execute(_view(spot, version, manifest))
-        except BaseException:
-            with suppress(Exception):  # Spark may be gone
-                _take_back(server, spot, version)
-            raise
-        told = [*_without_older(server, spot, version), *of_catalog(server)]
-    return replace(verification, path=spot.path, checks=(*verification.checks, *told))
+@dataclass(frozen=True)
+class SparkTarget:
+    """A release in a schema of Spark: the one that the source is in."""
+
+    spot: SparkSpot
+    server: SparkEngine
+
+    @property
+    def path(self) -> Path:
+        """The place, as the ledger has it."""
+        return self.spot.path
+
+    @property
+    def table_name(self) -> str:
+        """The view that readers know."""
+        return self.spot.name
+
+    @contextmanager
+    def stage(self, draft: Draft) -> Iterator[StagedSpark]:
+        """Write the rows to a table that no view shows; it goes again, unless the view shows it in the end."""
+        server, spot = self.server, self.spot
+        columns = draft.columns()
+        types = {column.name: column.type for column in columns}
+        _refuse_types(types)
+        with server.told(ReleaseError), draft.rows_there() as query:
+            version = _make_table(server, spot, types, _next_version(server, spot))
+            try:
+                _fill(draft.run.engine, server, spot.rows(version), query, list(types))
+                wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)
+                with counted(server, spot.rows(version), columns, wanted, draft.run.engine.limits) as found:
+                    yield StagedSpark(self, draft, version, found)
+            except BaseException:
+                with suppress(Exception):  # Spark may be gone
+                    _take_back(server, spot, version)
+                raise
+
+    def facts(self, staged: StagedSpark) -> Facts:
+        """Count the rows there."""
+        found, draft = staged.found, staged.draft
+        if not found.digest:
+            types = {column.name: column.type for column in draft.columns()}
+            raise AuditError([f"the columns in Spark are {found.types}, and should be {types}"])
+        smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, draft.quasi))[0]
+        return Facts(rows, classes, smallest or 0, found.digest, staged.version)
+
+    def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
+        """Swap the view; then older versions go."""
+        server, spot = self.server, self.spot
+        server.execute(_view(spot, staged.version, manifest))
+        told = [*_without_older(server, spot, staged.version), *of_catalog(server)]
+        warnings = tuple(one.message for one in told)
+        return SparkRelease(spot, manifest, staged.draft.run.engine.limits, warnings)
+
+
+def target_for(draft: Draft, place: object, table_name: str | None) -> SparkTarget:
+    """The Spark that the source is in, and the schema that the policy names."""
+    section = draft.prepared.policy.release
+    assert section is not None
+    if (there := draft.prepared.source.server(FederatedEngine)) is None:
+        raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
+    return SparkTarget(SparkSpot.of(there.home, table_name or section.table), there.there.server)
+
+
+@dataclass(frozen=True)
+class StagedSpark:
+    """A release in a table that no view shows, and what was counted of it."""
+
+    target: SparkTarget
+    draft: Draft
+    version: int
+    found: Counted
+    sha256: ClassVar[None] = None
+
+    def rows(self) -> AbstractContextManager[exp.Table]:
+        """What requirements look at of its rows, for the engine that has the source."""
+        return self.found.copied(self.draft.run.engine)
+
+    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+        """Add the manifest, and verify the rows."""
+        server, spot, version = self.target.server, self.target.spot, self.version
+        verification = self.found.verified(manifest, spot.path)
+        server.execute(sr.manifest_table(spot.manifest(version), spot.name))
+        server.execute(sr.manifest_row(spot.manifest(version), spot.name, version, manifest.to_json()))
+        return verification
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The number of the version is its own."""
+        return nullcontext()
 
 
 def _refuse_types(types: Mapping[str, str]) -> None:
@@ -121,25 +190,6 @@ def _fill(
     finally:
         with suppress(SourceError):  # the session may be gone
             server.forget(name)
-
-
-def _audited(
-    engine: DuckDBEngine, server: SparkEngine, content: Content, staged: exp.Table, types: Mapping[str, str]
-) -> Verification:
-    """Hold the rows that Spark has against what the run knows, and what can be told with the source."""
-    with counted(server, staged, content.manifest(0, 0, 0, ""), engine.limits) as found:
-        if not found.digest:
-            raise AuditError([f"the columns in Spark are {found.types}, and should be {dict(types)}"])
-        smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, content.quasi))[0]
-        manifest = content.manifest(rows, classes, smallest or 0, found.digest)
-        verification = found.verified(manifest, SparkSpot(None, staged.db, staged.name).path)
-        if content.audit is not None:
-            with found.copied(engine) as relation:
-                verification = with_checks(verification, content.audit(relation))
-    failures = [*verification.failures, *against_the_run(verification.manifest, manifest, content)]
-    if failures:
-        raise AuditError(failures)
-    return verification
 
 
 def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:

@@ -32,9 +32,6 @@ from sqlanon.release.verify import Verification, verification_sql
 
 _COUNT = "rows"
 
-AFTERWARDS = ("versions", "catalog")
-"""Checks that tell the holder something of a release that is in its place."""
-
 
 @dataclass(frozen=True)
 class SparkRelease(ServerRelease[SparkSpot]):
@@ -58,7 +55,7 @@ class SparkRelease(ServerRelease[SparkSpot]):
         types = {column.name: column.type for column in self.manifest.columns}
         there = [
             *([digest_there(self.spot.table, types)] if self.manifest.digest_algorithm == DIGEST else []),
-            sr.combinations(self.spot.table, looked_at(self.manifest), _COUNT),
+            sr.combinations(self.spot.table, _looked_at(self.manifest), _COUNT),
         ]
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]
         return [*(one.sql(SparkEngine.dialect) for one in there), *here]
@@ -73,7 +70,10 @@ def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
         try:
             release, number, text = _row(server, spot, version)
             manifest = Manifest.from_json(text)
-            with counted(server, spot.table, manifest, limits) as rows:
+            columns, older = manifest.columns, manifest.digest_algorithm != DIGEST
+            with counted(
+                server, spot.table, columns, _looked_at(manifest), limits, manifest if older else None
+            ) as rows:
                 found = rows.verified(manifest, spot.path)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, SourceError) or is_of_spark(error):
@@ -85,6 +85,10 @@ def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
         checks = checks_of(server, spot, view, version, manifest, names)
         told = f"of version {version}" if of_this else f"not of version {version} of {spot.name!r}"
         return replace(found, checks=(*found.checks, Check("manifest table", of_this, told), *checks))
+
+
+def _looked_at(manifest: Manifest) -> dict[str, str]:
+    return looked_at(manifest.policy["privacy"], manifest.quasi, manifest.columns)
 
 
 @contextmanager

@@ -7,10 +7,11 @@ so that the checks are those of any release.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import duckdb
@@ -34,7 +35,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest
+from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
 from sqlanon.release.once import Once
 from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
 from sqlanon.release.targets import spark_statements as sr
@@ -55,14 +56,14 @@ def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
     return {name: type_ if "collate" in type_ else type_here(type_) or type_ for name, type_ in columns.items()}
 
 
-def looked_at(manifest: Manifest) -> dict[str, str]:
+def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequence[ReleasedColumn]) -> dict[str, str]:
     """The columns that the requirements of a release look at, with their types."""
-    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
-    wanted = {name.lower() for name in manifest.quasi}
+    section, _ = read_part(PrivacySection, privacy, "privacy", {})
+    wanted = {name.lower() for name in quasi}
     if section is not None:
-        sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
+        sensitive = [column.name for column in columns if column.role == "sensitive"]
         wanted |= {name.lower() for name in looked_at_sensitive(section, sensitive)}
-    return {column.name: column.type for column in manifest.columns if column.name.lower() in wanted}
+    return {column.name: column.type for column in columns if column.name.lower() in wanted}
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,17 @@ class Counted:
 
 
 @contextmanager
-def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits: Limits) -> Iterator[Counted]:
-    """Count rows that are in Spark."""
-    types, wanted = types_of(server, relation), looked_at(manifest)
-    as_claimed = list(types.items()) == [(column.name, column.type) for column in manifest.columns]
+def counted(
+    server: SparkEngine,
+    relation: exp.Table,
+    columns: Sequence[ReleasedColumn],
+    wanted: Mapping[str, str],
+    limits: Limits,
+    older: Manifest | None = None,
+) -> Iterator[Counted]:
+    """Count rows that are in Spark; of a release with an older digest, by its manifest."""
+    types = types_of(server, relation)
+    as_claimed = list(types.items()) == [(column.name, column.type) for column in columns]
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
         count = count_column(wanted)
@@ -128,8 +136,8 @@ def counted(server: SparkEngine, relation: exp.Table, manifest: Manifest, limits
         if as_claimed and all(map(digestible, types.values())):
             rows, digest = server.rows(digest_there(relation.copy(), types))[0]
             try:
-                if manifest.digest_algorithm != DIGEST:
-                    digest = _older_digest(engine, server, relation, manifest, rows)
+                if older is not None:
+                    digest = _older_digest(engine, server, relation, older, rows)
                 found = replace(found, digest=digest)
                 _fetch(engine, server, found.combinations, relation, wanted, count, rows)
             except duckdb.Error as error:

@@ -1,0 +1,97 @@
+"""Publishing a release, wherever it goes: staged, counted, audited, and put in its place while the ledger knows of it.
+
+Until the last step readers see what was there before. A run that dies between the intent in the ledger and the end of
+`ReleaseTarget.commit` leaves the intent, and the next run looks what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from sqlglot import exp
+
+from sqlanon.errors import AuditError, OvertakenError
+from sqlanon.release.check import Check
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Draft, Published, ReleaseTarget
+from sqlanon.release.verify import Verification
+
+ATTEMPTS = 5
+"""A release is made again, where another run has published meanwhile, at most so often."""
+
+
+AnyRelease = TypeVar("AnyRelease", bound=Published)
+
+
+class Ledger(Protocol):
+    """What the ledger has to do with one publication."""
+
+    def begin(self) -> None:
+        """Look at what was published by now."""
+        ...
+
+    def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
+        """Whether the release is safe beside earlier ones."""
+        ...
+
+    def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
+        """Write down what is about to be published; for good at the end, and not at all if it comes to nothing."""
+        ...
+
+
+def publish(
+    target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger, attempts: int = ATTEMPTS
+) -> AnyRelease:
+    """Publish a release; once more, beside what there is by then, where another run has published meanwhile."""
+    for left in reversed(range(attempts)):
+        try:
+            return _put_once(target, draft, ledger)
+        except OvertakenError:
+            if not left:
+                raise
+    raise AssertionError("at least one attempt")
+
+
+def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger) -> AnyRelease:
+    ledger.begin()
+    with target.stage(draft) as staged:
+        manifest = draft.manifest(target.table_name, target.facts(staged))
+        with staged.rows() as released:
+            checks = [*draft.checks(released), *ledger.checks(manifest, released)]
+            suppressed = draft.suppressed_by(released)
+        verification = with_checks(staged.complete(manifest, suppressed), checks)
+        if failures := [*verification.failures, *against_the_run(verification.manifest, manifest, draft)]:
+            raise AuditError(failures)
+        with staged.alone(), ledger.recording(manifest, staged.sha256):
+            return target.commit(staged, manifest)
+
+
+def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
+    """A verification in which what the source told stands in place of what could not be told without it."""
+    told = {check.name: check for check in checks}
+    alone = {check.name for check in verification.checks}
+    merged = [told.get(check.name, check) for check in verification.checks]
+    return replace(verification, checks=(*merged, *(check for name, check in told.items() if name not in alone)))
+
+
+def against_the_run(found: Manifest, written: Manifest, draft: Draft) -> list[str]:
+    """What the run knows and the release alone cannot show: that no row was lost or added."""
+    failures, expected = [], draft.expected
+    if found != written:
+        failures.append("the manifest in the file is not the one that was written")
+    if found.released_rows != expected.rows:
+        failures.append(f"{found.released_rows} rows are in the release, {expected.rows} should be")
+    own = 1 if expected.masked_rows and found.classes == expected.classes + 1 else 0
+    smallest = min(expected.smallest_class, expected.masked_rows) if own else expected.smallest_class
+    merged = expected.masked_rows and not own  # the masked rows read like a kept class, which is larger for it
+    if found.classes != expected.classes + own or (found.smallest_class != smallest and not merged):
+        failures.append(
+            f"{found.classes} classes, the smallest of {found.smallest_class} rows, are in the release; the search "
+            f"found {expected.classes}, the smallest of {expected.smallest_class}; has the source changed since?"
+        )
+    if found.columns != draft.columns():
+        failures.append("the columns are not those of the policy")
+    return failures
