@@ -316,10 +316,10 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.targets import file as publish
 from sqlglot import parse_one
 
-def long(engine, *_):
+def long(draft, *_):
     print("here", flush=True)
     rows = "range(10000000)"
-    engine.execute(parse_one(f"SELECT count(*) FROM {rows} a, {rows} b WHERE hash(a.range * b.range) = 1"))
+    draft.run.engine.execute(parse_one(f"SELECT count(*) FROM {rows} a, {rows} b WHERE hash(a.range * b.range) = 1"))
 
 publish.write_rows = long
 sys.argv = ["sqlanon", "anonymize", sys.argv[1]]
