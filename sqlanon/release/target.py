@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from sqlglot import exp
 
@@ -94,6 +94,7 @@ class Draft(Protocol):
         ...
 
 
+@runtime_checkable
 class Staged(Protocol):
     """A release that is written, and that nobody can read yet."""
 
@@ -128,6 +129,7 @@ AnyStaged = TypeVar("AnyStaged", bound=Staged)
 AnyRelease_co = TypeVar("AnyRelease_co", bound=Published, covariant=True)
 
 
+@runtime_checkable
 class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
     """A place for a release."""
 

@@ -30,7 +30,7 @@ from sqlanon.release.once import Once
 from sqlanon.release.published import Release
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release, read_manifests
 from sqlanon.release.staging import create_released, refuse_types, to_parquet
-from sqlanon.release.target import Draft
+from sqlanon.release.target import Draft, ReleaseTarget
 from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros, sql_text
@@ -90,7 +90,7 @@ class FileTarget:
         return Release(self.path, self.table_name, manifest, staged.staged.draft.run.engine.limits, staged.sha256)
 
 
-def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -> FileTarget:
+def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -> ReleaseTarget[StagedFile, Release]:
     """The file that `publish` was given, else that of the policy."""
     section, catalog = draft.prepared.policy.release, draft.prepared.policy.catalog
     chosen = place or (None if section is None else section.database or section.file)

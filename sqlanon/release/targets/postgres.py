@@ -23,7 +23,7 @@ from sqlanon.policy.postgres import MANIFEST
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on
 from sqlanon.release.metadata_views import stable_view
-from sqlanon.release.target import Draft
+from sqlanon.release.target import Draft, ReleaseTarget
 from sqlanon.release.targets import postgres_catalog as pc
 from sqlanon.release.targets import postgres_statements as pr
 from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
@@ -117,7 +117,7 @@ class PostgresTarget:
             yield server
 
 
-def target_for(draft: Draft, place: object, table_name: str | None) -> PostgresTarget:
+def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
     """The schema that the policy names."""
     section = draft.prepared.policy.release
     assert section is not None

@@ -28,7 +28,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.target import Draft
+from sqlanon.release.target import Draft, ReleaseTarget
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.spark_catalog import (
     Described,
@@ -104,7 +104,7 @@ class SparkTarget:
         return SparkRelease(spot, manifest, staged.draft.run.engine.limits, warnings)
 
 
-def target_for(draft: Draft, place: object, table_name: str | None) -> SparkTarget:
+def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
     """The Spark that the source is in, and the schema that the policy names."""
     section = draft.prepared.policy.release
     assert section is not None

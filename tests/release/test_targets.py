@@ -1,0 +1,203 @@
+"""The seam of release targets: one in memory publishes, is audited, verified and recorded as the built-in ones are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, get_type_hints
+
+import duckdb
+import pyarrow as pa
+import pytest
+from sqlglot import exp
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import AuditError
+from sqlanon.expressions import drop_table
+from sqlanon.release import target as seam
+from sqlanon.release.macros import digest_of, k_anonymity_of
+from sqlanon.release.manifest import Facts, Manifest
+from sqlanon.release.once import Once
+from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.target import Draft, ReleaseTarget, Staged, TargetKind
+from sqlanon.release.targets.file import FileTarget, StagedFile
+from sqlanon.release.targets.postgres import PostgresTarget, StagedPostgres
+from sqlanon.release.targets.spark import SparkTarget, StagedSpark
+from sqlanon.release.verify import Verification, verify_release
+from sqlanon.resources import PLAIN, macros
+
+OUT: dict[str, MemoryRelease] = {}
+"""What readers see."""
+LOST, BROKEN = list[int](), list[Exception]()
+"""Faults of this place: rows that it loses, and what stops it at the last moment."""
+
+
+@contextmanager
+def counting(rows: pa.Table) -> Iterator[DuckDBEngine]:
+    """An engine that has the rows as the checks name them, and nothing else."""
+    with closing(DuckDBEngine.private(Path())) as engine:
+        engine.script(macros(PLAIN))
+        engine.copy_arrow(SUBJECT.copy(), rows)
+        yield engine
+
+
+@dataclass(frozen=True)
+class MemoryRelease:
+    path: Path
+    manifest: Manifest
+    rows: pa.Table
+    sha256: ClassVar[None] = None
+
+    def verify(self) -> Verification:
+        with counting(self.rows) as engine:
+            release = OpenRelease(engine, Once(engine), self.manifest, is_parquet=True, manifests=(self.manifest,))
+            return verify_release(self.path, release, fresh=False)
+
+
+@dataclass(frozen=True)
+class MemoryTarget:
+    path: Path
+    table_name: str
+
+    @contextmanager
+    def stage(self, draft: Draft) -> Iterator[StagedInMemory]:
+        with draft.rows() as query, draft.run.engine.stream(query) as reader:
+            rows = reader.read_all()
+        yield StagedInMemory(self, draft, rows.slice(sum(LOST)))
+
+    def facts(self, staged: StagedInMemory) -> Facts:
+        with counting(staged.table) as engine:
+            smallest, classes, rows, _ = engine.rows(k_anonymity_of(SUBJECT.name, staged.draft.quasi))[0]
+            return Facts(rows, classes, smallest, engine.rows(digest_of(SUBJECT.name))[0][1])
+
+    def commit(self, staged: StagedInMemory, manifest: Manifest) -> MemoryRelease:
+        for error in BROKEN:
+            raise error
+        OUT[self.path.name] = release = MemoryRelease(self.path, manifest, staged.table)
+        return release
+
+
+@dataclass(frozen=True)
+class StagedInMemory:
+    target: MemoryTarget
+    draft: Draft
+    table: pa.Table = field(repr=False)
+    sha256: ClassVar[None] = None
+
+    @contextmanager
+    def rows(self) -> Iterator[exp.Table]:
+        engine, name = self.draft.run.engine, self.draft.run.work("in_memory")
+        engine.copy_arrow(name.copy(), self.table)
+        try:
+            yield name
+        finally:
+            engine.execute(drop_table(name.copy()))
+
+    def complete(self, manifest: Manifest, suppressed: Any) -> Verification:
+        return MemoryRelease(self.target.path, manifest, self.table).verify()
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def target_for(draft: Draft, place: str, table_name: str | None) -> ReleaseTarget[StagedInMemory, MemoryRelease]:
+    return MemoryTarget(Path(place), table_name or "release")
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(seam, "KINDS", dict(seam.KINDS))
+    seam.register(TargetKind("memory", __name__, lambda place, policy: str(place).startswith("memory:")))
+    yield
+    for state in (OUT, LOST, BROKEN):
+        state.clear()
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> sqlanon.Policy:
+    with duckdb.connect(tmp_path / "clinic.duckdb") as connection:
+        connection.execute(
+            "CREATE TABLE people AS "
+            "SELECT i % 4 AS ward, i % 37 AS age, 'illness ' || i % 5 AS illness FROM range(400) r(i)"
+        )
+    return sqlanon.Policy(
+        source={"database": tmp_path / "clinic.duckdb", "table": "people"},
+        attributes={
+            "ward": {"role": "quasi", "hierarchy": "suppress"},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 20]}},
+            "illness": {"role": "sensitive"},
+        },
+        # Closeness is checked with the source, at publishing.
+        privacy={"k": 5, "t_closeness": [{"attribute": "illness", "distance": "equal", "t": 0.3}]},
+        catalog={"database": tmp_path / "private.duckdb"},
+    )
+
+
+def recorded(policy: sqlanon.Policy) -> list[tuple[Any, ...]]:
+    assert policy.catalog is not None
+    with duckdb.connect(policy.catalog.database, read_only=True) as catalog:
+        query = "SELECT path, digest, manifest_hash, intended_at IS NULL FROM sqlanon.releases"
+        return catalog.execute(query).fetchall()
+
+
+def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy, tmp_path: Path) -> None:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        release: Any = result.publish("memory:clinic", "people")
+        file = result.publish(tmp_path / "people.duckdb", "people")
+    assert release is OUT["memory:clinic"]
+    assert release.manifest.released_rows == release.rows.num_rows == result.released_rows
+    assert release.manifest.digest == file.manifest.digest
+    found = release.verify()
+    assert found.verified, found.failures
+    assert {check.name for check in found.checks} >= {"5-anonymity", "content digest", "equal 0.3-closeness of illness"}
+    expected = [
+        (str(path), one.manifest.digest, one.manifest.fingerprint(), True)
+        for path, one in (("memory:clinic", release), (file.path, file))
+    ]
+    assert recorded(policy) == expected
+    assert result.held_against == ("memory:clinic",)
+
+
+def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
+    LOST.append(1)
+    with sqlanon.connect() as db, pytest.raises(AuditError, match="399 rows are in the release, 400 should be"):
+        db.anonymize(policy).publish("memory:clinic")
+    assert OUT == {} and recorded(policy) == []
+
+
+def test_what_stops_at_the_last_moment_leaves_no_release_in_the_ledger(policy: sqlanon.Policy) -> None:
+    BROKEN.append(OSError("the memory is full"))
+    with sqlanon.connect() as db, pytest.raises(OSError, match="the memory is full"):
+        db.anonymize(policy).publish("memory:clinic")
+    assert OUT == {} and recorded(policy) == []
+
+
+def signatures(kind: type, of: type) -> dict[str, list[str]]:
+    names = [name for name in vars(of) if not name.startswith("_") and inspect.isfunction(getattr(of, name))]
+    return {name: list(inspect.signature(getattr(kind, name)).parameters) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("target", "staged"),
+    [
+        (FileTarget, StagedFile),
+        (PostgresTarget, StagedPostgres),
+        (SparkTarget, StagedSpark),
+        (MemoryTarget, StagedInMemory),
+    ],
+)
+def test_all_targets_satisfy_the_protocol(target: Any, staged: Any) -> None:
+    for kind, protocol in ((target, ReleaseTarget), (staged, Staged)):
+        assert signatures(kind, protocol) == signatures(protocol, protocol)
+        members = {name for name in vars(protocol) if not name.startswith("_")}
+        assert members <= {*dir(kind), *get_type_hints(kind)}
+
+
+def test_a_kind_of_place_is_loaded_when_it_is_used() -> None:
+    assert list(seam.KINDS) == ["file", "postgres", "spark", "memory"]
+    assert all(kind.module == f"sqlanon.release.targets.{name}" for name, kind in list(seam.KINDS.items())[:3])
