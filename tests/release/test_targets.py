@@ -19,7 +19,6 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.expressions import drop_table
 from sqlanon.release import target as seam
-from sqlanon.release.macros import digest_of, k_anonymity_of
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import SUBJECT, OpenRelease
@@ -28,6 +27,7 @@ from sqlanon.release.targets.file import FileTarget, StagedFile
 from sqlanon.release.targets.postgres import PostgresTarget, StagedPostgres
 from sqlanon.release.targets.spark import SparkTarget, StagedSpark
 from sqlanon.release.verify import Verification, verify_release
+from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros
 
 OUT: dict[str, MemoryRelease] = {}
