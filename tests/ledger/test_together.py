@@ -1,0 +1,92 @@
+"""A release beside earlier ones, at the border: one row fewer than k is refused, and k are published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import change
+
+import sqlanon
+from sqlanon.errors import AuditError
+
+
+def publish(folder: Path, name: str, k: int, **source: Any) -> None:
+    policy = sqlanon.Policy(
+        source={"database": folder / "hospital.duckdb", "table": "p", **source},
+        attributes={
+            "sex": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
+            "who": {"role": "identifying"},
+            "cost": {"role": "insensitive"},
+        },
+        privacy={"k": k},
+        release={"database": folder / f"{name}.duckdb", "table": "p"},
+        catalog={"database": folder / "private.duckdb"},
+    )
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+
+
+def refused(folder: Path, name: str, k: int, **source: Any) -> str:
+    with pytest.raises(AuditError) as error:
+        publish(folder, name, k, **source)
+    (failure,) = error.value.failures
+    return failure
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Forty rows of twenty persons, who have two each; all rows have another cost."""
+    rows = "SELECT i // 2 AS who, i % 2 AS sex, i AS cost FROM range(40) AS r(i)"
+    change(tmp_path / "hospital.duckdb", f"CREATE TABLE p AS {rows}")
+    return tmp_path
+
+
+def come(folder: Path, *rows: tuple[int, int]) -> None:
+    """Rows of men come, each a person and a cost."""
+    change(
+        folder / "hospital.duckdb",
+        f"INSERT INTO p SELECT who, 1, cost FROM (VALUES {str(rows)[1:-1].rstrip(',')}) AS r(who, cost)",
+    )
+
+
+def go(folder: Path, *costs: int) -> None:
+    change(folder / "hospital.duckdb", f"DELETE FROM p WHERE cost IN ({', '.join(map(str, costs))})")
+
+
+def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
+    publish(folder, "one", 3)
+    come(folder, (100, 100), (101, 101))
+    found = refused(folder, "two", 3)
+    assert "2 rows that it does not have are fewer than 3 in each of 1 classes (temporal attack)" in found
+    assert "gone are" not in found
+    come(folder, (102, 102))
+    publish(folder, "two", 3)
+    (folder / "one.duckdb").unlink()
+    go(folder, 1, 3)
+    found = refused(folder, "three", 3)
+    assert "2 rows of it that are gone are fewer than 3 in each of 1 classes (temporal attack)" in found
+    assert "does not have" not in found
+    go(folder, 5)
+    publish(folder, "three", 3)
+
+
+def test_the_smaller_k_of_both_counts(folder: Path) -> None:
+    publish(folder, "one", 2)
+    come(folder, (100, 100), (101, 101))
+    publish(folder, "two", 5)
+    come(folder, (102, 102), (103, 103))
+    publish(folder, "three", 2)
+    come(folder, (104, 104))
+    assert "1 rows that it does not have are fewer than 2" in refused(folder, "four", 2)
+
+
+def test_a_person_may_have_all_of_a_few_rows(folder: Path) -> None:
+    """Somebody has three rows: of two persons, only four rows are sure to have rows of both."""
+    come(folder, (100, 100), (100, 101), (100, 102))
+    publish(folder, "one", 2, person="who")
+    come(folder, (101, 103), (101, 104), (101, 105))
+    assert "3 rows that it does not have are fewer than 4" in refused(folder, "two", 2, person="who")
+    come(folder, (102, 106))
+    publish(folder, "two", 2, person="who")

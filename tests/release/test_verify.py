@@ -1,0 +1,101 @@
+"""Releases whose rows and manifest were changed so that they agree: each is refused by one check alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import compacted, make_policy
+from support import change, failed, fetch, small_hospital
+
+import sqlanon
+from sqlanon.release.verify import verify_file
+
+FIGURES = """
+    UPDATE sqlanon.manifest SET
+        released_rows = found.rows, rows = found.rows + suppressed_rows, classes = found.classes,
+        smallest_class = found.k, sqlanon_version = '0.0.0', digest = (SELECT digest FROM sqlanon.digest('patients'))
+    FROM (SELECT sum(n) AS rows, count(*) AS classes, min(n) AS k
+          FROM (SELECT count(*) AS n FROM patients GROUP BY zip, age)) AS found
+"""
+"""The figures of the manifest are made those of the rows, by another version, whose views cannot be held against it."""
+ONE_LESS = """
+    DELETE FROM patients_v1 WHERE rowid = (
+        SELECT min(rowid) FROM patients_v1
+        WHERE (zip, age) IN (SELECT zip, age FROM patients_v1 GROUP BY ALL ORDER BY count(*), zip, age LIMIT 1)
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = small_hospital(tmp_path_factory.mktemp("verified"), rows=200)
+    change(path, "INSERT INTO patients VALUES ('Somebody', '9999', 200, 'flu')")  # to be suppressed
+    return path
+
+
+@pytest.fixture(scope="module")
+def policy(hospital: Path) -> sqlanon.Policy:
+    attributes = {
+        "name": "identifying",
+        "zip": "mask",
+        "age": {"intervals": [5, 10, 20, 40]},
+        "illness": "sensitive",
+    }
+    source = {"database": hospital, "table": "patients"}
+    return make_policy(
+        attributes, k=5, table=None, source=source, search={"suppression_limit": 0.1, "measure": "height"}
+    )
+
+
+@pytest.fixture(scope="module")
+def published(policy: sqlanon.Policy, hospital: Path) -> Iterator[sqlanon.Release]:
+    with sqlanon.connect() as db:
+        yield db.anonymize(policy).publish(hospital.with_name("release.duckdb"), "patients")
+
+
+@pytest.fixture
+def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+    return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+
+
+def claim(what: str) -> str:
+    return f"UPDATE sqlanon.manifest SET sqlanon_version = '0.0.0', {what}"
+
+
+def test_the_release_has_what_the_cases_change(copy: Path) -> None:
+    change(copy, FIGURES)
+    compacted(copy)
+    assert failed(verify_file(copy)) == set()
+    ((smallest, suppressed),) = fetch(copy, "SELECT smallest_class, suppressed_rows FROM sqlanon.manifest")
+    assert (smallest, suppressed > 0) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("statements", "wrong"),
+    [
+        ([ONE_LESS, FIGURES], "5-anonymity: the smallest class has 4 rows, 5 are required"),
+        ([claim("suppressed_rows = suppressed_rows + 1")], "manifest: contradicts itself in row counts"),
+        ([claim("released_rows = rows")], "manifest: contradicts itself in row counts"),
+        ([claim("released_rows = released_rows + 1, rows = rows + 1")], "rows: claimed 201, found 200"),
+        ([claim("classes = classes + 1")], "classes: claimed 19, found 18"),
+        ([claim("smallest_class = smallest_class + 1")], "smallest class: claimed 6, found 5"),
+    ],
+)  # fmt: skip
+def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Path) -> None:
+    change(copy, *statements)
+    compacted(copy)
+    found = verify_file(copy)
+    assert set(found.failures) == {wrong}
+
+
+def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy) -> None:
+    """A source with a row more, of which one more was suppressed, is what the release claims to be of."""
+    change(copy, claim("rows = rows + 1, suppressed_rows = suppressed_rows + 1"))
+    compacted(copy)
+    with sqlanon.connect() as db:
+        found = db.verify(copy, policy)
+    assert failed(found) == {"against the source: source rows", "against the source: suppressed rows"}
+    assert "against the source: source rows: not so: the source has 201" in found.failures
