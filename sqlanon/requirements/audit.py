@@ -93,6 +93,11 @@ class Audited:
         person = self.private.population_person
         return self.private.population, {"population_person": person} if person is not None else {}
 
+    @property
+    def released(self) -> exp.Table:
+        """The released rows as an expression, for a requirement that has no macro."""
+        return exp.to_table(self.relation, dialect="duckdb")
+
     def figures(self, macro: Macro, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The one row of a macro, by name."""
         query = macro_of(macro.name, self.relation, *arguments, catalog=self.macros, **options)

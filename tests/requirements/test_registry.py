@@ -1,0 +1,247 @@
+"""Requirements from the registry: one that stands in a file of its own outside the package goes all the way."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from others import Others
+from support import ROOT, cli
+
+import sqlanon
+from sqlanon import AuditError, InfeasibleError, PolicyError
+from sqlanon.expressions import table
+from sqlanon.requirements import kinds, register, unregister
+from sqlanon.requirements.plain_sql import Released
+
+POLICY = """
+[source]
+database = "hospital.duckdb"
+table = "patients"
+[attributes]
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20] } }
+illness = { role = "sensitive" }
+[[privacy.others]]
+attribute = "illness"
+rows = 2
+[search]
+suppression_limit = 0.2
+measure = "relative_height"
+[release]
+database = "release.duckdb"
+"""
+HEIGHTS = {"zip": 3, "age": 4}
+
+Row = tuple[str, int, str]
+
+
+@pytest.fixture(autouse=True)
+def others() -> Iterator[None]:
+    register(Others)
+    yield
+    unregister(Others)
+
+
+def patients(seed: int = 1, count: int = 60) -> list[Row]:
+    chance = random.Random(seed)
+    ills = ("flu", "flu", "flu", "asthma", "HIV")
+    return [
+        (chance.choice(("021", "024", "130", "139")), chance.randrange(20, 60), chance.choice(ills))
+        for _ in range(count)
+    ]
+
+
+def write(folder: Path, rows: Sequence[Row], policy: str = POLICY) -> sqlanon.Policy:
+    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
+        connection.execute("CREATE OR REPLACE TABLE patients (zip VARCHAR, age INTEGER, illness VARCHAR)")
+        connection.executemany("INSERT INTO patients VALUES (?, ?, ?)", rows)
+    (folder / "policy.toml").write_text(policy, encoding="utf-8")
+    return sqlanon.Policy.load(folder / "policy.toml")
+
+
+def classes(rows: Sequence[Row], levels: tuple[int, int]) -> list[list[str]]:
+    """The illnesses in each class of a generalization."""
+    found: dict[tuple[str, int], list[str]] = {}
+    width = (1, 5, 10, 20, 1000)[levels[1]]
+    for zip_, age, illness in rows:
+        found.setdefault((zip_[: 3 - levels[0]], age // width), []).append(illness)
+    return list(found.values())
+
+
+def holds(illnesses: Sequence[str], least: int = 2) -> bool:
+    return len(illnesses) - max(Counter(illnesses).values()) >= least
+
+
+def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]] | None:
+    """The least relative height, of all generalizations that leave out few enough rows."""
+    found = []
+    for levels in itertools.product(range(HEIGHTS["zip"] + 1), range(HEIGHTS["age"] + 1)):
+        lost = sum(len(one) for one in classes(rows, levels) if not holds(one))
+        if lost <= limit * len(rows) and lost < len(rows):
+            height = sum(level / top for level, top in zip(levels, HEIGHTS.values(), strict=True))
+            found.append((height, sum(levels), levels))
+    return (min(found)[0], min(found)[2]) if found else None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> None:
+    rows = patients(seed, 40)
+    policy = write(tmp_path, rows)
+    expected = best(rows, 0.2)
+    with sqlanon.connect() as db:
+        if expected is None:
+            with pytest.raises(InfeasibleError, match="2 others of illness"):
+                db.anonymize(policy)
+            return
+        result = db.anonymize(policy)
+    height, levels = expected
+    assert (result.score, tuple(result.generalization.values())) == (pytest.approx(height), levels)
+    found = classes(rows, (levels[0], levels[1]))
+    assert result.suppressed_rows == sum(len(one) for one in found if not holds(one))
+
+
+def test_what_cannot_be_met_is_named(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients(), POLICY.replace("rows = 2", "rows = 50"))
+    with sqlanon.connect() as db, pytest.raises(InfeasibleError, match="50 others of illness"):
+        db.anonymize(policy)
+
+
+def test_a_release_is_audited_and_verified(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients())
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
+        assert isinstance(release, sqlanon.Release)
+        alone, beside = release.verify(), db.verify(tmp_path / "release.duckdb", policy)
+    for found in (alone, beside):
+        (check,) = (one for one in found.checks if one.name == "2 others of illness")
+        assert found.verified and check.passed
+    assert any("sum(n) - max(n)" in one.lower().replace('"', "") for one in release.verify_sql())
+    ended = cli("verify", "release.duckdb", "--json", cwd=tmp_path)
+    assert ended.status == 0 and "2 others of illness" in ended.out
+
+
+def test_the_audit_does_not_believe_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = write(tmp_path, [("021", 20 + i % 2, "flu") for i in range(20)])
+    monkeypatch.setattr(Others, "condition", lambda self: self.distribution.column("others") >= 0)
+    with sqlanon.connect() as db, pytest.raises(AuditError, match="2 others of illness"):
+        db.anonymize(policy).publish(tmp_path / "release.duckdb")
+    assert not (tmp_path / "release.duckdb").exists()
+
+
+def test_a_release_that_was_changed_does_not_verify(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients())
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
+    assert isinstance(release, sqlanon.Release)
+    with duckdb.connect(str(release.path)) as connection:
+        connection.execute(f"""UPDATE "{release.manifest.rows_table}" SET illness = 'flu'""")
+    (check,) = (one for one in release.verify().checks if one.name == "2 others of illness")
+    assert check.passed is False and check.message == "a class has 0"
+
+
+def test_a_policy_knows_it(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients())
+    assert policy.privacy.others == (Others(attribute="illness", rows=2),)
+    assert policy.requirements == {"others": ({"attribute": "illness", "rows": 2},)}
+    assert sqlanon.Policy(**policy.model_dump(exclude_none=True)) == policy
+    schema = sqlanon.Policy.model_json_schema()["$defs"]
+    assert schema["Others"]["required"] == ["attribute", "rows"]
+    assert "others" in schema["PrivacySection"]["properties"]
+    wrong = {
+        'attribute = "illness"\nrows = 2': ('attribute = "zip"\nrows = 2', "'zip' is quasi"),
+        "rows = 2": ("rows = 0", "must be at least 1"),
+        "[[privacy.others]]": ("[[privacy.other]]", "did you mean 'others'?"),
+    }
+    for part, (other, message) in wrong.items():
+        with pytest.raises(PolicyError) as error:
+            write(tmp_path, patients(), POLICY.replace(part, other))
+        assert message in str(error.value)
+
+
+def test_other_policies_are_the_same_with_it() -> None:
+    asked: dict[str, Any] = {
+        "attributes": {"zip": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}},
+        "privacy": {"k": 2, "alpha_k": {"attribute": "ill", "alpha": 0.5}},
+    }
+    having = sqlanon.Policy(**asked).fingerprint()
+    unregister(Others)
+    try:
+        assert sqlanon.Policy(**asked).fingerprint() == having
+        with pytest.raises(PolicyError, match="unknown key 'others'"):
+            sqlanon.Policy(**{**asked, "privacy": {"others": {"attribute": "ill", "rows": 1}}})
+    finally:
+        register(Others)
+
+
+def test_it_is_registered_once() -> None:
+    with pytest.raises(ValueError, match="'others'"):
+        register(Others)
+
+
+def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
+    rows = patients()
+    policy = write(tmp_path, rows)
+    with sqlanon.connect() as db:
+        (one,) = db.risk(policy).requirements
+    broken = [one for one in classes(rows, (0, 0)) if not holds(one)]
+    assert (one.requirement, one.holds) == ("2 others of illness", False)
+    assert (one.classes, one.rows) == (len(broken), sum(map(len, broken)))
+
+
+def test_a_plan_and_a_report_have_it(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients())
+    with sqlanon.connect() as db:
+        plan = str(db.plan(policy))
+        assert 'AS "illness values others"' in plan and 'MIN("others")' in plan
+        result = db.anonymize(policy)
+        result.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "In each group, at least 2 rows have another illness than most." in page
+    assert "2 others of illness" in page
+
+
+def test_a_live_view_keeps_it(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients())
+    with sqlanon.connect() as db:
+        view = db.live(policy, "seen")
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("INSERT INTO patients SELECT '999', 99, 'flu' FROM range(2)")  # a class of its own, or few
+        seen = connection.execute("SELECT zip, age, illness FROM seen").fetchall()
+    found: dict[tuple[str, str], list[str]] = {}
+    for zip_, age, illness in seen:
+        found.setdefault((zip_, age), []).append(illness)
+    assert view is not None and found and all(map(holds, found.values()))
+
+
+def test_a_warehouse_audits_it(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients())
+    with sqlanon.connect() as db:
+        plan = db.plan(policy, dialect="duckdb")
+        assert '"illness"' in plan.stages[0].sql[0]
+        (audit,) = (one for one in plan.stages[-1].sql if one.startswith("-- 2 others of illness"))
+        assert "FROM patients" in audit.replace('"', "")
+        release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
+    assert isinstance(release, sqlanon.Release)
+    (one,) = policy.privacy.others
+    for relation, path, met in (("patients", release.path, True), ("patients", tmp_path / "hospital.duckdb", False)):
+        names = {name: name for name in policy.attributes}
+        query = one.violations(Released(table(relation), table(relation), policy.generalized, ["illness"], names))
+        with duckdb.connect(str(path), read_only=True) as connection:
+            assert (connection.execute(query.sql("duckdb")).fetchall() == []) is met
+
+
+def test_the_table_of_the_documentation_has_every_requirement() -> None:
+    unregister(Others)
+    try:
+        text = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+        rows = [f"| `{kind.entry.key}` | {kind.entry.description} |" for kind in kinds()]
+        assert "\n".join(rows) in text
+    finally:
+        register(Others)
