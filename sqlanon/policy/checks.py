@@ -31,10 +31,11 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
+from sqlanon.requirements.base import SensitiveSpot
+from sqlanon.requirements.registry import Kind, kinds_by_key
 
 _Keys: TypeAlias = Mapping[str, Any]
 
-_ON_SENSITIVE = ("l_diversity", "t_closeness", "delta_disclosure", "beta_likeness", "alpha_k")
 _OF_POPULATION = ("k_map", "delta_presence")
 
 
@@ -59,11 +60,17 @@ def privacy_check(written: _Keys, attributes: Mapping[str, Attribute], names: li
 
 
 def _sensitive_attributes(privacy: _Keys, attributes: Mapping[str, Attribute], names: list[str]) -> Iterator[Problem]:
-    for kind in _ON_SENSITIVE:
-        for place, keys in _each(privacy, kind):
-            yield from _on_sensitive(place, keys, attributes, names)
-    for place, keys in _each(privacy, "k_anonymity"):
-        yield from _shield(place, keys, attributes, names)
+    for key, kind in _kinds_with("attribute"):
+        for place, keys in _each(privacy, key):
+            yield from _on_sensitive(place, keys, kind, attributes, names)
+    for key, _ in _kinds_with("quasi"):
+        for place, keys in _each(privacy, key):
+            yield from _shield(place, keys, attributes, names)
+
+
+def _kinds_with(field: str) -> list[tuple[str, Kind]]:
+    """The requirements that name a sensitive attribute, or quasi-identifiers."""
+    return [(key, kind) for key, kind in kinds_by_key().items() if field in getattr(kind, "model_fields", ())]
 
 
 def _keys(part: object) -> _Keys:
@@ -83,7 +90,9 @@ def _each(privacy: _Keys, kind: str) -> Iterator[tuple[str, _Keys]]:
         yield f"{place}[{index}]", _keys(item)
 
 
-def _on_sensitive(place: str, keys: _Keys, attributes: Mapping[str, Attribute], names: list[str]) -> Iterator[Problem]:
+def _on_sensitive(
+    place: str, keys: _Keys, kind: Kind, attributes: Mapping[str, Attribute], names: list[str]
+) -> Iterator[Problem]:
     name = keys.get("attribute")
     if not isinstance(name, str) or not name:
         return
@@ -99,16 +108,12 @@ def _on_sensitive(place: str, keys: _Keys, attributes: Mapping[str, Attribute], 
             f'name one of these, or set role = "sensitive" in {join("attributes", name)}',
         )
         return
-    if keys.get("distance") == "hierarchical" and attribute.hierarchy is None:
-        yield Problem(
-            join(place, "distance"),
-            f"hierarchical needs a hierarchy of {name!r}, and there is none: "
-            f"add hierarchy = ... to {join('attributes', name)}, or use another distance",
-        )
     others = any(attribute.role == "sensitive" for other, attribute in attributes.items() if other != name)
     # An unsound attribute may be meant to be sensitive.
-    if keys.get("joint") is True and not others and len(attributes) == len(names):
-        yield Problem(join(place, "joint"), f"needs another sensitive attribute beside {name!r}: leave it out")
+    alone = not others and len(attributes) == len(names)
+    spot = SensitiveSpot(join("attributes", name), attribute.hierarchy is not None, alone)
+    for path, message in kind.conflicts(keys, name, spot):
+        yield Problem(join(place, ".".join(map(str, path))), message)
 
 
 def _shield(place: str, keys: _Keys, attributes: Mapping[str, Attribute], names: list[str]) -> Iterator[Problem]:

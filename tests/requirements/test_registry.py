@@ -226,7 +226,7 @@ def test_a_warehouse_audits_it(tmp_path: Path) -> None:
         plan = db.plan(policy, dialect="duckdb")
         assert '"illness"' in plan.stages[0].sql[0]
         (audit,) = (one for one in plan.stages[-1].sql if one.startswith("-- 2 others of illness"))
-        assert "FROM patients" in audit.replace('"', "")
+        assert audit.rstrip().endswith("< 2")
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
     assert isinstance(release, sqlanon.Release)
     (one,) = policy.privacy.others
