@@ -373,9 +373,9 @@ def create_schema(name: str, catalog: str) -> exp.Create:
     return exp.Create(this=exp.Table(db=ident(name), catalog=ident(catalog)), kind="SCHEMA")
 
 
-def drop_table(target: exp.Table) -> exp.Drop:
-    """``DROP TABLE target``."""
-    return exp.Drop(tables=[target], kind="TABLE")
+def drop_table(target: exp.Table, exists: bool = False) -> exp.Drop:
+    """``DROP TABLE [IF EXISTS] target``."""
+    return exp.Drop(tables=[target], kind="TABLE", exists=exists)
 
 
 def drop_view(target: exp.Table) -> exp.Drop:

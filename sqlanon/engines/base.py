@@ -1,20 +1,43 @@
-"""What every engine can do. Engines execute; they hold no domain knowledge."""
+"""What every engine can do, and what only some can. Engines execute; they hold no domain knowledge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Any, Protocol
 
 from sqlglot import exp
 
+from sqlanon.errors import SourceError, SqlanonError
 
-class Engine(Protocol):
-    """A database that runs sqlglot expressions."""
+
+class Feature(Enum):
+    """What only some engines can do."""
+
+    BATCHES = "gives the rows of a query in batches, as they come: memory stays flat"
+    FILES = "writes the rows of a query to Parquet files"
+    INNER_ORDER = "keeps the order of a query in FROM"
+    MACROS = "has table macros over the name of a table"
+    RECURSION = "runs WITH RECURSIVE with windows in its rounds"
+    TRANSACTIONS = "undoes several statements together"
+    WORKERS = "runs Python where the rows are"
+
+
+FEATURES: Mapping[str, frozenset[Feature]] = {
+    "duckdb": frozenset(Feature) - {Feature.WORKERS},
+    "postgres": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.RECURSION, Feature.TRANSACTIONS}),
+    "spark": frozenset({Feature.FILES, Feature.WORKERS}),
+}
+"""The capability table: by engine."""
+
+
+class Queries(Protocol):
+    """What answers queries that are sqlglot expressions."""
 
     @property
     def dialect(self) -> str:
-        """The sqlglot name of the engine's dialect."""
+        """The sqlglot name of its dialect."""
         ...
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
@@ -25,12 +48,73 @@ class Engine(Protocol):
         """Run a query and bring its rows to Python: tables of at most lattice size, or of an attribute's groups."""
         ...
 
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        """Name and type text (in its own spelling) of the columns, in order; reads no rows."""
+        ...
+
     def shown(self, statement: exp.Expr) -> str:
         """The text of a statement, for people, as it would run."""
         ...
 
-    def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text (in the engine's own spelling) of the columns, in order; reads no rows."""
+
+class Engine(Queries, Protocol):
+    """A database: what every engine satisfies."""
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What it can do beside what all can."""
+        ...
+
+    def materialize(self, name: str, query: exp.Query) -> int:
+        """Compute a query once, and keep its rows under a name that this connection alone knows; how many they are."""
+        ...
+
+    def upload(self, name: str, arrow: Any) -> exp.Table:
+        """Make a table of an Arrow table or stream that this connection alone knows."""
+        ...
+
+    def stream(self, query: exp.Query) -> AbstractContextManager[Any]:
+        """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
+        ...
+
+
+class RemoteEngine(Engine, Protocol):
+    """An engine whose tables stay where they are: `engines.federated` puts to it what reads them."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        ...
+
+    def told(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
+        """Its errors become ours meanwhile, and quote neither values nor its address."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Drop what `materialize` or `upload` made; nothing where there is none."""
+        ...
+
+
+class WritesFiles(RemoteEngine, Protocol):
+    """An engine with `Feature.FILES`."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all of it is known to be on this machine: it sees its folders."""
+        ...
+
+    def write_parquet(self, query: exp.Expr, directory: str) -> int:
+        """Write the rows of a query as Parquet files, in a new directory that it and this machine see."""
+        ...
+
+
+class RunsPython(RemoteEngine, Protocol):
+    """An engine with `Feature.WORKERS`."""
+
+    def materialize_mapped(
+        self, name: str, query: exp.Expr, function: Callable[..., Any], types: Mapping[str, str]
+    ) -> int:
+        """Have Python make other rows of those of a query, and keep them as `materialize` does."""
         ...
 
 
@@ -49,8 +133,8 @@ class Workers(Protocol):
         ...
 
 
-class ArrowEngine(Engine, Protocol):
-    """A database that takes in Arrow, and gives it."""
+class WorkEngine(Engine, Protocol):
+    """The engine of a run: what the run makes is here."""
 
     def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = ...) -> None:
         """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""
@@ -58,8 +142,4 @@ class ArrowEngine(Engine, Protocol):
 
     def registered(self, arrow: Any) -> AbstractContextManager[exp.Table]:
         """An Arrow table or stream as a relation, for a while; a stream can be read once."""
-        ...
-
-    def stream(self, query: exp.Query) -> AbstractContextManager[Any]:
-        """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
         ...

@@ -15,10 +15,11 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
+from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError
-from sqlanon.expressions import create_table, ident, qualified, star, table, text, values_query
+from sqlanon.expressions import create_table, drop_table, ident, qualified, row_count, star, table, text, values_query
 from sqlanon.workdir import disk_problem
 
 _SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
@@ -111,6 +112,7 @@ class DuckDBEngine:
     """
 
     dialect = "duckdb"
+    features = FEATURES["duckdb"]
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection
@@ -276,6 +278,18 @@ class DuckDBEngine:
     def table_of(self, table: tuple[Mapping[str, str], Sequence[Sequence[Any]]]) -> duckdb.DuckDBPyRelation:
         """A relation of columns, by name with their types, and rows of plain values."""
         return self.relation(values_query(*table))
+
+    def materialize(self, name: str, query: exp.Query) -> int:
+        """Make a temporary table of a query; how many rows it has."""
+        self.execute(drop_table(table(name, "main", "temp"), exists=True))
+        self.execute(create_table(table(name, "main", "temp"), query))
+        return int(self.rows(row_count(rows=table(name, "main", "temp")))[0][0])
+
+    def upload(self, name: str, arrow: Any) -> exp.Table:
+        """Make a temporary table of an Arrow table or stream."""
+        target = table(name, "main", "temp")
+        self.copy_arrow(target.copy(), arrow)
+        return target
 
     def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = star) -> None:
         """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""

@@ -1,14 +1,32 @@
-"""What a query tells of tables whose rows are not to be seen: what they have in common, or rows as such."""
+"""The guard that keeps rows of a source where they are: a query may bring what they have in common, and no rows.
+
+It reads the query alone, and asks no engine. `engines.federated` lets nothing pass that the guard has not seen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 
 from sqlglot import exp
 
+from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.errors import SourceError
 from sqlanon.expressions import OF_ROWS, name_of, table
 
 _UNGROUPING = (exp.GroupConcat, exp.Explode, exp.Unnest)
+
+
+def refuse_rows(query: exp.Query, rows: Container[str], types: Mapping[str, str], there: str) -> None:
+    """Refuse a query that would bring rows of some tables, or lists of their values."""
+    if not is_counted(query, rows):
+        raise SourceError(f"this would fetch rows of the source, and the rows of a source in {there} never leave it")
+    if any(map(is_nested, types.values())):
+        raise SourceError(f"this would fetch lists of what the source has: its rows never leave {there}")
+
+
+def may_leave(query: exp.Query, rows: Container[str], types: Mapping[str, str]) -> bool:
+    """Whether the answer of a query may leave the engine that has some tables: it is counted, and has no lists."""
+    return is_counted(query, rows) and not any(map(is_nested, types.values()))
 
 
 def is_counted(query: exp.Query, rows: Container[str]) -> bool:

@@ -1,29 +1,28 @@
-"""DuckDB, and beside it tables that Spark has: a statement runs where what it reads is.
+"""DuckDB, and beside it tables that another engine has: a statement runs where what it reads is.
 
-Rows stay in Spark. What is counted of them comes here: a query that reads a table that is there is put to Spark, with
-the small tables of ours that it reads shipped as temporary views; its result comes back if it is grouped, and small
-enough. Every other table that is made of such a one stays there, too. DuckDB has a *shadow* of each of them: a view
-with its columns and types, so that a query can be bound, which raises an error if it is ever read.
+Rows stay there. What is counted of them comes here: a query that reads a table that is there is put to that engine,
+with the small tables of ours that it reads shipped as temporary ones; its result comes back if `egress_guard` lets it
+pass, and it is small enough. Every other table that is made of such a one stays there, too. DuckDB has a *shadow* of
+each of them: a view with its columns and types, so that a query can be bound, which raises an error if it is ever read.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlglot import exp
 
-from sqlanon.engines import egress_guard as ct
-from sqlanon.engines.dialects import spark as sp
-from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.engines import egress_guard as guard
+from sqlanon.engines.base import FEATURES, Feature, RemoteEngine, RunsPython, WritesFiles
+from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, shadow, with_names
+from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.rounds import rounds_of
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_files import through_files
-from sqlanon.engines.spark_workers import Mapper
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     col,
@@ -38,20 +37,25 @@ from sqlanon.expressions import (
     table,
     used_columns,
 )
+from sqlanon.workdir import private_directory
 
 AT_ONCE = 10_000_000
-"""So many rows that count others are fetched through the driver's memory; more through files."""
+"""So many rows that count others are fetched at once from an engine that gives no batches; more through files."""
 
 ROWS_AT_ONCE = 1_000_000
 """Likewise of the rows of a release, which are wider."""
 
 _COUNTED, _ANSWER = "counted", "answer"
-"""What is shown as the name of what Spark counts, where others are joined to it here; and of what is shipped to it."""
+"""What is shown as the name of what is counted there, where others are joined to it here; and of what is shipped."""
+
+_SCRATCH = "sqlanon-fetch-"
+
+_DIALECTS = {one.name: one for one in (DUCKDB, SPARK)}
 
 
 @dataclass
 class There:
-    """What Spark has.
+    """What another engine has.
 
     Attributes
     ----------
@@ -60,25 +64,38 @@ class There:
     fetch_limit:
         Results of more rows than this stay there.
     scratch:
-        A folder that Spark and this machine share.
+        A folder that it and this machine share.
     most:
         So many rows the source has: no grouped result has more.
     tables:
         By the text of their names here, what they are there.
     kept:
         Of those that were made: the views there that keep them.
-    address:
-        Where that is; it may hold a token. None: the user's own session.
+    name:
+        What people call it.
     """
 
-    server: SparkEngine
+    server: RemoteEngine
     fetch_limit: int
     scratch: Path | None = None
     most: int | None = None
     tables: dict[str, exp.Expr] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
-    address: str | None = field(default=None, repr=False)
+    name: str = "Spark"
+
+    @property
+    def dialect(self) -> RemoteDialect:
+        """How queries and values get there."""
+        return _DIALECTS[self.server.dialect]
+
+    def can(self, feature: Feature) -> bool:
+        """Whether the engine can do more than all can."""
+        return feature in self.server.features
+
+    def through_files(self, rows: int, at_once: int) -> bool:
+        """Whether so many rows are fetched through files: not of an engine that gives them in batches."""
+        return rows > at_once and self.can(Feature.FILES) and not self.can(Feature.BATCHES)
 
     def next_name(self) -> str:
         """A name that no other table of the session has."""
@@ -87,7 +104,10 @@ class There:
 
 
 class FederatedEngine(DuckDBEngine):
-    """DuckDB, and beside it tables that Spark has."""
+    """DuckDB, and beside it tables that another engine has."""
+
+    features = FEATURES["duckdb"] - {Feature.MACROS}
+    """Macros would read rows."""
 
     def __init__(self, own: DuckDBEngine, there: There) -> None:
         super().__init__(own.connection)
@@ -98,16 +118,11 @@ class FederatedEngine(DuckDBEngine):
         """Where its other tables are, for messages."""
         return self.there.server.place
 
-    @property
-    def home(self) -> Any:
-        """What leads to them: an address, or the user's own session."""
-        return self.there.address or self.there.server.session
-
-    def adopt(self, shadow: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
-        """Have a relation of Spark's be known here."""
-        create = create_temporary_view if shadow.catalog == "temp" else create_view
-        super().execute(create(shadow.copy(), sp.shadow(types)))
-        self.there.tables[name_of(shadow)] = relation
+    def adopt(self, name: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
+        """Have a relation there be known here."""
+        create = create_temporary_view if name.catalog == "temp" else create_view
+        super().execute(create(name.copy(), shadow(types)))
+        self.there.tables[name_of(name)] = relation
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         """Run a statement: where what it reads is."""
@@ -124,58 +139,59 @@ class FederatedEngine(DuckDBEngine):
         if not self._reads(query):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
-        self._refuse_rows(query)
-        query = sp.with_names(query)
+        guard.refuse_rows(query, self.there.tables, {}, self.there.name)
+        query = with_names(query)
         types = self._types(query)
-        if any(map(is_nested, types.values())):
-            raise SourceError("this would fetch lists of what the source has: its rows never leave Spark")
+        guard.refuse_rows(query, self.there.tables, types, self.there.name)
         with self.fetched(query, types) as relation:
             return super().rows(relation)
 
     @contextmanager
     def fetched(self, query: exp.Query, types: Mapping[str, str]) -> Iterator[exp.Select]:
-        """A query that reads a table of Spark's, run there: as a relation of ours, which can be read once.
+        """A query that reads a table there, run there: as a relation of ours, which can be read once.
 
         It fetches whatever it is asked for: rows, too.
         """
-        most, counted = self.there.most or 0, ct.is_counted(query, self.there.tables)
-        large = most > ROWS_AT_ONCE and not counted
+        most, counted = self.there.most or 0, guard.is_counted(query, self.there.tables)
+        large = self.there.through_files(0 if counted else most, ROWS_AT_ONCE)
         with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
             yield relation
 
-    def map_there(self, target: exp.Table, query: exp.Query, function: Mapper, types: Mapping[str, str]) -> None:
-        """Have Spark's workers make a table of a query's rows, by Python; it stays there."""
+    def map_there(
+        self, target: exp.Table, query: exp.Query, function: Callable[..., Any], types: Mapping[str, str]
+    ) -> None:
+        """Have workers there make a table of a query's rows, by Python; it stays there."""
         name, server = self.there.next_name(), self.there.server
-        own = {column: sp.type_there(type_) or "" for column, type_ in types.items()}
+        own = {column: self.there.dialect.type_there(type_) or "" for column, type_ in types.items()}
         with self.put_there(query) as query_there, server.told():
-            server.keep_mapped(name, query_there, function, own)
+            cast("RunsPython", server).materialize_mapped(name, query_there, function, own)
         self._stays(target, types, name)
 
     @contextmanager
     def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
-        """A query over tables of Spark's and of ours, as Spark runs it, while what it reads of ours is there."""
+        """A query over tables there and of ours, as it runs there, while what it reads of ours is there."""
         shipped: list[str] = []
         try:
             query = self._in_rounds(query, shipped)
             relations = dict(self.there.tables)
-            query, answers = ct.answered(query, self.there.tables, self.there.next_name(), self._travels)
+            query, answers = guard.answered(query, self.there.tables, self.there.next_name(), self._travels)
             for name, own in answers.items():
                 relations[name] = self._ship(own, self._types(own), shipped)
-            used = frozenset[str]() if sp.has_star(query) else used_columns(query)
+            used = frozenset[str]() if has_star(query) else used_columns(query)
             for name, own_table in self._ours(query).items():
                 every = self.columns(own_table)
                 types = {one: type_ for one, type_ in every.items() if not used or one in used}
                 types = types or dict([next(iter(every.items()))])  # its rows are counted
                 relations[name] = self._ship(select([*map(col, types)], own_table.copy()), types, shipped)
-            yield sp.put_there(query, relations)
+            yield self.there.dialect.put_there(query, relations)
         finally:
             for view in shipped:
                 with suppress(SourceError):  # the session may be gone
                     self.there.server.forget(view)
 
     def _in_rounds(self, query: exp.Query, shipped: list[str]) -> exp.Query:
-        """A query without ``WITH RECURSIVE``, which takes no windows there: its rounds are run one by one, and kept."""
-        while (found := rounds_of(query)) is not None:
+        """A query without ``WITH RECURSIVE``, where that takes no windows: its rounds are run one by one, and kept."""
+        while not self.there.can(Feature.RECURSION) and (found := rounds_of(query)) is not None:
             made = {name: self._kept(plain, shipped)[0] for name, plain in found.plain.items()}
             rounds, step = list[exp.Table](), found.first(made)
             while True:
@@ -191,12 +207,12 @@ class FederatedEngine(DuckDBEngine):
         """A query's rows, which stay there, under a name there; and how many they are."""
         name = self.there.next_name()
         with self.put_there(query) as query_there, self.there.server.told():
-            rows = self.there.server.keep(name, query_there)
+            rows = self.there.server.materialize(name, query_there)
         shipped.append(name)
         return table(name), rows
 
     def shown(self, statement: exp.Expr) -> str:
-        """A statement as it would run, where what it reads is: of Spark, with the names that our tables have here.
+        """A statement as it would run, where what it reads is, with the names that our tables have here.
 
         A table that would stay there is known from then on: the next statement may read it.
         """
@@ -207,24 +223,24 @@ class FederatedEngine(DuckDBEngine):
             return self._shown_there(query)
         target = statement.this
         # Of what is only shown there are no types.
-        if not ct.is_counted(query, self.there.tables):
+        if not guard.is_counted(query, self.there.tables):
             self.there.tables[name_of(target)] = table(target.name)
             return self._shown_there(query, target.name)
-        counted, whole = ct.apart(query, self.there.tables)
+        counted, whole = guard.apart(query, self.there.tables)
         if counted is query:
             return self._shown_there(query, target.name)
         own = super().shown(create_table(target, whole(star(table(_COUNTED)))))
         return f"{self._shown_there(counted, _COUNTED)};\n\n{own}"
 
     def _shown_there(self, query: exp.Query, makes: str = "") -> str:
-        """What Spark is asked, behind what is answered here first."""
-        query, answers = ct.answered(query, self.there.tables, _ANSWER)
+        """What the other engine is asked, behind what is answered here first."""
+        query, answers = guard.answered(query, self.there.tables, _ANSWER)
         own = super().shown
-        here = [f"-- here, shipped to Spark as {name}\n{own(one)}" for name, one in answers.items()]
+        here = [f"-- here, shipped to {self.there.name} as {name}\n{own(one)}" for name, one in answers.items()]
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
-        told = sp.spelled_out(sp.put_there(query, relations)).sql(self.there.server.dialect, pretty=True)
-        return ";\n\n".join([*here, f"-- in Spark{f', makes {makes}' if makes else ''}\n{told}"])
+        told = self.there.dialect.shown(query, relations)
+        return ";\n\n".join([*here, f"-- in {self.there.name}{f', makes {makes}' if makes else ''}\n{told}"])
 
     def let_go(self) -> None:
         """Forget all tables that were made there."""
@@ -242,17 +258,13 @@ class FederatedEngine(DuckDBEngine):
         """Whether a table is there, and not here."""
         return isinstance(target, exp.Table) and name_of(target) in self.there.tables
 
-    def _refuse_rows(self, query: exp.Query) -> None:
-        if not ct.is_counted(query, self.there.tables):
-            raise SourceError("this would fetch rows of the source, and the rows of a source in Spark never leave it")
-
     def _types(self, query: exp.Query) -> dict[str, str]:
         """DuckDB's types of a query's columns."""
         return self.columns(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q"))))
 
     def _travels(self, query: exp.Query) -> bool:
         """Whether the columns of a query mean the same there: sums are wider here."""
-        return all(sp.type_there(type_) and type_ != "HUGEINT" for type_ in self._types(query).values())
+        return all(self.there.dialect.type_there(type_) and type_ != "HUGEINT" for type_ in self._types(query).values())
 
     def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
         """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
@@ -264,13 +276,13 @@ class FederatedEngine(DuckDBEngine):
     def _ship(self, own: exp.Query, types: Mapping[str, str], shipped: list[str]) -> exp.Expr:
         """Copy the rows of a query of ours; what they are there."""
         name = self.there.next_name()
-        with self.there.server.told(), super().stream(sp.leaving(own, types, "VARCHAR")) as reader:
-            view = self.there.server.ingest(name, reader)
+        with self.there.server.told(), super().stream(self.there.dialect.leaving(own, types)) as reader:
+            view = self.there.server.upload(name, reader)
         shipped.append(name)
-        return sp.landed(view, types)
+        return self.there.dialect.landed(view, types)
 
     def _make(self, target: exp.Table, query: exp.Query) -> None:
-        """Make a table of what Spark has: here if it is counted, and not too large."""
+        """Make a table of what is there: here if it is counted, and not too large."""
         types = self._types(query)
         if not self._may_come(query, types):
             self._keep(target, types, query)
@@ -278,15 +290,15 @@ class FederatedEngine(DuckDBEngine):
         counted, whole = self._apart(query)
         columns = types if counted is query else self._types(counted)
         # Hierarchies are made here: the values of one column come home, however many they are.
-        limit = None if ct.is_of_one_column(query) else self.there.fetch_limit
+        limit = None if guard.is_of_one_column(query) else self.there.fetch_limit
         most = self.there.most
-        if most is not None and most <= AT_ONCE and (limit is None or most <= limit):
+        if most is not None and not self.there.through_files(most, AT_ONCE) and (limit is None or most <= limit):
             with self.fetched(counted, columns) as relation:
                 super().execute(create_table(target, whole(relation)))
             return
         with self._kept_meanwhile(counted) as (name, rows):
             if limit is None or rows <= limit:
-                with self._brought(star(table(name)), columns, rows > AT_ONCE) as relation:
+                with self._brought(star(table(name)), columns, self.there.through_files(rows, AT_ONCE)) as relation:
                     super().execute(create_table(target, whole(relation)))
             elif counted is query:
                 self._stays(target, types, name)
@@ -294,12 +306,11 @@ class FederatedEngine(DuckDBEngine):
                 self._keep(target, types, whole(select([*map(col, columns)], table(name))))
 
     def _may_come(self, query: exp.Query, types: Mapping[str, str]) -> bool:
-        """Whether the rows of a query may come here: they are counted, and have no lists."""
-        return ct.is_counted(query, self.there.tables) and not any(map(is_nested, types.values()))
+        return guard.may_leave(query, self.there.tables, types)
 
     def _apart(self, query: exp.Query) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
         """What is counted there, and what makes the whole of that; all that may come here."""
-        counted, whole = ct.apart(query, self.there.tables)
+        counted, whole = guard.apart(query, self.there.tables)
         if counted is not query and self._may_come(counted, self._types(counted)):
             return counted, whole
         return query, lambda rows: rows
@@ -309,7 +320,7 @@ class FederatedEngine(DuckDBEngine):
         """What keeps the rows of a query there, and how many they are; unless it stays for good, as long as needed."""
         name, server = self.there.next_name(), self.there.server
         with self.put_there(query) as query_there, server.told():
-            rows = server.keep(name, query_there)
+            rows = server.materialize(name, query_there)
         self.there.tables[name_of(table(name))] = table(name)
         try:
             yield name, rows
@@ -325,14 +336,36 @@ class FederatedEngine(DuckDBEngine):
 
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
-        """The rows of a query of Spark's, as a relation of ours that can be read once."""
-        server, query = self.there.server, sp.leaving(query_there, types, sp.TEXT)
+        """The rows of a query there, as a relation of ours that can be read once."""
+        dialect, server = self.there.dialect, self.there.server
+        query = dialect.leaving(query_there, types, dialect.text)
         if not large:
             with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
-                yield sp.arriving(relation, types)
+                yield dialect.arriving(relation, types)
             return
-        with through_files(server, query, self.there.scratch) as files:
-            yield sp.arriving(read_parquet(files), types)
+        with self._through_files(query) as files:
+            yield dialect.arriving(read_parquet(files), types)
+
+    @contextmanager
+    def _through_files(self, query: exp.Expr) -> Iterator[list[str]]:
+        """The Parquet files to which the rows of a query are written there, as long as they are needed."""
+        server, scratch = cast("WritesFiles", self.there.server), self.there.scratch
+        if scratch is None and not server.is_here:
+            # Each executor would write to a folder of its own machine, and nobody would remove that.
+            raise SourceError(
+                f"{server.place}: so much is fetched through files: give a folder that {self.there.name} and this "
+                "machine share, as [source] scratch"
+            )
+        with private_directory(scratch or Path(tempfile.gettempdir()), _SCRATCH) as folder:
+            with server.told():
+                server.write_parquet(query, str(folder / "rows"))
+            files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
+            if not files:
+                raise SourceError(
+                    f"{server.place}: so much is fetched through files, and what {self.there.name} wrote to {folder} "
+                    "is not here: give a folder that both share as [source] scratch"
+                )
+            yield files
 
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         """Know what is kept there under a name as a table of ours."""

@@ -14,9 +14,20 @@ from urllib.parse import quote, unquote
 
 from sqlglot import Dialect, exp
 
-from sqlanon.engines.dialects.postgres import in_catalog
+from sqlanon.engines.base import FEATURES
+from sqlanon.engines.dialects.postgres import in_catalog, types_without_a_view
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError
-from sqlanon.expressions import column_definitions, ident, named, table, text
+from sqlanon.expressions import (
+    column_definitions,
+    create_temporary_table,
+    drop_table,
+    ident,
+    named,
+    row_count,
+    star,
+    table,
+    text,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -105,6 +116,7 @@ class PostgresEngine:
     """
 
     dialect = "postgres"
+    features = FEATURES["postgres"]
 
     def __init__(self, connection: Any, place: str, own_path: str = PATH) -> None:
         self.connection, self.place, self._own_path = connection, place, own_path
@@ -156,6 +168,10 @@ class PostgresEngine:
         """The text of an expression."""
         return self._generator.generate(expression)
 
+    def shown(self, statement: exp.Expr) -> str:
+        """The text of a statement, for people."""
+        return statement.sql(self.dialect, pretty=True)
+
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement; parameters stand in it as ``$1``, ``$2``, ..."""
         self._settle()
@@ -172,6 +188,18 @@ class PostgresEngine:
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query))
             return [str(column[0]) for column in cursor.description]
+
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        """Name and type text of a relation's columns; reads no rows."""
+        names = self.names(star(relation.copy()).limit(0, copy=False))
+        types = self.rows(types_without_a_view(exp.Subquery(this=star(relation.copy()), alias=ident("query")), names))
+        return {name: type_ for name, (type_, _) in zip(names, types, strict=True)}
+
+    def materialize(self, name: str, query: exp.Query) -> int:
+        """Make a temporary table of a query; how many rows it has."""
+        self.execute(drop_table(exp.Table(this=ident(name), db=ident("pg_temp")), exists=True))
+        self.execute(create_temporary_table(table(name), query))
+        return int(self.rows(row_count(rows=exp.Table(this=ident(name), db=ident("pg_temp"))))[0][0])
 
     def _execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         with self.connection.cursor() as cursor:
@@ -231,7 +259,7 @@ class PostgresEngine:
                 told = "the statement failed while its rows were read: see the log of the server"
                 raise SourceError(f"{self.place}: {told}") from None
 
-    def ingest(self, name: str, arrow: Any) -> exp.Table:
+    def upload(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary table of an Arrow stream, whose types travel: only this connection sees it."""
         # The driver would make the table, too, but its errors then do not say what they are.
         types = [(field.name, _TRAVELLING[str(field.type)]) for field in arrow.schema]

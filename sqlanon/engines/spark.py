@@ -17,6 +17,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.engines import spark_settings
+from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.spark import spelled_out
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.engines.spark_types import not_utf8, rows_in, with_sign
@@ -41,10 +42,12 @@ class SparkEngine:
     """Runs sqlglot expressions in a session of Spark."""
 
     dialect = "spark"
+    features = FEATURES["spark"]
 
     def __init__(self, session: Any, place: str = "source.spark", is_ours: bool = False) -> None:
 
         self.session, self.place = session, place
+        self.address: str | None = None
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._views: dict[str, Any] = {}
         self._end: Callable[[], None] | None = None
@@ -68,7 +71,7 @@ class SparkEngine:
         except BaseException:
             end()
             raise
-        engine._end = end
+        engine._end, engine.address = end, address
         return engine
 
     @contextmanager
@@ -85,6 +88,11 @@ class SparkEngine:
     def is_here(self) -> bool:
         """Whether all of it, driver and executors, is known to be on this machine: they see its folders."""
         return self._context() is not None and str(self._context().master).startswith("local")
+
+    @property
+    def home(self) -> Any:
+        """What leads to it: the address, which may hold a token, or the user's own session."""
+        return self.address or self.session
 
     @property
     def catalog(self) -> str:
@@ -105,6 +113,10 @@ class SparkEngine:
         """The text of an expression."""
         return self._generator.generate(spelled_out(expression))
 
+    def shown(self, statement: exp.Expr) -> str:
+        """The text of a statement, for people."""
+        return spelled_out(statement).sql(self.dialect, pretty=True)
+
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement; parameters stand in it as ``?``."""
         self._asked(lambda: self._frame(statement, parameters))
@@ -123,7 +135,7 @@ class SparkEngine:
         """The rows of a query as Arrow; all of them are in memory meanwhile."""
         yield self._arrow(query).to_reader()
 
-    def ingest(self, name: str, arrow: Any) -> exp.Table:
+    def upload(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary view of an Arrow table or stream: only this session sees it.
 
         Spark has no integers without a sign: they become wider ones. What is small is sent to all executors when it is
@@ -133,7 +145,7 @@ class SparkEngine:
         self._asked(lambda: self._view(name, self._shipped(table), None))
         return exp.Table(this=ident(name))
 
-    def keep(self, name: str, query: exp.Expr) -> int:
+    def materialize(self, name: str, query: exp.Expr) -> int:
         """Compute a query once and keep its rows in the cluster, under the name of a temporary view.
 
         What is lost with an executor is not computed again: whoever reads it has an error then, never other rows.
@@ -141,8 +153,8 @@ class SparkEngine:
 
         return self._asked(lambda: self._kept(name, self._frame(query)))
 
-    def keep_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
-        """Have the workers make other rows of those of a query, by Python, and keep them as `keep` does."""
+    def materialize_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
+        """Have the workers make other rows of those of a query, by Python, and keep them as `materialize` does."""
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
         def mapped() -> int:
@@ -155,7 +167,7 @@ class SparkEngine:
         return self._asked(mapped)
 
     def forget(self, name: str) -> None:
-        """Drop a view that `ingest` or `keep` made, and what it holds; nothing where there is none."""
+        """Drop a view that `upload` or `materialize` made, and what it holds; nothing where there is none."""
         if name in self._views:
             with self.told():
                 self._asked(lambda: self._dropped(name, self._views[name]))

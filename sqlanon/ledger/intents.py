@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federated import FederatedEngine
+from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import ReleaseError, SourceError, SqlanonError
 from sqlanon.expressions import col, is_null, number, select, table
 from sqlanon.ledger.trees import forget_trees, is_gone
@@ -51,13 +51,13 @@ class Places:
     """
 
     addresses: Sequence[str] = field(default=(), repr=False)
-    spark: FederatedEngine | None = field(default=None, repr=False)
+    spark: SparkEngine | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, policy: Policy, source: Source | None = None) -> Places:
         """Those of a policy, and the Spark of its source."""
         named = [policy.source.postgres, policy.release.postgres if policy.release is not None else None]
-        spark = None if source is None else source.server(FederatedEngine)
+        spark = None if source is None else source.server(SparkEngine)
         return cls([address_of(one) for one in named if one is not None], spark)
 
 
@@ -210,10 +210,9 @@ def _in_postgres(intent: Intent, places: Places) -> Claims | None:
 
 
 def _in_spark(intent: Intent, places: Places) -> Claims | None:
-    if (there := places.spark) is None:
+    if (server := places.spark) is None:
         return None
-    server = there.there.server
-    spot = SparkSpot.of(there.home, f"{_schema_of(intent)}.{intent.table_name}")
+    spot = SparkSpot.of(server.home, f"{_schema_of(intent)}.{intent.table_name}")
     if spot.path != intent.path:
         return None
     with server.told(ReleaseError):

@@ -175,9 +175,7 @@ class _InPostgres:
     def sample(self, rows: int) -> exp.Query:
         """Rows, each value as a hash: brought here now."""
         target = self.run.work("source_sample_there")
-        before = drop_table(target.copy())
-        before.set("exists", True)  # a result may be published twice
-        self.run.engine.execute(before)
+        self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
         query = pg.sample(self.sampled.relation, self._types(self.columns), rows)
         self._bring(target, query, lambda arrow: arrived_sample(arrow, len(self.columns)))
         return select([col(HASHES)], target.copy())

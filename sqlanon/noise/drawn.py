@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.base import ArrowEngine, Engine, Workers
+from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, col, drop_table, select
 from sqlanon.noise.laplace import Drawing, drawing
@@ -25,7 +25,7 @@ Draw: TypeAlias = Callable[[exp.Table, exp.Table, int, Told], None]
 """Makes a table of noise, by its name, for the records of a table, which are so many."""
 
 
-def draws_here(engine: ArrowEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
+def draws_here(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
     """How noise is drawn beside us, on so many threads at most (default: as many as there are processors)."""
 
     def draw(target: exp.Table, records: exp.Table, count: int, progress: Told) -> None:

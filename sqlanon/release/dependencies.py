@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.base import ArrowEngine, Engine
+from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
@@ -238,7 +238,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def narrowing_columns(
-    engine: ArrowEngine, work: Namer, prepared: SearchInput, recoding: ByClass, levels: Mapping[str, int | None]
+    engine: WorkEngine, work: Namer, prepared: SearchInput, recoding: ByClass, levels: Mapping[str, int | None]
 ) -> tuple[tuple[Narrowing, ...], tuple[str, ...]]:
     """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
 
@@ -296,7 +296,7 @@ def narrowing_statements(
 
 
 def refused(
-    engine: ArrowEngine, prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing]
+    engine: WorkEngine, prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing]
 ) -> tuple[str, ...]:
     """Why the policy refuses a version of the source: columns that narrow, and those that are keys.
 

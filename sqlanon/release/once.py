@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import Queries
 
 
 class Once:
     """An engine that remembers its answers, as long as nothing that it is asked about changes."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Queries) -> None:
         self._engine = engine
         self._answers: dict[str, list[tuple[Any, ...]]] = {}
 

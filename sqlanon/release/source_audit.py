@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlglot import exp
 
 from sqlanon.coding import Levels
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import Queries
 from sqlanon.engines.travel import count_column, repeated
 from sqlanon.expressions import (
     Namer,
@@ -54,7 +54,7 @@ class SourceAudit:
         The population table, where the policy has one.
     """
 
-    engine: Engine
+    engine: Queries
     work: Namer
     macros: str
     prepared: SearchInput

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError
@@ -231,7 +231,7 @@ def _decoys(release: OpenRelease) -> list[Check]:
     return decoy_checks(release.manifest, dict(release.asked.rows(query)))
 
 
-def audited_of(engine: Engine, manifest: Manifest, relation: str) -> Audited:
+def audited_of(engine: Queries, manifest: Manifest, relation: str) -> Audited:
     """What a release shows by itself."""
     sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
     persons = bool(manifest.policy.get("persons"))

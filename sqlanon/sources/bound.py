@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from sqlglot import exp
 
-from sqlanon.engines.base import ArrowEngine, Engine, Workers
+from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import table
 from sqlanon.frequency.unique import distinct_counts
@@ -148,19 +148,19 @@ class Source:
 
     @contextmanager
     def recoded(
-        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         """The rows of a release, here; where the source is elsewhere, a relation that can be read once."""
         yield recoding.select(shuffled)
 
     @contextmanager
-    def rows_there(self, engine: ArrowEngine, recoding: Recodes) -> Iterator[exp.Query]:
+    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
         """The statement that makes the rows of a release where the source is, while what it reads is there."""
         yield self.release_query(recoding)
 
     @contextmanager
     def temporary_rows(
-        self, engine: ArrowEngine, query: exp.Select, share: float | None
+        self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[Ask, exp.Table]]:
         """The rows of a query as a temporary table where the source is, and what asks there; of many rows a share."""
         raise NotImplementedError

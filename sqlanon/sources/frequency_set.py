@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from sqlglot import exp
 
-from sqlanon.engines.base import ArrowEngine, Engine
+from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.travel import repeated
 from sqlanon.errors import SourceError
@@ -43,7 +43,7 @@ class FrequencySetSource(Source):
 
     @contextmanager
     def recoded(
-        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         """Refused: the rows are in the warehouse."""
         raise SourceError(

@@ -16,7 +16,7 @@ import duckdb
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from sqlanon.engines.base import ArrowEngine, Engine
+from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.postgres import PostgresEngine
@@ -119,7 +119,7 @@ class PostgresSource(Source):
 
     @contextmanager
     def recoded(
-        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         """The rows of a release, made there and read here as they come, once."""
         with (
@@ -131,13 +131,13 @@ class PostgresSource(Source):
             yield arrived(relation, types)
 
     @contextmanager
-    def rows_there(self, engine: ArrowEngine, recoding: Recodes) -> Iterator[exp.Query]:
+    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
         """The statement that makes the rows of a release there, in the transaction that is open."""
         with self.shipped(engine, self.release_query(recoding)) as query:
             yield query
 
     @contextmanager
-    def shipped(self, engine: ArrowEngine, query: exp.Select) -> Iterator[exp.Select]:
+    def shipped(self, engine: WorkEngine, query: exp.Select) -> Iterator[exp.Select]:
         """A query over the source, and over tables beside us, as it runs there, while these are there."""
         made: list[exp.Table] = []
         tables: dict[str, exp.Expr] = {name_of(self.relation): self.there}
@@ -151,7 +151,7 @@ class PostgresSource(Source):
         for one in made:
             self.engine.execute(drop_table(one))
 
-    def _beside(self, engine: ArrowEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
+    def _beside(self, engine: WorkEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
         """The tables beside us that a query reads, each once, with the columns of them that it names."""
         used = used_columns(query)
         found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
@@ -159,11 +159,11 @@ class PostgresSource(Source):
         plain = [table(one.name, one.db, one.catalog) for one in found.values()]
         return [(one, {name: type_ for name, type_ in engine.columns(one).items() if name in used}) for one in plain]
 
-    def _ship(self, engine: ArrowEngine, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
+    def _ship(self, engine: WorkEngine, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
         """Copy a table there: first as it travels, then with the types that it has."""
         values = select([col(name) for name in columns], found.copy())
         with engine.stream(travelling(values, columns, "VARCHAR")) as reader:
-            as_text = self.engine.ingest(f"{_SHIPPED}_as_text_{number}", reader)
+            as_text = self.engine.upload(f"{_SHIPPED}_as_text_{number}", reader)
         name = f"{_SHIPPED}_{number}"
         self.engine.execute(create_temporary_table(table(name), pg.landed(as_text, columns)))
         self.engine.execute(drop_table(as_text.copy()))
@@ -172,7 +172,7 @@ class PostgresSource(Source):
 
     @contextmanager
     def temporary_rows(
-        self, engine: ArrowEngine, query: exp.Select, share: float | None
+        self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[Ask, exp.Table]]:
         """The rows of a query as a temporary table, for a while, and what asks there; of many rows some."""
         with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:

@@ -13,9 +13,10 @@ from typing import TypeVar
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.engines.base import ArrowEngine, Engine
-from sqlanon.engines.dialects import spark as sp
+from sqlanon.engines.base import Engine, WorkEngine
+from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.federated import FederatedEngine
+from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import at_random, ident, named, row_count, select, star, subquery, table, union_all
 from sqlanon.frequency.statements import SMALL
@@ -44,7 +45,8 @@ class SparkSource(Source):
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
         """The engine that has it; a release beside it goes to the same session, whatever leads there."""
-        return self.engine if isinstance(self.engine, kind) else None
+        server = self.engine.there.server
+        return server if isinstance(server, kind) else None
 
     @property
     def workers(self) -> FederatedEngine:
@@ -65,14 +67,14 @@ class SparkSource(Source):
 
     @contextmanager
     def recoded(
-        self, engine: ArrowEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         """The rows of a release, made there and fetched."""
         with self.engine.fetched(self.release_query(recoding), types) as relation:
             yield relation.order_by(*at_random(), copy=False) if shuffled else relation
 
     @contextmanager
-    def rows_there(self, engine: ArrowEngine, recoding: Recodes) -> Iterator[exp.Query]:
+    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
         """The statement that makes the rows of a release there."""
         with self.engine.put_there(self.release_query(recoding)) as query:
             yield query
@@ -89,9 +91,10 @@ class SparkSource(Source):
         self.engine.let_go()
 
 
-def bind_spark(engine: FederatedEngine, section: SourceSection, place: Place, wanted: Collection[str]) -> SparkSource:
+def bind_spark(
+    engine: FederatedEngine, server: SparkEngine, section: SourceSection, place: Place, wanted: Collection[str]
+) -> SparkSource:
     """Bind a source in Spark."""
-    server = engine.there.server
     found = _found(section)
     if section.query is not None:
         _refuse_functions(section.query, server.functions_replaced)
@@ -99,7 +102,7 @@ def bind_spark(engine: FederatedEngine, section: SourceSection, place: Place, wa
         own = server.columns(found)
     columns = _columns(own, wanted)
     plain: list[exp.Expr] = [
-        named(sp.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
+        named(SPARK.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
     ]
     if not plain:
         raise SourceError("source: it has none of the policy's columns")
@@ -154,7 +157,7 @@ def _of_query(query: str) -> exp.Expr:
 def _columns(own: dict[str, str], wanted: Collection[str]) -> dict[str, str]:
     """DuckDB's types by name; of columns that are not wanted Spark's."""
     refuse_ambiguous(list(own), "the source")
-    types = {name: sp.type_here(kind) for name, kind in own.items()}
+    types = {name: SPARK.type_here(kind) for name, kind in own.items()}
     if strange := [f"{name!r} ({own[name]})" for name, it in types.items() if it is None and name.lower() in wanted]:
         raise SourceError(
             f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under [source]"

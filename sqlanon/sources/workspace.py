@@ -246,9 +246,8 @@ class Workspace:
         address = _address_in(section)
         wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
         server = self.servers.spark(address, "source.spark")
-        there = There(server, section.fetch_limit, section.scratch, address=address)
-        engine = FederatedEngine(self._engine, there)
-        source = bind_spark(engine, section, place, wanted)
+        engine = FederatedEngine(self._engine, There(server, section.fetch_limit, section.scratch))
+        source = bind_spark(engine, server, section, place, wanted)
         return engine, source
 
     def _identity(self, section: SourceSection, source: Source) -> str:

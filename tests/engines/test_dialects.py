@@ -433,7 +433,7 @@ def own() -> DuckDBEngine:
 
 @pytest.fixture(scope="module")
 def there(engine: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
-    return {"t": engine.ingest("sqlanon_test_rows", own.relation(exp.select("*").from_("t")).to_arrow_table())}
+    return {"t": engine.upload("sqlanon_test_rows", own.relation(exp.select("*").from_("t")).to_arrow_table())}
 
 
 @pytest.mark.parametrize(
@@ -528,5 +528,5 @@ def _shipped(engine: Any, own: pa.Table, shipped: dict[str, exp.Expr]) -> exp.Ex
     """A table in Spark, sent once."""
     content = f"{own.schema.to_string(show_schema_metadata=False)} {own.to_pylist()}"
     if content not in shipped:
-        shipped[content] = engine.ingest(f"sqlanon_test_{len(shipped)}", own)
+        shipped[content] = engine.upload(f"sqlanon_test_{len(shipped)}", own)
     return shipped[content]

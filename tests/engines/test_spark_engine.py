@@ -71,7 +71,7 @@ TYPES: dict[str, tuple[pa.DataType, Any, str]] = {
 
 def test_values_come_back_as_they_went(engine: SparkEngine) -> None:
     arrays = {name: pa.array([value, None], kind) for name, (kind, value, _) in TYPES.items()}
-    there = engine.ingest("values_of_all_types", pa.table(arrays))
+    there = engine.upload("values_of_all_types", pa.table(arrays))
     assert engine.columns(there) == {name: told for name, (_, _, told) in TYPES.items()}
     one, none = sorted(engine.rows(star(there)), key=lambda row: row[0] is None)
     assert one == tuple(value for _, value, _ in TYPES.values())
@@ -79,20 +79,20 @@ def test_values_come_back_as_they_went(engine: SparkEngine) -> None:
 
 
 def test_floats_that_are_no_numbers(engine: SparkEngine) -> None:
-    there = engine.ingest("floats", pa.table({"x": [float("nan"), float("inf"), -0.0]}))
+    there = engine.upload("floats", pa.table({"x": [float("nan"), float("inf"), -0.0]}))
     with engine.stream(star(there)) as reader:
         values = reader.read_all()["x"].to_pylist()
     assert sorted(map(str, values)) == ["-0.0", "inf", "nan"]
 
 
 def test_names_with_quotes_dots_and_backticks(engine: SparkEngine) -> None:
-    there = engine.ingest(HOSTILE, pa.table({HOSTILE: [HOSTILE], "x.y": [1], "*": [2]}))
+    there = engine.upload(HOSTILE, pa.table({HOSTILE: [HOSTILE], "x.y": [1], "*": [2]}))
     asked = select([col(HOSTILE), col("x.y"), col("*")], there).where(
         exp.EQ(this=col(HOSTILE), expression=exp.Literal.string(HOSTILE))
     )
     assert engine.rows(asked) == [(HOSTILE, 1, 2)]
     assert list(engine.columns(there)) == [HOSTILE, "x.y", "*"]
-    assert engine.keep(HOSTILE + "2", star(there)) == 1
+    assert engine.materialize(HOSTILE + "2", star(there)) == 1
     assert engine.rows(star(table(HOSTILE + "2"))) == [(HOSTILE, 1, 2)]
     engine.forget(HOSTILE)
     engine.forget(HOSTILE + "2")
@@ -108,11 +108,11 @@ def _there(engine: SparkEngine, name: str) -> bool:
 
 
 def test_tables_without_rows(engine: SparkEngine) -> None:
-    there = engine.ingest("nothing", pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())}))
+    there = engine.upload("nothing", pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())}))
     assert engine.rows(star(there)) == []
     with engine.stream(star(there)) as reader:
         assert reader.schema.names == ["a", "b"] and reader.read_all().num_rows == 0
-    assert engine.keep("kept_nothing", star(there)) == 0
+    assert engine.materialize("kept_nothing", star(there)) == 0
 
 
 def test_two_columns_of_one_name(engine: SparkEngine) -> None:
@@ -121,7 +121,7 @@ def test_two_columns_of_one_name(engine: SparkEngine) -> None:
 
 def test_a_stream_of_arrow_goes_in(engine: SparkEngine) -> None:
     batches = [pa.record_batch({"n": [i, i + 1]}) for i in (1, 3)]
-    there = engine.ingest("streamed", pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+    there = engine.upload("streamed", pa.RecordBatchReader.from_batches(batches[0].schema, batches))
     assert engine.rows(query("SELECT SUM(n), COUNT(*) FROM streamed")) == [(10, 4)]
     assert there.name == "streamed"
 
@@ -130,7 +130,7 @@ def test_what_duckdb_streams_goes_in(engine: SparkEngine) -> None:
     with duckdb.connect() as here:
         values = "SELECT i::UTINYINT AS a, i::HUGEINT AS b, "
         values += "'v' || i AS c, DATE '2020-01-01' + i::INT AS d FROM range(3) r(i)"
-        engine.ingest("of_duckdb", here.sql(values).to_arrow_reader())
+        engine.upload("of_duckdb", here.sql(values).to_arrow_reader())
         expected = here.sql(f"SELECT a, b, c, d FROM ({values})").fetchall()
     assert sorted(engine.rows(query("SELECT a, CAST(b AS BIGINT), c, d FROM of_duckdb"))) == expected
 
@@ -144,7 +144,7 @@ def test_statements_and_parameters(engine: SparkEngine) -> None:
 
 
 def test_small_tables_are_broadcast(engine: SparkEngine) -> None:
-    engine.ingest("small", pa.table({"k": [1, 2], "label": ["a", "b"]}))
+    engine.upload("small", pa.table({"k": [1, 2], "label": ["a", "b"]}))
     joined = "SELECT r.id, s.label FROM range(100) AS r JOIN small AS s ON r.id <=> s.k"
     assert "BroadcastHashJoin" in engine.rows(query(f"EXPLAIN {joined}"))[0][0]
 
@@ -153,12 +153,12 @@ def test_small_tables_are_broadcast(engine: SparkEngine) -> None:
 
 
 def test_kept_rows_are_computed_once(engine: SparkEngine) -> None:
-    assert engine.keep("drawn", query("SELECT id, rand() AS r FROM range(1000)")) == 1000
+    assert engine.materialize("drawn", query("SELECT id, rand() AS r FROM range(1000)")) == 1000
     first = engine.rows(query("SELECT id, r FROM drawn ORDER BY id"))
     assert engine.rows(query("SELECT id, r FROM drawn ORDER BY id")) == first
     assert len({r for _, r in first}) == 1000
     # It can be read while another of its name is made.
-    assert engine.keep("drawn", query("SELECT id FROM drawn WHERE id < 10")) == 10
+    assert engine.materialize("drawn", query("SELECT id FROM drawn WHERE id < 10")) == 10
     engine.forget("drawn")
     assert not _there(engine, "drawn")
     engine.forget("drawn")
@@ -169,11 +169,11 @@ def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
     storage = spark_cluster.session.sparkContext._jsc.sc()
     before = len(storage.getRDDStorageInfo())
     for _ in range(2):  # the second replaces the first
-        engine.keep("held", query("SELECT id FROM range(1000)"))
+        engine.materialize("held", query("SELECT id FROM range(1000)"))
     assert len(storage.getRDDStorageInfo()) == before + 1
     engine.forget("held")
     assert len(storage.getRDDStorageInfo()) == before
-    engine.keep("held", query("SELECT id FROM range(1000)"))
+    engine.materialize("held", query("SELECT id FROM range(1000)"))
     engine.close()
     assert len(storage.getRDDStorageInfo()) == before
 
@@ -243,7 +243,7 @@ def test_settings_are_put_back(spark_cluster: Cluster, spark_connect: Any) -> No
         assert engine.rows(query("SELECT TIMESTAMP '2020-06-01 12:00:00'"))[0][0].hour == 12
         with pytest.raises(sqlanon.SourceError), engine.told():
             engine.rows(query("SELECT CAST('x' AS INT)"))
-        engine.ingest("left_over", pa.table({"a": [1]}))
+        engine.upload("left_over", pa.table({"a": [1]}))
         engine.close()
         assert session.conf.getAll == before
         assert not session.catalog.tableExists("left_over")
@@ -263,7 +263,7 @@ def test_views_of_a_users_session_are_visible(engine: SparkEngine) -> None:
 
 
 def test_parquet_that_it_writes_is_read_by_duckdb(engine: SparkEngine, tmp_path: Path) -> None:
-    engine.ingest("hostile", pa.table({"id": [3], HOSTILE: [HOSTILE]}))
+    engine.upload("hostile", pa.table({"id": [3], HOSTILE: [HOSTILE]}))
     text = (
         f"SELECT r.id, CAST(r.id / 4 AS DECIMAL(8, 2)) AS d, CAST('1500-03-01' AS DATE) AS day, s.{_quoted(HOSTILE)}, "
         "CAST('2020-06-01 12:00:00' AS TIMESTAMP_LTZ) AS z, CAST('2020-06-01 12:00:00' AS TIMESTAMP_NTZ) AS t "
@@ -334,10 +334,10 @@ def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark
 @pytest.mark.parametrize("engine", ["connect"], indirect=True)
 def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngine, spark_cluster: Cluster) -> None:
     spark_cluster.both_executors()
-    engine.keep("mortal", query("SELECT id, rand() AS r FROM range(0, 1000, 1, 4)"))
+    engine.materialize("mortal", query("SELECT id, rand() AS r FROM range(0, 1000, 1, 4)"))
     for victim in spark_cluster.executors():
         os.kill(victim, signal.SIGKILL)
     with pytest.raises(sqlanon.SourceError, match="an executor was lost, and with it rows"), engine.told():
         engine.rows(query("SELECT SUM(r) FROM mortal"))
-    assert engine.keep("mortal", query("SELECT id FROM range(10)")) == 10
+    assert engine.materialize("mortal", query("SELECT id FROM range(10)")) == 10
     assert engine.rows(query("SELECT COUNT(*) FROM mortal")) == [(10,)]

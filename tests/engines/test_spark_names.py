@@ -272,7 +272,7 @@ def test_the_order_of_a_release_is_none_of_the_session(session: Any) -> None:
     target = named_table("t", SCHEMA)
     engine = SparkEngine(own)
     engine.execute(sr.released_table(target.copy(), {"id": "BIGINT"}, "t"))
-    secret = engine.ingest("secret_of_the_test", pa.table({sr.SECRET: ["00"]}))
+    secret = engine.upload("secret_of_the_test", pa.table({sr.SECRET: ["00"]}))
     engine.execute(sr.filled(target, exp.select("*").from_("range(400)"), ["id"], secret))
     engine.close()
     places = own.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()

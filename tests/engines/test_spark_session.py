@@ -108,7 +108,7 @@ def test_sessions_of_one_server_see_nothing_of_each_other(spark_cluster: Cluster
     other = SparkEngine.open(spark_cluster.connect, "source.spark")
     assert one.session.session_id != other.session.session_id
     count = parse_one("SELECT COUNT(*) FROM own", read="spark")
-    assert one.keep("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
+    assert one.materialize("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
     one.session.conf.set("spark.sql.shuffle.partitions", "3")
     with pytest.raises(sqlanon.SourceError, match="there is no table or view `own`"), other.told():
         other.rows(count)

@@ -284,7 +284,7 @@ def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
         query = parse_one(f"SELECT id AS record FROM RANGE(0, {records}, 1, {parts})", dialect="spark")
         types = {"record": "bigint", "n_0": "bigint", "n_1": "bigint"}
         epsilons = [float(STEPS), 1.0]
-        assert engine.keep_mapped("draws", query, drawing(epsilons), types) == records
+        assert engine.materialize_mapped("draws", query, drawing(epsilons), types) == records
         everything = parse_one("SELECT * FROM draws", dialect="spark")
         found = {record: noise for record, *noise in engine.rows(everything)}
         assert sorted(found) == list(range(records))
@@ -468,7 +468,7 @@ def test_drawn_through_the_thin_client(spark_connect: Any) -> None:
     try:
         types = {"record": "bigint", "n_0": "bigint"}
         query = parse_one("SELECT id AS record FROM RANGE(0, 3000, 1, 3)", dialect="spark")
-        assert engine.keep_mapped("through_connect", query, drawing([float(STEPS)]), types) == 3000
+        assert engine.materialize_mapped("through_connect", query, drawing([float(STEPS)]), types) == 3000
         found, again = (engine.rows(parse_one("SELECT * FROM through_connect", dialect="spark")) for _ in range(2))
         assert sorted(found) == sorted(again)
         assert p_value([noise for _, noise in found], 1.0) > FALSE_ALARM
@@ -481,7 +481,7 @@ def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_clust
     everything = parse_one("SELECT * FROM to_be_lost", dialect="spark")
     try:
         query = parse_one("SELECT id AS record FROM RANGE(0, 40000, 1, 4)", dialect="spark")
-        engine.keep_mapped("to_be_lost", query, drawing([1.0]), {"record": "bigint", "n_0": "bigint"})
+        engine.materialize_mapped("to_be_lost", query, drawing([1.0]), {"record": "bigint", "n_0": "bigint"})
         before = sorted(engine.rows(everything))
         for executor in spark_cluster.executors():
             os.kill(executor, signal.SIGKILL)
@@ -499,7 +499,7 @@ def test_tasks_that_run_twice_draw_nothing() -> None:
     engine = SparkEngine(Speculating())
     try:
         with pytest.raises(SourceError, match=r"spark\.speculation"):
-            engine.keep_mapped("draws", parse_one("SELECT 1 AS record"), drawing([1.0]), {"record": "bigint"})
+            engine.materialize_mapped("draws", parse_one("SELECT 1 AS record"), drawing([1.0]), {"record": "bigint"})
     finally:
         engine.close()
 

@@ -13,7 +13,8 @@ from conftest import make_policy
 from sqlglot import exp, parse_one
 
 import sqlanon
-from sqlanon.engines.dialects import spark as sp
+from sqlanon.engines.base import FEATURES
+from sqlanon.engines.dialects.remote import shadow
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.egress_guard import answered, apart, is_counted
 from sqlanon.engines.federated import FederatedEngine, There
@@ -177,7 +178,7 @@ def test_a_shadow_can_be_bound_and_is_never_read(rows: str, around: str) -> None
     """Whatever the optimizer makes of it: an empty answer would be one that is less private than claimed."""
     with duckdb.connect() as connection:
         types = {"a": "INTEGER", "b": "VARCHAR", "c d": "DECIMAL(8,2)", "e": "TIMESTAMP WITH TIME ZONE"}
-        connection.execute(f"CREATE VIEW s AS {sp.shadow(types).sql('duckdb')}")
+        connection.execute(f"CREATE VIEW s AS {shadow(types).sql('duckdb')}")
         assert DuckDBEngine(connection).columns(table("s")) == types
         with pytest.raises(duckdb.InvalidInputException, match="are not read here"):
             connection.execute(around.format(rows)).fetchall()
@@ -187,6 +188,7 @@ class FakeServer:
     """Stands for Spark: tells what it was asked, and gives an answer."""
 
     dialect = "spark"
+    features = FEATURES["spark"]
     place = "source.spark"
 
     def __init__(self) -> None:
@@ -203,12 +205,12 @@ class FakeServer:
         self.asked.append(query.sql("spark"))
         yield self.answer.to_reader()
 
-    def ingest(self, name: str, arrow: pyarrow.RecordBatchReader) -> exp.Table:
+    def upload(self, name: str, arrow: pyarrow.RecordBatchReader) -> exp.Table:
         self.asked.append(f"ingest {arrow.read_all().to_pydict()}")
         self.views.add(name)
         return table(name)
 
-    def keep(self, name: str, query: exp.Expr) -> int:
+    def materialize(self, name: str, query: exp.Expr) -> int:
         self.asked.append(f"keep {query.sql('spark')}")
         self.views.add(name)
         return 1000

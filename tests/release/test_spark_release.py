@@ -178,7 +178,7 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
     assert all(map(digestible, types.values()))
     engine = SparkEngine(spark)
     try:
-        relation = engine.ingest("sqlanon_values", values)
+        relation = engine.upload("sqlanon_values", values)
         for name, type_ in types.items():
             here.execute(f"CREATE OR REPLACE VIEW one AS SELECT {duck(name)} FROM t")
             expected = here.execute(digest_of("one").sql("duckdb")).fetchall()
@@ -385,7 +385,7 @@ def test_order_tells_nothing_of_the_source(place: Any) -> None:
         engine.execute(exp.Drop(tables=[table("n_v1", "shared")], kind="TABLE", exists=True))
         place.sql("CREATE TABLE shared.n_v1 (zip STRING, number BIGINT) USING PARQUET")
         source = select([col("zip"), col("number")], table("t", "clinic"))
-        secret = engine.ingest("kept_secret", pa.table({"secret": ["5ec2e7" * 10]}))
+        secret = engine.upload("kept_secret", pa.table({"secret": ["5ec2e7" * 10]}))
         insert = filled(table("n_v1", "shared"), source, ["zip", "number"], secret)
         plan = place.sql(f"EXPLAIN EXTENDED {engine.sql(insert)}").collect()[0][0]
         place.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")

@@ -1,4 +1,4 @@
-"""What is asked of Spark, and how queries that are built for the engine beside us are put to it."""
+"""Spark's types, and values of them that look the same to every reader."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sqlanon.engines import travel
-from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.values import one_float
-from sqlanon.expressions import aliased, anonymous, cast, col, name_of, named, number, select, subquery, table, text
+from sqlanon.expressions import anonymous, cast, col, text
 
 TEXT = "STRING"
 """Spark's type of text."""
@@ -45,8 +45,6 @@ PLAIN = travel.PLAIN | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
 """Types that travel as they are. Dates and times do, as numbers: Spark reads ``0045-01-01 (BC)`` as a day of our era,
 and writes years above 9999 in a way of its own."""
 
-_REFUSAL = "the rows of the source are in Spark, and are not read here"
-
 
 def type_here(type_: str) -> str | None:
     """DuckDB's name of a type, by Spark's; None where it has no equal.
@@ -79,29 +77,6 @@ def plain_there(name: str, type_: str) -> exp.Expr:
     return col(name)
 
 
-def leaving(query: exp.Query, types: Mapping[str, str], as_text: str) -> exp.Select:
-    """A query whose values can travel between DuckDB and Spark; `arriving` is for DuckDB, `landed` for Spark."""
-    return travel.travelling(query, types, as_text, PLAIN)
-
-
-def arriving(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """What has travelled from Spark, with the types that it has here: for DuckDB."""
-    return travel.arrived(relation, types, PLAIN)
-
-
-def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
-    """What has travelled to Spark, with the types that it had here."""
-    values = {name: col(name) if type_ in PLAIN else cast(col(name), _there(type_)) for name, type_ in types.items()}
-    return subquery(select([named(value, name) for name, value in values.items()], relation), "shipped")
-
-
-def _there(type_: str) -> str:
-    own = type_there(type_)
-    if own is None:
-        raise ValueError(f"{type_} has no equal in Spark")
-    return own
-
-
 def spelled_out(statement: exp.Expr) -> exp.Expr:
     """A statement without variables in its texts: Spark would replace ``${env:HOME}`` wherever it stands.
 
@@ -117,53 +92,4 @@ def spelled_out(statement: exp.Expr) -> exp.Expr:
     return statement.transform(escaped)
 
 
-def shadow(types: Mapping[str, str]) -> exp.Select:
-    """A relation with these columns, for DuckDB: it can be bound, and raises an error when it is read.
-
-    (A constant would be looked at before anything is read, and NULLs be taken for an empty table.)
-    """
-    refused = anonymous("error", exp.DPipe(this=text(_REFUSAL), expression=cast(col("i", "r"), "VARCHAR")))
-    none = anonymous("RANGE", number(1), number(2))
-    one = exp.Table(this=none, alias=exp.TableAlias(this=exp.to_identifier("r"), columns=[exp.to_identifier("i")]))
-    columns = [named(cast(refused.copy(), type_), name) for name, type_ in types.items()]
-    return select([*columns], one).where(cast(refused.copy(), "BOOLEAN"), copy=False)
-
-
-def has_star(query: exp.Query) -> bool:
-    """Whether a query reads all columns of something by a star."""
-    return any(not isinstance(one.parent, exp.Count) for one in query.find_all(exp.Star))
-
-
-def with_names(query: exp.Query) -> exp.Query:
-    """The same query, with a name for each column: engines do not make up the same ones.
-
-    >>> from sqlglot import parse_one
-    >>> with_names(parse_one("SELECT a, COUNT(*), COUNT(*) AS n FROM t GROUP BY a")).sql()
-    'SELECT a, COUNT(*) AS "c1", COUNT(*) AS n FROM t GROUP BY a'
-    """
-    query = query.copy()
-    first: exp.Expr = query
-    while not isinstance(first, exp.Select):
-        first = first.this
-    for i, one in enumerate(list(first.expressions)):
-        if not isinstance(one, (exp.Alias, exp.Column, exp.Star)):
-            one.replace(named(one.copy(), f"c{i}"))
-    return query
-
-
-def put_there(query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
-    """A query as Spark runs it, over other relations."""
-    marks: dict[str, exp.Expr] = {}
-    marked = query.copy()
-    for found in list(marked.find_all(exp.Table)):
-        if (other := relations.get(name_of(found))) is not None:
-            mark = f"sqlanon_mark_{len(marks)}"
-            marks[mark] = aliased(other, found.alias or found.name)
-            found.replace(table(mark, alias=found.alias or found.name))
-    put = translated(marked, "spark")
-    # What is there is written in Spark's terms already.
-    for found in list(put.find_all(exp.Table)):
-        if (other := marks.get(found.name)) is not None:
-            found.replace(other)
-    assert isinstance(put, exp.Query)
-    return put
+SPARK = RemoteDialect("spark", TEXT, PLAIN, type_here, type_there, plain_there, spelled_out)

@@ -184,7 +184,7 @@ def _fill(
     """Write the rows, in an order that a secret makes. It goes there as a table: statements are logged."""
     name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", named(text(secrets.token_hex(32)), sr.SECRET)
     with engine.stream(exp.Select(expressions=[secret])) as reader:
-        view = server.ingest(name, reader)
+        view = server.upload(name, reader)
     try:
         server.execute(sr.filled(target, rows, columns, view))
     finally:

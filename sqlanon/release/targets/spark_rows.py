@@ -17,8 +17,7 @@ from uuid import uuid4
 import duckdb
 from sqlglot import exp
 
-from sqlanon.engines.dialects import spark as sp
-from sqlanon.engines.dialects.spark import type_here
+from sqlanon.engines.dialects.spark import SPARK, type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark import SparkEngine
@@ -186,7 +185,7 @@ def _fetch(
     engine.execute(made)
     for part in _parts(server, sr.combinations(relation, types, count), list(arriving), rows):
         with server.stream(part) as reader, engine.registered(reader) as here:
-            engine.execute(exp.Insert(this=target.copy(), expression=sp.arriving(here, arriving)))
+            engine.execute(exp.Insert(this=target.copy(), expression=SPARK.arriving(here, arriving)))
 
 
 def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:
@@ -195,7 +194,7 @@ def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int
         yield query
         return
     name = f"sqlanon_combinations_{uuid4().hex[:12]}"
-    parts = -(-server.keep(name, query) // AT_ONCE)
+    parts = -(-server.materialize(name, query) // AT_ONCE)
     try:
         for number in range(parts):
             yield star(table(name)).where(sr.in_part(columns, number, parts), copy=False)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.engines.dialects.spark import TEXT, leaving, type_there
+from sqlanon.engines.dialects.spark import SPARK, TEXT, type_there
 from sqlanon.expressions import (
     anonymous,
     col,
@@ -169,7 +169,7 @@ def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> ex
     """The distinct combinations of a release's columns, with how many rows have each, as they travel."""
     counted = named(exp.Count(this=exp.Star()), count)
     query = select([*map(col, types), counted], relation.copy(), [col(name) for name in types])
-    return leaving(query, {**types, count: "BIGINT"}, TEXT)
+    return SPARK.leaving(query, {**types, count: "BIGINT"}, TEXT)
 
 
 def in_part(columns: Sequence[str], number_: int, parts: int) -> exp.EQ:
