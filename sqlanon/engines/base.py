@@ -16,17 +16,16 @@ class Feature(Enum):
     """What only some engines can do."""
 
     BATCHES = "gives the rows of a query in batches, as they come: memory stays flat"
-    FILES = "writes the rows of a query to Parquet files"
+    FILES = "hands large results over as Parquet files"
     INNER_ORDER = "keeps the order of a query in FROM"
     MACROS = "has table macros over the name of a table"
     RECURSION = "runs WITH RECURSIVE with windows in its rounds"
-    TRANSACTIONS = "undoes several statements together"
     WORKERS = "runs Python where the rows are"
 
 
 FEATURES: Mapping[str, frozenset[Feature]] = {
-    "duckdb": frozenset(Feature) - {Feature.WORKERS},
-    "postgres": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.RECURSION, Feature.TRANSACTIONS}),
+    "duckdb": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.MACROS, Feature.RECURSION}),
+    "postgres": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.RECURSION}),
     "spark": frozenset({Feature.FILES, Feature.WORKERS}),
 }
 """The capability table: by engine."""

@@ -19,7 +19,18 @@ from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError
-from sqlanon.expressions import create_table, drop_table, ident, qualified, row_count, star, table, text, values_query
+from sqlanon.expressions import (
+    create_table,
+    create_temporary_table,
+    drop_table,
+    ident,
+    qualified,
+    row_count,
+    star,
+    table,
+    text,
+    values_query,
+)
 from sqlanon.workdir import disk_problem
 
 _SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
@@ -282,14 +293,14 @@ class DuckDBEngine:
     def materialize(self, name: str, query: exp.Query) -> int:
         """Make a temporary table of a query; how many rows it has."""
         self.execute(drop_table(table(name, "main", "temp"), exists=True))
-        self.execute(create_table(table(name, "main", "temp"), query))
+        self.execute(create_temporary_table(table(name, "main", "temp"), query))
         return int(self.rows(row_count(rows=table(name, "main", "temp")))[0][0])
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary table of an Arrow table or stream."""
-        target = table(name, "main", "temp")
-        self.copy_arrow(target.copy(), arrow)
-        return target
+        with self.registered(arrow) as relation:
+            self.materialize(name, star(relation))
+        return table(name, "main", "temp")
 
     def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = star) -> None:
         """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""

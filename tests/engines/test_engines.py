@@ -1,0 +1,162 @@
+"""All engines satisfy one Protocol, and the capability table says what each of them can do."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from postgres_server import Server
+from sqlglot import exp, parse_one
+
+from sqlanon.engines.base import FEATURES, Engine, Feature
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.federated import FederatedEngine, There
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.expressions import drop_table, star, table
+
+NUMBERS = {
+    "duckdb": "range({0}) AS r(i)",
+    "postgres": "generate_series(0, {0} - 1) AS r(i)",
+    "spark": "range({0}) AS r(i)",
+}
+
+
+@pytest.fixture
+def of_duckdb() -> Iterator[DuckDBEngine]:
+    with duckdb.connect() as connection:
+        yield DuckDBEngine(connection)
+
+
+@pytest.fixture
+def of_postgres(postgres: Server) -> Iterator[PostgresEngine]:
+    engine = PostgresEngine.open(postgres.address(), "source.postgres")
+    with engine.undone_unless_committed():
+        yield engine
+    engine.close()
+
+
+@pytest.fixture
+def of_spark(spark: Any) -> Iterator[SparkEngine]:
+    engine = SparkEngine(spark)
+    yield engine
+    engine.close()
+
+
+ENGINES = ["of_duckdb", "of_postgres"]
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def numbers(engine: Engine, query: str, count: int = 10) -> Any:
+    """A query over the numbers from 0 on, as ``{r}``."""
+    relation = NUMBERS[engine.dialect].format(count)
+    return parse_one(query.format(r=relation), read=engine.dialect)
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_engines_satisfy_the_protocol(engine: Engine) -> None:
+    satisfies(engine)
+
+
+def test_spark_satisfies_the_protocol(of_spark: SparkEngine) -> None:
+    satisfies(of_spark)
+
+
+def satisfies(engine: Engine) -> None:
+    assert engine.features == FEATURES[engine.dialect]
+    uploaded = engine.upload("sqlanon_uploaded", pa.table({"zip": ["a", "b"], "n": pa.array([1, 2], pa.int64())}))
+    assert list(engine.columns(uploaded)) == ["zip", "n"]
+    assert sorted(engine.rows(star(uploaded))) == [("a", 1), ("b", 2)]
+    query = exp.select("zip").from_(uploaded.copy()).where("n > 1")
+    for _ in range(2):  # the second takes the place of the first
+        assert engine.materialize("sqlanon_materialized", query.copy()) == 1
+    assert engine.rows(star(table("sqlanon_materialized"))) == [("b",)]
+    with engine.stream(star(table("sqlanon_materialized"))) as reader:
+        assert reader.read_all().to_pydict() == {"zip": ["b"]}
+    assert "sqlanon_materialized" in engine.shown(star(table("sqlanon_materialized")))
+    if engine.dialect != "spark":  # there they are views
+        engine.execute(drop_table(table("sqlanon_materialized")))
+        with pytest.raises(Exception, match="sqlanon_materialized"):
+            engine.rows(star(table("sqlanon_materialized")))
+
+
+def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngine) -> None:
+    server = DuckDBEngine(duckdb.connect())
+    engine: Engine = FederatedEngine(of_duckdb, There(server, 10))  # type: ignore[arg-type]
+    assert engine.features == FEATURES["duckdb"] - {Feature.MACROS}
+    assert engine.materialize("m", exp.select("1 AS a")) == 1
+    assert engine.rows(star(engine.upload("u", pa.table({"a": [7]})))) == [(7,)]
+    server.close()
+
+
+def gives_batches(engine: Engine) -> bool:
+    """The first rows are there before the last are worked out, which cannot be."""
+    late = numbers(engine, "SELECT CAST(CASE WHEN i = 3999999 THEN 'x' ELSE '1' END AS int) AS n FROM {r}", 4_000_000)
+    with engine.stream(late) as reader:
+        return bool(reader.read_next_batch().num_rows)
+
+
+def hands_over_files(engine: Any) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        return bool(engine.write_parquet(exp.select("1 AS a"), str(Path(folder, "rows"))) == 1)
+
+
+def keeps_inner_order(engine: Engine) -> bool:
+    rows = engine.rows(numbers(engine, "SELECT i FROM (SELECT i FROM {r} ORDER BY -i) AS q", 1000))
+    return [int(i) for (i,) in rows] == [*range(999, -1, -1)]
+
+
+def has_macros(engine: Engine) -> bool:
+    engine.execute(parse_one("CREATE TEMP MACRO m(t) AS TABLE SELECT count(*) AS n FROM query_table(t)", read="duckdb"))
+    return engine.rows(parse_one("SELECT n FROM m('duckdb_types')", read="duckdb")) != []
+
+
+def has_recursion(engine: Engine) -> bool:
+    round_ = "SELECT n + 1 FROM (SELECT n, row_number() OVER (ORDER BY n) AS k FROM r) AS q WHERE n < 3 AND k = 1"
+    query = f"WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL {round_}) SELECT count(*) AS n FROM r"
+    return engine.rows(parse_one(query, read="duckdb")) == [(3,)]
+
+
+def runs_python(engine: Any) -> bool:
+    query = numbers(engine, "SELECT i FROM {r}")
+    return bool(engine.materialize_mapped("sqlanon_mapped", query, same, {"i": "bigint"}) == 10)
+
+
+def same(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+PROBES: dict[Feature, Callable[[Any], bool]] = {
+    Feature.BATCHES: gives_batches,
+    Feature.FILES: hands_over_files,
+    Feature.INNER_ORDER: keeps_inner_order,
+    Feature.MACROS: has_macros,
+    Feature.RECURSION: has_recursion,
+    Feature.WORKERS: runs_python,
+}
+
+
+def can(engine: Any, feature: Feature) -> bool:
+    try:
+        return PROBES[feature](engine)
+    except Exception:
+        return False
+
+
+@pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name.lower())
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_the_capability_table_is_right(engine: Engine, feature: Feature) -> None:
+    assert can(engine, feature) == (feature in FEATURES[engine.dialect])
+
+
+def test_the_capability_table_is_right_for_spark(of_spark: SparkEngine) -> None:
+    assert {feature for feature in Feature if can(of_spark, feature)} == FEATURES["spark"]
