@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.decoys import decoy_statements
-from sqlanon.engines.base import Engine, Queries
+from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
 from sqlanon.expressions import create_table, table
 from sqlanon.frequency.distribution import Pairs

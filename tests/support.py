@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 # frequency set is made coarser, and for how long a catalog in use is waited for.
 SMALL_SET = "sqlanon.frequency.sets.SMALL"
 COARSE_SET = "sqlanon.frequency.sets.COARSE"
-SMALL_SPARK = "sqlanon.sources.spark.SMALL"
+SMALL_SPARK = "sqlanon.sources.remote.SMALL"
 PATIENCE = "sqlanon.catalog.PATIENCE"
 
 

@@ -243,7 +243,7 @@ def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) 
     place = replace(run.place, name=f"{run.place.name}_outside", table=run.work("outside_copy"))
     wanted = frozenset(name.lower() for name in policy.generalized)
     try:
-        found = bind_source(run.engine, section, place, None, _as_text(policy), wanted)
+        found = bind_source(run.engine, section, place, _as_text(policy), wanted)
     except SourceError as error:
         raise SourceError(f"--outside {outside}: {error}") from error
     if not wanted & {name.lower() for name in found.columns}:

@@ -17,7 +17,7 @@ class Feature(Enum):
 
     BATCHES = "gives the rows of a query in batches, as they come: memory stays flat"
     FILES = "hands large results over as Parquet files"
-    INNER_ORDER = "keeps the order of a query in FROM"
+    INNER_ORDER = "keeps the order of a query in FROM, with small tables joined to it"
     MACROS = "has table macros over the name of a table"
     RECURSION = "runs WITH RECURSIVE with windows in its rounds"
     WORKERS = "runs Python where the rows are"

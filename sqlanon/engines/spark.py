@@ -300,8 +300,3 @@ def catalog_of(session: Any) -> str:
             if found := session.conf.get(name, ""):
                 return str(found)
     return SESSION
-
-
-def is_session(source: Any) -> bool:
-    """Whether it is a Spark session, classic or Connect: nothing is imported to find that out."""
-    return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")

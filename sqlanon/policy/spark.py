@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -41,6 +41,11 @@ def is_spark(place: str) -> bool:
     [True, True, True, False, False]
     """
     return place.startswith(CONNECT) or bool(_MASTER.fullmatch(place))
+
+
+def is_session(source: Any) -> bool:
+    """Whether it is a Spark session, classic or Connect: nothing is imported to find that out."""
+    return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")
 
 
 def spark_address_of(place: str) -> str:

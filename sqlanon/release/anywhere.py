@@ -13,11 +13,10 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.spark import is_session
 from sqlanon.errors import ReleaseError
 from sqlanon.policy import is_postgres
 from sqlanon.policy.names import VERIFIED
-from sqlanon.policy.spark import names_spark
+from sqlanon.policy.spark import is_session, names_spark
 from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest

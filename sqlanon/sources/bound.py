@@ -24,6 +24,9 @@ Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
 run where the rows are."""
 
+NOT_THERE = "UNKNOWN"
+"""Stands for the type of a column that is known elsewhere alone."""
+
 Ask: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
 
 _Server = TypeVar("_Server")
@@ -101,6 +104,8 @@ class Source:
         Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
     counted:
         The combinations that were counted elsewhere. Then the relation has nothing but their columns.
+    home:
+        What tells its database from others, for the ledger.
     """
 
     relation: exp.Table
@@ -108,14 +113,18 @@ class Source:
     files: tuple[Path, ...] = ()
     in_place: bool = True
     counted: Counted | None = None
+    home: str | None = None
 
     access: ClassVar[Access] = "rows"
-    where: ClassVar[str] = "here"
-    """Where its rows are, in words."""
     recodes: ClassVar[bool] = True
     """Whether its release can be made by an engine of ours."""
     measures: ClassVar[bool] = True
     """Whether dependencies between columns can be measured on its rows."""
+
+    @property
+    def where(self) -> str:
+        """Where its rows are, in words."""
+        return "DuckDB"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
         """The connection to the server that has its rows, of this kind, at this address (None: any)."""

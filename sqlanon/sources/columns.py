@@ -10,7 +10,7 @@ from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
 from sqlanon.recode.recoding import Column
 from sqlanon.requirements import looked_at_sensitive
-from sqlanon.sources import Source
+from sqlanon.sources.bound import Source
 from sqlanon.sources.earlier import EARLIER
 
 

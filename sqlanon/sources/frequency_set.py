@@ -18,24 +18,27 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import create_table, create_temporary_view, free_name
 from sqlanon.frequency.unique import distinct_counts
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bind import bind_source, file_kind, readable
-from sqlanon.sources.bound import Counted, Place, Recodes, Source
+from sqlanon.sources.bind import readable
+from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
+from sqlanon.sources.files import bind_files, file_kind
+from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.warehouse import COUNT, added_up, count_facts
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = frozenset((*_WHOLE, *(f"U{one}" for one in _WHOLE), "FLOAT", "DOUBLE"))
-
-NOT_THERE = "UNKNOWN"
-"""Stands for the type of a column that a frequency set does not have, as the warehouse alone knows it."""
 
 
 class FrequencySetSource(Source):
     """A source in a warehouse: its combinations are all that there is of it here."""
 
     access = "counts"
-    where = "a warehouse"
     recodes = False
     measures = False
+
+    @property
+    def where(self) -> str:
+        """Out of reach."""
+        return "a warehouse"
 
     def release_note(self, to: str, note: str) -> str:
         """What a plan says of the statement that makes a release."""
@@ -61,21 +64,28 @@ class FrequencySetSource(Source):
         """None: its rows are not here."""
 
 
-def bind_frequency_set(
-    engine: DuckDBEngine,
-    section: SourceSection,
-    place: Place,
-    combinations: exp.Table,
-    attributes: Sequence[str],
-    looked_at: Sequence[str],
-) -> Source:
-    """Read a frequency set."""
+class _FrequencySet(SourceKind):
+    name = "frequency_set"
+    without_rows = "a frequency set, and this looks at rows: they are in the warehouse"
+    verbs = "anonymize, compare and plan"
+
+    def bind(self, binding: Binding) -> tuple[DuckDBEngine, FrequencySetSource]:
+        """Read it."""
+        return binding.engine, _bind(binding)
+
+
+KIND = _FrequencySet()
+
+
+def _bind(binding: Binding) -> FrequencySetSource:
+    engine, section, place, combinations = binding.engine, binding.section, binding.place, binding.place.table
+    attributes, looked_at = tuple(binding.policy.attributes), binding.looked_at
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
             raise SourceError(f"source.frequency_set: {pattern} is no Parquet file by its ending, .parquet")
     count = free_name(COUNT, attributes)
     try:
-        read = bind_source(engine, SourceSection(files=section.frequency_set), place)
+        read = bind_files(engine, SourceSection(files=section.frequency_set), place)
     except SourceError as error:  # it speaks of files
         raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
     found = _columns(read, attributes, looked_at, count)

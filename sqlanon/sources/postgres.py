@@ -42,7 +42,8 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.sources.bind import readable
-from sqlanon.sources.bound import Ask, Counted, Place, Recodes, Sampled, Source
+from sqlanon.sources.bound import Ask, Counted, Recodes, Sampled, Source
+from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous
 
 _QUERY = "sqlanon_source_query"
@@ -89,7 +90,11 @@ class PostgresSource(Source):
     query: str | None = None
 
     access = "counts"
-    where = "PostgreSQL"
+
+    @property
+    def where(self) -> str:
+        """The server."""
+        return "PostgreSQL"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
         """The connection, for the very text of its address."""
@@ -227,17 +232,28 @@ class PostgresSource(Source):
             )
 
 
-def bind_postgres(
-    engine: DuckDBEngine,
-    server: PostgresEngine,
-    address: str,
-    section: SourceSection,
-    place: Place,
-    combinations: exp.Table,
-    looked_at: Sequence[str],
-    wanted: Collection[str],
-) -> PostgresSource:
-    """Count a source in PostgreSQL."""
+class _Postgres(SourceKind):
+    name = "postgres"
+    without_rows = "in PostgreSQL, and its rows never leave it: this looks at rows"
+    dialect, schema = "postgres", "public"
+
+    def bind(self, binding: Binding) -> tuple[DuckDBEngine, PostgresSource]:
+        """Count it."""
+        assert binding.section.postgres is not None
+        address, release = address_of(binding.section.postgres), binding.policy.release
+        server = binding.servers.open(address, lambda: PostgresEngine.open(address, "source.postgres"))
+        source = _bind(binding, server, address)
+        if release is not None and release.postgres is not None:
+            source.refuse_release(release.postgres, table_parts(release.table)[0])
+        return binding.engine, source
+
+
+KIND = _Postgres()
+
+
+def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
+    engine, section, place = binding.engine, binding.section, binding.place
+    combinations, looked_at, wanted = place.table, binding.looked_at, binding.declared
     there = _found(server, section)
     own = there.columns
     columns = _columns(own, wanted)
@@ -273,6 +289,7 @@ def bind_postgres(
         columns,
         in_place=False,
         counted=Counted(combinations, count),
+        home=server_of(address),
         engine=server,
         address=address,
         there=relation,

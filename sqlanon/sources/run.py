@@ -10,7 +10,8 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import Namer, drop_schema
 from sqlanon.resources import CHECKS, macros
-from sqlanon.sources import Place, Source, unbind_source
+from sqlanon.sources.bind import unbind_source
+from sqlanon.sources.bound import Place, Source
 
 
 @dataclass(frozen=True)

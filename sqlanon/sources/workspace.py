@@ -20,44 +20,22 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.spark import is_session
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import Namer, create_schema, qualified, table, text
-from sqlanon.policy import (
-    FileRule,
-    MaskRule,
-    Policy,
-    SourceSection,
-    TableRule,
-    address_of,
-    is_postgres,
-    is_spark,
-    spark_address_of,
-    table_parts,
-    why_not_written,
-)
+from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spark, table_parts, why_not_written
 from sqlanon.policy.checks import spark_check
 from sqlanon.policy.names import STAGED, VERIFIED
-from sqlanon.policy.spark import SESSION, shown_spark
-from sqlanon.requirements import looked_at_sensitive
-from sqlanon.sources import (
-    Place,
-    Source,
-    bind_frequency_set,
-    bind_postgres,
-    bind_source,
-    bind_spark,
-    bring_temporary,
-    copy_arrow,
-    file_kind,
-    identity_of,
-    readable,
-    refuse_functions,
-)
-from sqlanon.sources.connections import Servers
+from sqlanon.policy.spark import SESSION, is_session, shown_spark
+from sqlanon.sources.arrow import copy_arrow
+from sqlanon.sources.bind import readable
+from sqlanon.sources.bound import Place
+from sqlanon.sources.duckdb import bind_source
+from sqlanon.sources.files import file_kind
+from sqlanon.sources.identity import identity_of
+from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower
 from sqlanon.sources.run import Population, Run
+from sqlanon.sources.scope import bring_temporary, refuse_functions
 from sqlanon.workdir import spill_directory
 
 
@@ -71,7 +49,8 @@ class Workspace:
         self._given: dict[str, Any] = {}
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
-        self.servers = Servers(self._stack, source if is_session(source) else None)
+        self.servers = Servers(self._stack)
+        self._source, self._is_session, self._kind = source, is_session(source), kind_taking(source)
         self._runs = 0
         # In a live connection there may be others of us.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
@@ -79,6 +58,8 @@ class Workspace:
             self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
             if isinstance(source, str) and is_postgres(source):
                 raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
+            elif self._kind is not None:
+                self.described = self._kind.name
             elif isinstance(source, str) and is_spark(source):
                 self._given = {"spark": source}
                 self.described = shown_spark(source)
@@ -87,7 +68,7 @@ class Workspace:
                 self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
                 if "database" in self._given:
                     self._reader(path)
-            elif self.servers.session is not None:
+            elif self._is_session:
                 self.described = "a Spark session"
             elif source is not None and not self._is_live:
                 self.described = type(source).__name__
@@ -162,43 +143,28 @@ class Workspace:
             return table(name, schema, self._name)
 
         section = self._section(policy)
-        elsewhere = "PostgreSQL" if section.postgres is not None else "Spark" if section.spark is not None else None
-        if elsewhere is not None and not counted:
-            raise SourceError(
-                f"the source is in {elsewhere}, and its rows never leave it: this looks at rows; what needs counts "
-                "alone is anonymize, plan, compare and verify"
-            )
-        if section.frequency_set and not counted:
-            raise SourceError(
-                "the source is a frequency set, and this looks at rows: they are in the warehouse; what needs counts "
-                "alone is anonymize, compare and plan"
-            )
+        kind = self._kind or kind_of(section, self._arrow is not None)
+        if kind.without_rows is not None and not counted:
+            raise SourceError(f"the source is {kind.without_rows}; what needs counts alone is {kind.verbs}")
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)
         place = Place(f"{self._name}_{schema}", work("source_copy"), read, views)
-        as_text = frozenset(
-            name.lower()
-            for name, attribute in policy.attributes.items()
-            if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
-        )
-        wanted = [name for name, attribute in policy.attributes.items() if attribute.role != "identifying"]
-        wanted += [*policy.source.key, *(policy.risk.columns.values() if policy.risk else ())]
-        if section.postgres is not None:
-            source = self._bind_postgres(policy, section, place, work("source_copy"))
-        elif section.spark is not None:
-            engine, source = self._bind_spark(policy, section, place)
-        elif section.frequency_set:
-            looked_at = (*policy.generalized, *looked_at_sensitive(policy.privacy, policy.with_role("sensitive")))
-            source = bind_frequency_set(
-                engine, section, place, work("source_copy"), tuple(policy.attributes), looked_at
-            )
-        else:
-            source = bind_source(engine, section, place, self._arrow, as_text, _lower(*wanted, section.person))
-        population = self._population(policy, engine, place, work, as_text)
-        run = Run(engine, work, place, source, population, self._identity(section, source))
+        home = self._home(section)
+        binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
+        engine, source = kind.bind(binding)
+        population = self._population(policy, engine, place, work, binding.as_text)
+        run = Run(engine, work, place, source, population, identity_of(kind, section, source, self._is_live))
         if self._is_live:
             self._stack.callback(run.drop)
         return run
+
+    def _home(self, section: SourceSection) -> str | None:
+        """What tells the database of DuckDB that the source is in from others, for the ledger."""
+        if not self._is_live:
+            return None if section.database is None else os.path.realpath(section.database)
+        here = exp.column("database_name").eq(text(self._engine.holder.database))
+        path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
+        return ":memory:" if path is None else os.path.realpath(path)
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
         """Know what the user's connection knows now, with the temporary tables that hierarchies are in."""
@@ -212,7 +178,7 @@ class Workspace:
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
-        if self.servers.session is not None or "spark" in self._given:
+        if self._is_session or "spark" in self._given:
             given = {"spark": SESSION, **self._given}
             section = policy.source.model_copy(
                 update={"postgres": None, "database": None, "frequency_set": (), **given}
@@ -221,45 +187,11 @@ class Workspace:
             if problems := list(spark_check({**dict(policy), "source": section})):
                 raise PolicyError(problems)
             return section
-        if self._is_live or self._arrow is not None or self._given:
+        if self._is_live or self._arrow is not None or self._given or self._kind is not None:
             return policy.source.model_copy(
                 update={"postgres": None, "spark": None, "frequency_set": (), **self._given}
             )
         return policy.source
-
-    def _bind_postgres(self, policy: Policy, section: SourceSection, place: Place, combinations: exp.Table) -> Source:
-        """Count a source in PostgreSQL."""
-        assert section.postgres is not None
-        address = address_of(section.postgres)
-        looked_at = (*policy.generalized, *looked_at_sensitive(policy.privacy, policy.with_role("sensitive")))
-        wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
-        server = self.servers.postgres(address, "source.postgres")
-        source = bind_postgres(self._engine, server, address, section, place, combinations, looked_at, wanted)
-        release = policy.release
-        if release is not None and release.postgres is not None:
-            source.refuse_release(release.postgres, table_parts(release.table)[0])
-        return source
-
-    def _bind_spark(self, policy: Policy, section: SourceSection, place: Place) -> tuple[FederatedEngine, Source]:
-        """Bind a source in Spark; and the engine that has it beside ours."""
-        assert section.spark is not None
-        address = _address_in(section)
-        wanted = _lower(*(name for name, attribute in policy.attributes.items() if attribute.role != "identifying"))
-        server = self.servers.spark(address, "source.spark")
-        engine = FederatedEngine(self._engine, There(server, section.fetch_limit, section.scratch))
-        source = bind_spark(engine, server, section, place, wanted)
-        return engine, source
-
-    def _identity(self, section: SourceSection, source: Source) -> str:
-        """What the source is, for the ledger."""
-        place = "arrow" if self._arrow is not None else None
-        if section.spark is not None and not section.files:  # files are the same, whoever reads them
-            place = self.servers.spark(_address_in(section), "source.spark").catalog
-        if self._is_live:
-            here = exp.column("database_name").eq(text(self._engine.holder.database))
-            path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
-            place = ":memory:" if path is None else os.path.realpath(path)
-        return identity_of(section, place, self._is_live, source)
 
     def _population(
         self,
@@ -277,8 +209,8 @@ class Workspace:
             engine = self._reader(section.database)
         place = replace(own, name=f"{own.name}_population", table=work("population_copy"))
         try:
-            wanted = _lower(*policy.generalized, section.person)
-            return Population(engine, bind_source(engine, section, place, None, as_text, wanted), place)
+            wanted = lower(*policy.generalized, section.person)
+            return Population(engine, bind_source(engine, section, place, as_text, wanted), place)
         except SourceError as error:  # it speaks of a source
             raise SourceError(re.sub(r"^(the )?source\b", r"\1population", str(error))) from error
 
@@ -350,12 +282,3 @@ class Workspace:
     def close(self) -> None:
         """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()
-
-
-def _address_in(section: SourceSection) -> str | None:
-    """Where Spark is; None: in the session that was given."""
-    return None if section.spark in (None, SESSION) else spark_address_of(section.spark)
-
-
-def _lower(*names: str | None) -> frozenset[str]:
-    return frozenset(name.lower() for name in names if name)

@@ -14,8 +14,8 @@ from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release_draft import ReleaseDraft
+from sqlanon.sources import NOT_THERE
 from sqlanon.sources import warehouse as wh
-from sqlanon.sources.frequency_set import NOT_THERE
 from sqlanon.version import __version__
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (

@@ -111,8 +111,12 @@ def hands_over_files(engine: Any) -> bool:
 
 
 def keeps_inner_order(engine: Engine) -> bool:
-    rows = engine.rows(numbers(engine, "SELECT i FROM (SELECT i FROM {r} ORDER BY -i) AS q", 1000))
-    return [int(i) for (i,) in rows] == [*range(999, -1, -1)]
+    labels = engine.upload("sqlanon_labels", pa.table({"k": pa.array(range(1000), pa.int64())}))
+    query = numbers(
+        engine, "SELECT q.i FROM (SELECT i FROM {r} ORDER BY -i) AS q JOIN sqlanon_labels AS l ON q.i = l.k", 1000
+    )
+    next(one for one in query.find_all(exp.Table) if one.name == "sqlanon_labels").replace(labels.as_("l"))
+    return [int(i) for (i,) in engine.rows(query)] == [*range(999, -1, -1)]
 
 
 def has_macros(engine: Engine) -> bool:

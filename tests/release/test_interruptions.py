@@ -161,7 +161,7 @@ PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.databas
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
-    ("sqlanon.sources.workspace", "bind_source", "after", True, False),
+    ("sqlanon.sources.duckdb", "bind_source", "after", True, False),
     (DATABASE, "based_on_earlier", "after", True, False),
     ("sqlanon.pipeline", "choose", "after", True, False),
     ("sqlanon.catalog", "insert", "before", True, False),

@@ -103,7 +103,7 @@ class Workshop:
         if key not in self.made:
             prefix = f"run_{len(self.made)}_"
             names = frozenset(name.lower() for name in policy.attributes)
-            source = bind_source(self.engine, policy.source, Place(prefix, table(f"{prefix}copy")), None, names)
+            source = bind_source(self.engine, policy.source, Place(prefix, table(f"{prefix}copy")), names)
             self.made[key] = prepare(self.engine, policy, source, lambda name: table(prefix + name))
         made = replace(self.made[key], policy=policy)
         if model != "k":

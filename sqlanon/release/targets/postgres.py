@@ -159,7 +159,7 @@ def _fill(server: PostgresEngine, address: str, draft: Draft, target: exp.Table,
             server.execute(exp.Insert(this=target.copy(), expression=query))
         return
     with draft.rows() as rows, draft.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:
-        arrived_ = server.ingest("sqlanon_released_rows", reader)
+        arrived_ = server.upload("sqlanon_released_rows", reader)
     server.execute(exp.Insert(this=target.copy(), expression=pg.landed(arrived_, types)))
     server.execute(drop_table(arrived_.copy()))
 

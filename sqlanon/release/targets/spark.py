@@ -19,7 +19,6 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.spark import type_here, type_there
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import condition_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
@@ -108,9 +107,9 @@ def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTa
     """The Spark that the source is in, and the schema that the policy names."""
     section = draft.prepared.policy.release
     assert section is not None
-    if (there := draft.prepared.source.server(FederatedEngine)) is None:
+    if (there := draft.prepared.source.server(SparkEngine)) is None:
         raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
-    return SparkTarget(SparkSpot.of(there.home, table_name or section.table), there.there.server)
+    return SparkTarget(SparkSpot.of(there.home, table_name or section.table), there)
 
 
 @dataclass(frozen=True)

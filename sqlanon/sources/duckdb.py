@@ -1,0 +1,124 @@
+"""DuckDB: tables and queries of a database file, which is attached read-only, or of a live connection."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import anonymous, col, create_temporary_view, select, star, table, text
+from sqlanon.policy import PopulationSection, SourceSection, table_parts
+from sqlanon.sources.bind import bind_relation, readable, without_values
+from sqlanon.sources.bound import Place, Source
+from sqlanon.sources.files import bind_files
+from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.scope import is_read_alike, read_by_holder
+
+
+class _DuckDB(SourceKind):
+    name = "database"
+
+    def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
+        """Bind a table or a query."""
+        return binding.engine, bind_source(binding.engine, binding.section, binding.place, home=binding.home)
+
+
+KIND = _DuckDB()
+
+
+def bind_source(
+    engine: DuckDBEngine,
+    section: SourceSection | PopulationSection,
+    place: Place,
+    text_columns: Collection[str] = (),
+    wanted: Collection[str] = (),
+    home: str | None = None,
+) -> Source:
+    """Bind what DuckDB reads: a table, a query, or files."""
+    if section.files:
+        return bind_files(engine, section, place, text_columns, wanted, home)
+    with readable():
+        if section.query is not None:
+            found = _from_query(engine, section.query, place)
+        else:
+            found = _from_table(engine, section.table, place)
+        return bind_relation(engine, found, place, _is_table(engine, found), home=home)
+
+
+def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bool:
+    """Whether a relation is a table, and no view; a plain one has no columns that are worked out when it is read."""
+    names = {"database_name": found.catalog, "schema_name": found.db, "table_name": found.name}
+    named_so = [exp.Lower(this=col(column)).eq(exp.Lower(this=text(name))) for column, name in names.items()]
+    tables = exp.Table(this=exp.Anonymous(this="duckdb_tables", expressions=[]))
+    made = engine.rows(select([col("sql")], tables).where(*named_so, copy=False))
+    return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
+
+
+def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
+    """A table or view by the name that the policy gives, on the holder's connection: as it stands, else with its schema
+    before a dot.
+
+    The name that is found is full: it means the same table whatever database is in use later.
+    """
+    if not name:
+        raise SourceError(f"source: say which table: table = ..., query = ... or files = ...{_known_tables(engine)}")
+    holder, database = engine.holder, engine.holder.database
+    schemas = holder.rows(exp.Select(expressions=[anonymous("system.main.current_schemas", exp.true())]))[0][0]
+    here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas))]
+    candidates = [(name, *place) for place in here]
+    match table_parts(name):
+        case (own,):
+            candidates += [(own, *place) for place in here]
+        case (first, own):
+            candidates += [(own, first, database), (own, "main", first)]
+        case (first, second, own):
+            candidates.append((own, second, first))
+    for candidate in candidates:
+        try:
+            holder.types(table(*candidate))
+        except (duckdb.CatalogException, duckdb.BinderException):
+            continue
+        return table(*candidate)
+    raise SourceError(f"source.table: there is no table or view {name!r}{_known_tables(engine)}")
+
+
+def _known_tables(engine: DuckDBEngine) -> str:
+    names = engine.rows(
+        exp.select(col("table_schema"), col("table_name"))
+        .from_(table("tables", "information_schema"))
+        .where(col("table_catalog").eq(text(engine.holder.database)))
+        .order_by(col("table_schema"), col("table_name"))
+        .limit(10)
+    )
+    shown = [name if schema == "main" else f"{schema}.{name}" for schema, name in names]
+    return f"; there is: {', '.join(shown)}" if shown else ""
+
+
+def _from_query(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
+    """The holder's query, which must be a single SELECT: the engine's own parser says so."""
+    try:
+        statements = engine.connection.extract_statements(query)
+    except duckdb.ParserException as error:
+        raise SourceError(f"source.query: {without_values(error)}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise SourceError("source.query: must be one SELECT statement")
+    # The holder's SQL stays as it is: parsing and printing it again could change what it says.
+    plain = query.strip().rstrip(";")
+    if not is_read_alike(engine, plain):
+        return read_by_holder(engine, plain, place)
+    view = place.view("query")
+    engine.execute(create_temporary_view(view, exp.Var(this=plain)))
+    return view
+
+
+def _from_table(engine: DuckDBEngine, name: str | None, place: Place) -> exp.Table:
+    """A table of the holder's. A temporary one is known to the holder's connection alone."""
+    found = find_table(engine, name)
+    if found.catalog == "temp" and engine.holder is not engine:
+        return read_by_holder(engine, star(found).sql(engine.dialect), place)
+    if _is_table(engine, found, plain=True) or is_read_alike(engine):
+        return found
+    return read_by_holder(engine, star(found).sql(engine.dialect), place)

@@ -1,0 +1,163 @@
+"""The kinds of sources, each registered once.
+
+Which kind a source is follows from what `sqlanon.connect` was given, and from the policy's ``[source]``. The modules of
+kinds are loaded when a source of that kind is bound.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
+from sqlanon.requirements import looked_at_sensitive
+from sqlanon.sources.bound import Place, Source
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+_Server = TypeVar("_Server", bound=_Closes)
+
+
+class Servers:
+    """The servers that a `Database` talks to: each is connected to once, when it is first needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack, self._open = stack, dict[str, Any]()
+
+    def open(self, name: str, connect: Callable[[], _Server]) -> _Server:
+        """The connection of this name."""
+        if name not in self._open:
+            self._open[name] = server = connect()
+            self._stack.callback(server.close)
+        found: _Server = self._open[name]
+        return found
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a source is bound with.
+
+    Attributes
+    ----------
+    engine:
+        It reads the source, or stands beside the one that does.
+    policy, section:
+        The policy, and its ``[source]`` with what `sqlanon.connect` was given.
+    place:
+        Where relations are made.
+    servers:
+        Connections, which stay open as long as the `Database`.
+    given, copied:
+        What `sqlanon.connect` was given; of Arrow the table that it was copied to.
+    home:
+        What tells a database of DuckDB from others, for the ledger.
+    """
+
+    engine: DuckDBEngine
+    policy: Policy
+    section: SourceSection
+    place: Place
+    servers: Servers
+    given: Any = field(default=None, repr=False)
+    copied: exp.Table | None = None
+    home: str | None = None
+
+    @cached_property
+    def looked_at(self) -> tuple[str, ...]:
+        """The attributes that are counted."""
+        return (*self.policy.generalized, *looked_at_sensitive(self.policy.privacy, self.policy.with_role("sensitive")))
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """The attributes that are not identifying, in lower case."""
+        return lower(*(name for name, attribute in self.policy.attributes.items() if attribute.role != "identifying"))
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """All columns that the policy names but the identifying, in lower case."""
+        policy = self.policy
+        more = policy.risk.columns.values() if policy.risk else ()
+        return self.declared | lower(*policy.source.key, *more, self.section.person)
+
+    @cached_property
+    def as_text(self) -> frozenset[str]:
+        """The attributes whose values are texts, whatever they look like, in lower case."""
+        return frozenset(
+            name.lower()
+            for name, attribute in self.policy.attributes.items()
+            if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
+        )
+
+
+class SourceKind(ABC):
+    """A kind of source: one file, and one registration.
+
+    Attributes
+    ----------
+    name:
+        Its key in the policy's ``[source]``, or any other.
+    without_rows:
+        Why verbs that look at rows are refused, if they are: where the source is.
+    dialect, schema:
+        Of its queries, and where its tables are that have none: for the ledger.
+    """
+
+    name: ClassVar[str]
+    without_rows: ClassVar[str | None] = None
+    verbs: ClassVar[str] = "anonymize, plan, compare and verify"
+    dialect: ClassVar[str] = "duckdb"
+    schema: ClassVar[str] = "main"
+
+    def takes(self, given: object) -> bool:
+        """Whether what `sqlanon.connect` was given is a source of this kind; what it takes by itself is not asked."""
+        return False
+
+    @abstractmethod
+    def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
+        """Bind a source; with the engine that runs what reads it."""
+
+
+_MODULES: Mapping[str, str] = {
+    "postgres": "sqlanon.sources.postgres",
+    "spark": "sqlanon.sources.spark",
+    "frequency_set": "sqlanon.sources.frequency_set",
+    "files": "sqlanon.sources.files",
+    "arrow": "sqlanon.sources.arrow",
+    "database": "sqlanon.sources.duckdb",
+}
+"""By key in ``[source]``: the first that is there says which kind it is; a connection has none of them."""
+
+_REGISTERED: dict[str, SourceKind] = {}
+
+
+def register_source(kind: SourceKind) -> None:
+    """Have sources of another kind."""
+    _REGISTERED[kind.name] = kind
+
+
+def kind_taking(given: object) -> SourceKind | None:
+    """The registered kind that takes what `sqlanon.connect` was given."""
+    return next((kind for kind in _REGISTERED.values() if kind.takes(given)), None)
+
+
+def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
+    """The kind of a policy's ``[source]``."""
+    name = "arrow" if copied else next((one for one in _MODULES if getattr(section, one, None)), "database")
+    kind: SourceKind = import_module(_MODULES[name]).KIND
+    return kind
+
+
+def lower(*names: str | None) -> frozenset[str]:
+    """Names in lower case."""
+    return frozenset(name.lower() for name in names if name)

@@ -1,0 +1,128 @@
+"""Sources of an engine that keeps their rows: what is counted of them comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine, Feature, WorkEngine
+from sqlanon.engines.federated import FederatedEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import at_random, named, row_count, select, subquery
+from sqlanon.frequency.statements import SMALL
+from sqlanon.sources.bound import Place, Recodes, Source
+from sqlanon.sources.plain import refuse_ambiguous
+
+_Server = TypeVar("_Server")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteSource(Source):
+    """A source whose rows stay where they are: the engine of the run runs there what reads its relation.
+
+    Attributes
+    ----------
+    engine:
+        Has it beside us.
+    """
+
+    engine: FederatedEngine
+
+    access = "remote"
+    measures = False
+
+    @property
+    def where(self) -> str:
+        """What people call its engine."""
+        return self.engine.there.name
+
+    def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
+        """The engine that has it; a release beside it goes there, too, whatever leads there."""
+        server = self.engine.there.server
+        return server if isinstance(server, kind) else None
+
+    @property
+    def workers(self) -> FederatedEngine | None:
+        """Those that its engine may have."""
+        return self.engine if self.engine.there.can(Feature.WORKERS) else None
+
+    def release_query(self, recoding: Recodes) -> exp.Select:
+        """Not sorted where the engine leaves a sort out that is not the last that it does."""
+        return recoding.select(shuffled=self.engine.there.can(Feature.INNER_ORDER))
+
+    def release_note(self, to: str, note: str) -> str:
+        """What a plan says of the statement that makes a release."""
+        return f"in {self.where}, over temporary tables of what is here, in random order, to {to} ({note})"
+
+    def shown(self, engine: Engine, query: exp.Expr) -> str:
+        """The text of a statement as it runs there."""
+        return self.engine.shown(query)
+
+    @contextmanager
+    def recoded(
+        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    ) -> Iterator[exp.Select]:
+        """The rows of a release, made there and fetched."""
+        with self.engine.fetched(self.release_query(recoding), types) as relation:
+            yield relation.order_by(*at_random(), copy=False) if shuffled else relation
+
+    @contextmanager
+    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
+        """The statement that makes the rows of a release there."""
+        with self.engine.put_there(self.release_query(recoding)) as query:
+            yield query
+
+    def keeps(self, made: exp.Expr) -> bool:
+        """Whether a table that was made of it stayed there."""
+        return self.engine.is_there(made)
+
+    def sampled(self, engine: Engine) -> None:
+        """None: no hash of a row leaves it."""
+
+    def drop(self) -> None:
+        """Drop what was made there."""
+        self.engine.let_go()
+
+
+def bind_remote(
+    engine: FederatedEngine,
+    found: exp.Expr,
+    place: Place,
+    wanted: Collection[str],
+    files: tuple[Path, ...] = (),
+    home: str | None = None,
+) -> RemoteSource:
+    """Bind a relation of the engine that keeps its rows."""
+    there, dialect = engine.there, engine.there.dialect
+    with there.server.told():
+        own = there.server.columns(found)
+    columns = _columns(own, wanted, dialect.type_here)
+    plain: list[exp.Expr] = [
+        named(dialect.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
+    ]
+    if not plain:
+        raise SourceError("source: it has none of the policy's columns")
+    relation = subquery(select(plain, found), "source")
+    view = place.view("source")
+    engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)
+    if place.copy is not None:
+        with there.server.told():
+            there.most = int(there.server.rows(row_count(rows=relation))[0][0])
+    # A small one is scanned once: then all else is here.
+    return RemoteSource(view, columns, files, (there.most or 0) > SMALL, home=home, engine=engine)
+
+
+def _columns(own: Mapping[str, str], wanted: Collection[str], type_here: Callable[[str], str | None]) -> dict[str, str]:
+    """DuckDB's types by name; of columns that are not wanted the engine's own."""
+    refuse_ambiguous(list(own), "the source")
+    types = {name: type_here(kind) for name, kind in own.items()}
+    if strange := [f"{name!r} ({own[name]})" for name, it in types.items() if it is None and name.lower() in wanted]:
+        raise SourceError(
+            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under [source]"
+        )
+    return {name: type_ or own[name] for name, type_ in types.items()}
