@@ -29,17 +29,23 @@ from sqlanon.policy import Policy, RiskSection
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import Distribution
-from sqlanon.risk import queries as rq
-from sqlanon.risk.found import Risk
-from sqlanon.risk.journalist import JournalistRisk, PopulationSizes, journalist_by_estimate, journalist_by_table
-from sqlanon.risk.leakage import ranked
-from sqlanon.risk.marketer import MarketerRisk, marketer_by_estimate, marketer_by_table
+from sqlanon.risk import class_figures
+from sqlanon.risk.attackers import (
+    JournalistRisk,
+    MarketerRisk,
+    PopulationSizes,
+    journalist_by_estimate,
+    journalist_by_table,
+    marketer_by_estimate,
+    marketer_by_table,
+    population_risk,
+    prosecutor_risk,
+)
+from sqlanon.risk.figures import Risk
+from sqlanon.risk.individual import risk_of_rows
+from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
-from sqlanon.risk.of_rows import risk_of_rows
-from sqlanon.risk.population import population_risk
-from sqlanon.risk.prosecutor import prosecutor_risk
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
-from sqlanon.risk.sets import AttributeSets, SetFigures, direct_bits
 from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import Columns, match_columns, population_columns
@@ -77,7 +83,11 @@ class _Assessment:
         space = self._space()
         # As it stands, what is to get noise makes classes, too; requirements are on those that are generalized.
         alone = not (self.columns.noisy or self.persons or space.population or space.sensitive)
-        query = rq.figures_by_size(self.sets.sizes, space.requirements.classes) if alone else rq.figures(space)
+        query = (
+            class_figures.figures_by_size(self.sets.sizes, space.requirements.classes)
+            if alone
+            else class_figures.figures(space)
+        )
         found = self.steps.figures(query)
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
@@ -144,7 +154,7 @@ class _Assessment:
         if self.persons:
             quasi = range(len(self.names))
             return ClassSizes.from_rows(
-                self.steps.ask(rq.sizes(self._plain(self.rows, quasi, None, Requirements())), [])
+                self.steps.ask(class_figures.sizes(self._plain(self.rows, quasi, None, Requirements())), [])
             )
         return ClassSizes.of(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
 
@@ -156,7 +166,7 @@ class _Assessment:
         if self.population is None:
             return journalist_by_estimate(sizes, share, thresholds), marketer_by_estimate(sizes, share)
         bare = replace(space, requirements=Requirements(), sensitive={})
-        matched = PopulationSizes.from_rows(self.steps.ask(rq.population_sizes(bare), []))
+        matched = PopulationSizes.from_rows(self.steps.ask(class_figures.population_sizes(bare), []))
         return journalist_by_table(matched, thresholds), marketer_by_table(matched)
 
     @cached_property
@@ -171,7 +181,7 @@ class _Assessment:
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
         reader = StatementRunner(population.engine, self.steps.shown)
         refuse_lost_values(reader, raw, names, population.source.columns, types)
-        return subquery(rq.population_counts(raw, types, person is not None), "population")
+        return subquery(class_figures.population_counts(raw, types, person is not None), "population")
 
     @cached_property
     def rows(self) -> exp.Table | exp.Subquery:
@@ -181,7 +191,7 @@ class _Assessment:
         several = columns.sensitive or self.persons or asked.shields or asked.estimates
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
-            return subquery(rq.every_row(source, quasi), "rows")
+            return subquery(class_figures.every_row(source, quasi), "rows")
         query = fq.raw_frequency(source, quasi, columns.sensitive, columns.person)
         return self.steps.make(self.work("raw"), query)
 
@@ -195,7 +205,7 @@ class _Assessment:
     def _as_it_stands(self) -> Mapping[str, Any]:
         """The figures of the classes that all quasi-identifiers make."""
         quasi = range(len(self.columns.generalized) + len(self.columns.noisy))
-        return self.steps.figures(rq.figures(self._plain(self.rows, quasi, None, Requirements())))
+        return self.steps.figures(class_figures.figures(self._plain(self.rows, quasi, None, Requirements())))
 
     def _plain(
         self, rows: exp.Expr, quasi: Sequence[int], population: exp.Expr | None, requirements: Requirements
@@ -211,11 +221,11 @@ class _Assessment:
     def _numbered(self, raw: exp.Table) -> ClassSpace:
         """Classes by number, with the counts of sensitive values beside them."""
         steps, work, quasi, population = self.steps, self.work, len(self.columns.generalized), self.population
-        numbers = steps.make(work("class_numbers"), rq.class_numbers(raw, quasi, population))
+        numbers = steps.make(work("class_numbers"), class_figures.class_numbers(raw, quasi, population))
         kept = [f"s{s}" for s in range(len(self.columns.sensitive))] + [fq.PERSON] * self.persons + [ROWS]
-        rows = steps.make(work("numbered"), rq.with_numbers(raw, numbers, quasi, kept))
+        rows = steps.make(work("numbered"), class_figures.with_numbers(raw, numbers, quasi, kept))
         if population is not None:
-            theirs = rq.with_numbers(population, numbers, quasi, [fq.POPULATION])
+            theirs = class_figures.with_numbers(population, numbers, quasi, [fq.POPULATION])
             population = subquery(theirs, "population")
         values, domains = self._values(raw)
         heights, nodes = self._nodes(values)
@@ -296,12 +306,13 @@ class _Assessment:
         risks = []
         for shield in requirements.shields:
             own = Requirements((KAnonymity(shield.k),))
-            found = self.steps.figures(rq.figures(self._plain(self.rows, shield.attributes, None, own)))
+            found = self.steps.figures(class_figures.figures(self._plain(self.rows, shield.attributes, None, own)))
             risks.append(of_a_shield(shield, found))
         return risks
 
     def _estimated(self, space: ClassSpace, counted: int) -> list[RequirementRisk]:
         if not space.requirements.estimates:
             return []
-        sizes = ClassSizes.from_rows(self.steps.ask(rq.sizes(replace(space, requirements=Requirements())), []))
+        query = class_figures.sizes(replace(space, requirements=Requirements()))
+        sizes = ClassSizes.from_rows(self.steps.ask(query, []))
         return [of_the_population(one, sizes.sizes, counted) for one in space.requirements.estimates]

@@ -11,10 +11,8 @@ With f the rows of the class in the sample, F̂ the sum of their weights, p = f 
 - p / (f − (1 − p)) for f ≥ 3,
 - 1/f where the sample is all of the class: f = F̂ (and where weights add up to less than f, which no sample has).
 
-The individual and the household risk of rows, from classes with their size and the sum of their weights.
-
-The formulas are in `sqlanon.risk.individual`. Classes have ``class_size`` (rows), ``class_count`` (rows or persons),
-``class_weight`` (the sum of the weights) and the quasi-identifiers as ``q0, q1, ...``.
+Classes have ``class_size`` (rows), ``class_count`` (rows or persons), ``class_weight`` (the sum of the weights) and the
+quasi-identifiers as ``q0, q1, ...``.
 """
 
 from __future__ import annotations
@@ -22,38 +20,127 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import (
-    aliased,
-    all_columns,
-    all_of,
-    anonymous,
-    cast,
-    col,
-    double_total,
-    is_null,
-    is_there,
-    named,
-    number,
-    or_zero,
-    same,
-    select,
-    subquery,
-    total,
-    union_all,
-    where,
-)
-from sqlanon.frequency.statements import PERSON
-from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import SourceError
+from sqlanon.expressions import all_of, col, fragment, named, same, template
+from sqlanon.frequency.population import people, sampling_fraction
+from sqlanon.policy import Policy, RiskSection
+from sqlanon.sources.columns import Columns, match_columns
+from sqlanon.sources.run import Run
 
-CLASS_WEIGHT = "class_weight"
-RISK = "risk"
-HOUSEHOLD = "household"
 NEAR = 1e-3
 """Where so little of a class is missing in the sample, the formulas are series."""
+
+_BAD_WEIGHTS = template("""
+    SELECT count(*) FILTER (WHERE NOT coalesce((:weight > 0 AND isfinite(:weight)), FALSE))
+    FROM :source
+""")
+
+_WEIGHED_CLASSES = template("""
+    SELECT :keys, count(*) AS class_size, count(*) AS class_count, :weight AS class_weight
+    FROM :source
+    GROUP BY :columns
+""")
+_WEIGHED_CLASSES_OF_PERSONS = template("""
+    SELECT :labels, sum(n)::BIGINT AS class_size, count(*) AS class_count, :total AS class_weight
+    FROM (
+        SELECT :keys, count(*) AS n, max(:weight) AS weight
+        FROM :source
+        GROUP BY :columns, :person
+    ) AS m
+    GROUP BY :labels
+""")
+_TOTAL = fragment("sum(:weight)::DOUBLE")
+_EXPECTED = fragment("count(*)::DOUBLE / :share::DOUBLE")
+
+# Near 1, two large numbers would leave few digits of their difference: there it is a series.
+_WITH_RISK = template("""
+    SELECT
+        *,
+        CASE
+            WHEN share >= 1 THEN 1.0 / class_count::DOUBLE
+            WHEN class_count > 2 THEN share / (class_count::DOUBLE - (1 - share))
+            WHEN (1 - share) < :near AND class_count = 1 THEN
+                share * (1::DOUBLE + ((1 - share) * (:half + ((1 - share) * (:third
+                    + ((1 - share) * (:fourth + ((1 - share) * :fifth))))))))
+            WHEN (1 - share) < :near THEN
+                share * (:half + ((1 - share) * (:sixth + ((1 - share) * (:twelfth
+                    + ((1 - share) * (:twentieth + ((1 - share) * :thirtieth))))))))
+            WHEN class_count = 1 THEN (share / (1 - share)) * (-ln(share))
+            ELSE (share / (1 - share)) - (((share / (1 - share)) * (share / (1 - share))) * (-ln(share)))
+        END AS risk
+    FROM (
+        SELECT *, class_count::DOUBLE / class_weight AS share
+        FROM :classes AS c
+    ) AS c
+""")
+_PARTS = {"half": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "twelfth": 12, "twentieth": 20, "thirtieth": 30}
+
+# Sums of risks as decimals: they do not depend on the order of rows.
+_INDIVIDUAL_FIGURES = template("""
+    SELECT
+        coalesce(max(risk), 0) AS highest,
+        coalesce(sum(CAST(class_count::DOUBLE * risk AS DECIMAL(38, 15)))::DOUBLE, 0::DOUBLE) AS expected,
+        coalesce(sum(class_count)::BIGINT, 0) AS count,
+        coalesce(sum(class_weight)::DOUBLE, 0) AS population,
+        :above
+    FROM :classes AS c
+""")
+_ABOVE = fragment("coalesce(sum(class_size) FILTER (WHERE risk > :threshold::DOUBLE)::BIGINT, 0)")
+
+_MEMBERS = template("""
+    SELECT :household AS household, c.risk, :person
+    FROM :source AS r
+    JOIN :classes AS c ON :same
+""")
+_MEMBERS_OF_PERSONS = template("""
+    SELECT household, person, max(risk) AS risk
+    FROM :members AS m
+    GROUP BY household, person
+""")
+_HOUSEHOLD_FIGURES = template("""
+    SELECT
+        coalesce(sum(known)::BIGINT, 0) AS households,
+        coalesce(max(risk), 0) AS highest,
+        coalesce(sum(CAST(n::DOUBLE * risk AS DECIMAL(38, 15)))::DOUBLE, 0::DOUBLE) AS expected,
+        coalesce(sum(n)::BIGINT, 0) AS count
+    FROM (
+        SELECT count(*) AS n, 1.0 - product((1.0 - risk)) AS risk, 1 AS known
+        FROM :people AS m
+        WHERE NOT household IS NULL
+        GROUP BY household
+        UNION ALL
+        SELECT 1 AS n, risk, 0 AS known
+        FROM :people AS m
+        WHERE household IS NULL
+    ) AS h
+""")
+
+_ROW_RISKS = template("""
+    SELECT r.*, c.class_size, 1::DOUBLE / c.class_count AS prosecutor, :individual
+    FROM :source AS r
+    JOIN :classes AS c ON :same
+""")
+# NULL is nobody's household.
+_ROW_RISKS_WITH_HOUSEHOLDS = template("""
+    SELECT
+        r.*,
+        c.class_size,
+        1::DOUBLE / c.class_count AS prosecutor,
+        :individual,
+        coalesce(h.risk, c.risk) AS household_risk
+    FROM :source AS r
+    JOIN :classes AS c ON :same
+    LEFT JOIN (
+        SELECT household, 1.0 - product((1.0 - risk)) AS risk
+        FROM :members AS m
+        GROUP BY household
+    ) AS h ON :household = h.household
+""")
 
 
 def weight_of(column: str, table: str | None = None) -> exp.Expr:
@@ -63,131 +150,62 @@ def weight_of(column: str, table: str | None = None) -> exp.Expr:
 
 def bad_weights(source: exp.Table, column: str) -> exp.Select:
     """One number: the rows without a weight that is a finite number above 0."""
-    above = weight_of(column) > 0
-    finite = anonymous("isfinite", weight_of(column))
-    good = exp.Coalesce(this=exp.Paren(this=all_of([above, finite])), expressions=[exp.false()])
-    return select([where(exp.Count(this=exp.Star()), ~good)], source.copy())
+    return _BAD_WEIGHTS(weight=weight_of(column), source=source)
 
 
 def weighed_classes(
     source: exp.Table, quasi: Sequence[str], weights: str | None, person: str | None, share: float | None = None
 ) -> exp.Select:
     """The classes with their weights; of a person, the greatest weight in a class counts."""
-    keys: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-    group: list[exp.Expr] = [col(name) for name in quasi]
-    weight: exp.Expr = weight_of(weights) if weights is not None else cast(number(1), "DOUBLE")
-    rows: exp.Expr = source.copy()
-    counts: exp.Expr = exp.Count(this=exp.Star())
-    if person is not None:
-        members: list[exp.Expr] = [*keys, named(exp.Count(this=exp.Star()), ROWS)]
-        members.append(named(exp.Max(this=weight), "weight"))
-        each = select(members, rows, [*group, col(person)])
-        group = [col(f"q{i}") for i in range(len(quasi))]
-        keys, weight, counts, rows = [key.copy() for key in group], col("weight"), total(col(ROWS)), subquery(each, "m")
-    people: exp.Expr = exp.Count(this=exp.Star())
-    weighed: exp.Expr = double_total(weight)
-    if weights is None:
-        each_one = cast(number(1.0 if share is None else share), "DOUBLE")
-        weighed = cast(exp.Count(this=exp.Star()), "DOUBLE") / each_one
-    output = [*keys, named(counts, CLASS_SIZE), named(people, CLASS_COUNT), named(weighed, CLASS_WEIGHT)]
-    return select(output, rows, group)
+    keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
+    columns = [col(name) for name in quasi]
+    expected = _EXPECTED(share=1.0 if share is None else share)
+    if person is None:
+        weight = expected if weights is None else _TOTAL(weight=weight_of(weights))
+        return _WEIGHED_CLASSES(keys=keys, weight=weight, source=source, columns=columns)
+    return _WEIGHED_CLASSES_OF_PERSONS(
+        labels=[col(f"q{i}") for i in range(len(quasi))],
+        total=expected if weights is None else _TOTAL(weight=col("weight")),
+        keys=keys,
+        weight=fragment("1::DOUBLE")() if weights is None else weight_of(weights),
+        source=source,
+        columns=columns,
+        person=col(person),
+    )
 
 
 def with_risk(classes: exp.Query) -> exp.Select:
     """Classes with the ``risk`` of each of their rows."""
-    size = cast(col(CLASS_COUNT), "DOUBLE")
-    share = size / col(CLASS_WEIGHT)
-    shared = select([exp.Star(), named(share, "share")], subquery(classes, "c"))
-    return select([exp.Star(), named(_risk(), RISK)], subquery(shared, "c"))
-
-
-def _risk() -> exp.Expr:
-    size, p = cast(col(CLASS_COUNT), "DOUBLE"), col("share")
-    rest = exp.Paren(this=number(1) - p)
-    odds = exp.Paren(this=p / rest)
-    log = exp.Paren(this=exp.Neg(this=anonymous("ln", p.copy())))
-
-    def is_size(n: int) -> exp.Expr:
-        return col(CLASS_COUNT).eq(number(n))
-
-    def series(*parts: float) -> exp.Expr:
-        added: exp.Expr = number(0.0)
-        for part in reversed(parts):  # Horner's way
-            added = cast(number(part), "DOUBLE") + (rest * exp.Paren(this=added))
-        return p * exp.Paren(this=added)
-
-    near = rest < number(NEAR)
-    square = (odds * odds) * log
-    return exp.Case(
-        ifs=[
-            exp.If(this=p >= 1, true=number(1.0) / size),
-            exp.If(
-                this=col(CLASS_COUNT) > 2,
-                true=p / exp.Paren(this=size - rest),
-            ),
-            exp.If(this=all_of([near, is_size(1)]), true=series(1, 1 / 2, 1 / 3, 1 / 4, 1 / 5)),
-            exp.If(this=near.copy(), true=series(1 / 2, 1 / 6, 1 / 12, 1 / 20, 1 / 30)),
-            exp.If(this=is_size(1), true=odds * log),
-        ],
-        default=odds - square,
-    )
-
-
-def exact_total(value: exp.Expr) -> exp.Expr:
-    """A sum of risks that does not depend on their order; 0 of none."""
-    added = cast(exp.Sum(this=cast(value, "DECIMAL(38, 15)")), "DOUBLE")
-    return exp.Coalesce(this=added, expressions=[cast(number(0), "DOUBLE")])
+    parts = {name: fragment(f"{1 / part!r}::DOUBLE")() for name, part in _PARTS.items()}
+    return _WITH_RISK(classes=classes, near=NEAR, **parts)
 
 
 def individual_figures(classes: exp.Expr, thresholds: Sequence[float]) -> exp.Select:
     """One row: ``highest``, ``expected``, ``count``, ``population``, and ``above_i``, the rows above threshold i."""
-    people = cast(col(CLASS_COUNT), "DOUBLE")
-    output: list[exp.Expr] = [
-        named(or_zero(exp.Max(this=col(RISK))), "highest"),
-        named(exact_total(people * col(RISK)), "expected"),
-        named(or_zero(total(col(CLASS_COUNT))), "count"),
-        named(or_zero(double_total(col(CLASS_WEIGHT))), "population"),
-    ]
-    for i, threshold in enumerate(thresholds):
-        above = col(RISK) > cast(number(threshold), "DOUBLE")
-        output.append(named(or_zero(total(col(CLASS_SIZE), above)), f"above_{i}"))
-    return select(output, classes)
+    above = [named(_ABOVE(threshold=threshold), f"above_{i}") for i, threshold in enumerate(thresholds)]
+    return _INDIVIDUAL_FIGURES(above=above, classes=classes)
 
 
 def members(
-    source: exp.Table, classes: exp.Table | exp.Subquery, quasi: Sequence[str], household: str, person: str | None
+    source: exp.Table, classes: exp.Expr, quasi: Sequence[str], household: str, person: str | None
 ) -> exp.Select:
     """Who is in which household, at what ``risk``: each row, or each person in each household (at the greatest)."""
-    on = all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
-    output: list[exp.Expr] = [named(col(household, "r"), HOUSEHOLD), col(RISK, "c")]
-    output += [named(col(person, "r"), PERSON)] if person is not None else []
-    query = select(output, aliased(source, "r")).join(aliased(classes, "c"), on=on, copy=False)
-    if person is None:
-        return query
-    keys: list[exp.Expr] = [col(HOUSEHOLD), col(PERSON)]
-    greatest = named(exp.Max(this=col(RISK)), RISK)
-    return select([*keys, greatest], subquery(query, "m"), [key.copy() for key in keys])
+    query = _MEMBERS(
+        household=col(household, "r"),
+        person=[] if person is None else [named(col(person, "r"), "person")],
+        source=source,
+        classes=classes,
+        same=_same_class(quasi),
+    )
+    return query if person is None else _MEMBERS_OF_PERSONS(members=query)
 
 
 def household_figures(people: exp.Query) -> exp.Select:
     """One row: ``households``, ``highest``, ``expected``, ``count``: by the risks of whole households."""
-    safe = exp.Paren(this=number(1.0) - col(RISK))
-    joint = number(1.0) - anonymous("product", safe)
-    of_one = exp.Count(this=exp.Star())
-    together = select([named(of_one, ROWS), named(joint, RISK), named(number(1), "known")], subquery(people, "m"))
-    together = together.where(is_there(col(HOUSEHOLD)), copy=False).group_by(col(HOUSEHOLD), copy=False)
-    alone = select([named(number(1), ROWS), col(RISK), named(number(0), "known")], subquery(people.copy(), "m"))
-    alone = alone.where(is_null(col(HOUSEHOLD)), copy=False)
-    output: list[exp.Expr] = [
-        named(or_zero(total(col("known"))), "households"),
-        named(or_zero(exp.Max(this=col(RISK))), "highest"),
-        named(exact_total(cast(col(ROWS), "DOUBLE") * col(RISK)), "expected"),
-        named(or_zero(total(col(ROWS))), "count"),
-    ]
-    return select(output, subquery(union_all(together, alone), "h"))
+    return _HOUSEHOLD_FIGURES(people=people)
 
 
-def row_risks(
+def risks_by_row(
     source: exp.Table,
     quasi: Sequence[str],
     weights: str | None,
@@ -198,23 +216,24 @@ def row_risks(
     """The rows of the source with ``class_size`` (rows), ``prosecutor``, and where there are weights or a sampling
     fraction ``individual``; with households ``household_risk``. Parameters as of `weighed_classes`.
     """
-    classes = subquery(with_risk(weighed_classes(source, quasi, weights, person, share)), "c")
-    on = all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
-    prosecutor = cast(number(1), "DOUBLE") / col(CLASS_COUNT, "c")
-    output: list[exp.Expr] = [all_columns("r"), col(CLASS_SIZE, "c"), named(prosecutor, "prosecutor")]
-    if weights is not None or share is not None:
-        output.append(named(col(RISK, "c"), "individual"))
-    query = exp.Select().from_(aliased(source, "r"), copy=False).join(classes, on=on, copy=False)
-    if household is not None:
-        people = members(source, classes.copy(), quasi, household, person)
-        safe = exp.Paren(this=number(1.0) - col(RISK))
-        joint = named(number(1.0) - anonymous("product", safe), RISK)
-        homes = select([col(HOUSEHOLD), joint], subquery(people, "m"), [col(HOUSEHOLD)])
-        home = col(household, "r").eq(col(HOUSEHOLD, "h"))  # NULL is nobody's
-        query = query.join(subquery(homes, "h"), on=home, join_type="left", copy=False)
-        either = exp.Coalesce(this=col(RISK, "h"), expressions=[col(RISK, "c")])
-        output.append(named(either, "household_risk"))
-    return query.select(*output, copy=False)
+    classes = with_risk(weighed_classes(source, quasi, weights, person, share))
+    has_risk = weights is not None or share is not None
+    individual = [named(col("risk", "c"), "individual")] if has_risk else []
+    same_class = _same_class(quasi)
+    if household is None:
+        return _ROW_RISKS(individual=individual, source=source, classes=classes, same=same_class)
+    return _ROW_RISKS_WITH_HOUSEHOLDS(
+        individual=individual,
+        source=source,
+        classes=classes,
+        same=same_class,
+        members=members(source, classes, quasi, household, person),
+        household=col(household, "r"),
+    )
+
+
+def _same_class(quasi: Sequence[str]) -> exp.Expr:
+    return all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
 
 
 @dataclass(frozen=True)
@@ -281,3 +300,72 @@ def individual_risk(size: int, share: float) -> float:
         return p * (1 / 2 + rest / 6 + rest**2 / 12 + rest**3 / 20 + rest**4 / 30)
     odds, log = p / rest, -math.log(p)
     return odds * log if size == 1 else odds - odds**2 * log
+
+
+def threshold_text(threshold: float) -> str:
+    """A threshold as a policy spells it.
+
+    >>> threshold_text(0.2), threshold_text(0.0)
+    ('0.2', '0')
+    """
+    return str(int(threshold)) if threshold == int(threshold) else repr(threshold)
+
+
+def row_risks(run: Run, policy: Policy) -> exp.Select:
+    """The rows of the source with their risks; none is read here. (But they are counted, where the policy tells the
+    size of the population, and the share of it is what counts.)
+    """
+    columns, source = match_columns(policy, run.source), run.source.relation
+    share = None
+    if columns.weights is None:
+        share = sampling_fraction(policy, lambda: people(StatementRunner(run.engine), source, columns.person))
+    return risks_by_row(
+        source,
+        (*columns.generalized, *columns.noisy),
+        columns.weights,
+        columns.household,
+        columns.person,
+        share,
+    )
+
+
+def risk_of_rows(
+    run: Run, steps: StatementRunner, columns: Columns, section: RiskSection, share: float | None
+) -> Mapping[str, Any]:
+    """The figures of `found.Risk` that follow from the policy's columns of weights and households, by name."""
+    source, weights, home = run.source.relation, columns.weights, columns.household
+    if weights is not None:
+        ((bad,),) = steps.ask(bad_weights(source, weights), [(0,)])
+        if bad:
+            raise SourceError(
+                f"risk.weights: {bad} rows have no weight above 0 in {weights!r}: say for how many of the population "
+                "each row stands"
+            )
+    elif home is None:
+        return {}
+    quasi = (*columns.generalized, *columns.noisy)
+    query = with_risk(weighed_classes(source, quasi, weights, columns.person, share))
+    if home is None:
+        return _individual(steps, query, section)
+    classes = steps.make(run.work("weighed_classes"), query)
+    found = _individual(steps, classes, section) if weights is not None else {}
+    figures = steps.figures(household_figures(members(source, classes, quasi, home, columns.person)))
+    household = HouseholdRisk(
+        households=figures["households"],
+        highest=figures["highest"],
+        average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
+        expected=figures["expected"],
+    )
+    return {**found, "household": household}
+
+
+def _individual(steps: StatementRunner, classes: exp.Expr, section: RiskSection) -> Mapping[str, Any]:
+    figures = steps.figures(individual_figures(classes, section.threshold))
+    individual = IndividualRisk(
+        highest=figures["highest"],
+        average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
+        expected=figures["expected"],
+        rows_above={threshold_text(t): figures[f"above_{i}"] for i, t in enumerate(section.threshold)},
+        population=figures["population"],
+    )
+    return {"individual": individual, "expected_reidentifications": individual.expected}

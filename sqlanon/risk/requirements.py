@@ -53,7 +53,7 @@ class RequirementRisk:
 
 
 def of_a_class(one: ClassCondition, number: int, figures: Mapping[str, int]) -> RequirementRisk:
-    """A requirement on each class, from the row of `risk.queries.figures` in which it has this number."""
+    """A requirement on each class, from the row of `class_figures.figures` in which it has this number."""
     classes, rows = figures[f"classes_{number}"], figures[f"rows_{number}"]
     # A class of the population without a row has the share 0.
     absent = figures["absent"] if one.too_few() is not None else None
@@ -61,13 +61,13 @@ def of_a_class(one: ClassCondition, number: int, figures: Mapping[str, int]) -> 
 
 
 def of_a_shield(one: SubsetCondition, figures: Mapping[str, int]) -> RequirementRisk:
-    """A shield, from the row of `risk.queries.figures` on its own classes."""
+    """A shield, from the row of `class_figures.figures` on its own classes."""
     classes, rows = figures["classes_0"], figures["rows_0"]
     return RequirementRisk(one.name, not classes, classes, rows)
 
 
 def of_the_table(one: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
-    """A requirement on all classes together, from the row of `risk.queries.figures`."""
+    """A requirement on all classes together, from the row of `class_figures.figures`."""
     found = figures["classes"], figures["count"], figures["singles"]
     figure = one.figure(*found) if figures["count"] else 0.0
     return RequirementRisk(one.name, one.holds(*found), figure=figure, limit=one.limit)

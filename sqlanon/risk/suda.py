@@ -24,36 +24,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import (
-    aliased,
-    all_of,
-    anonymous,
-    cast,
-    col,
-    double_total,
-    named,
-    number,
-    select,
-    subquery,
-    text,
-    total,
-    union_all,
-    where,
-)
+from sqlanon.expressions import anonymous, cast, col, fragment, named, same, template, text, union_all
 from sqlanon.frequency.packing import (
     BITS,
-    CODE,
-    ID,
-    SIZE,
-    SUBSET,
-    VALUE,
     Packed,
     Packing,
     group_rows,
@@ -71,11 +51,86 @@ from sqlanon.sources.run import Run
 if TYPE_CHECKING:
     import duckdb
 
-
-MSUS = "msus"
-SMALLEST = "smallest"
 CONVENTIONS = ("score", "ihsn_score")
-"""The two ways to score, by the column: that of Elliot et al., and that of the IHSN's program."""
+"""The columns of the two conventions of scoring: that of Elliot et al., and that of the IHSN's program."""
+
+_SINGLE_VALUES = template("""
+    SELECT r.id, :subset::BIGINT AS subset, 1 AS size
+    FROM :combinations AS r
+    JOIN :numbers AS v ON :same
+    WHERE v.code = 0
+""")
+_LARGER_UNIQUES = template("""
+    SELECT u.id, u.subset, :size AS size
+    FROM :groups AS u
+    WHERE NOT EXISTS(SELECT 1 FROM :msus AS m WHERE m.id = u.id AND (m.subset & u.subset) = m.subset)
+""")
+_UNIQUES_AND_PAIRS = template("""
+    SELECT
+        coalesce(sum(n)::BIGINT, 0) AS rows,
+        coalesce(sum(n) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
+        coalesce(sum(n) FILTER (WHERE n = 2)::BIGINT, 0) AS in_pairs
+    FROM :combinations
+""")
+_ROW_SCORES = template("""
+    SELECT
+        id,
+        count(*) AS msus,
+        min(size) AS smallest,
+        sum(:weight)::DOUBLE AS score,
+        sum(:ihsn_weight)::DOUBLE AS ihsn_score
+    FROM :msus
+    GROUP BY id
+""")
+_BY_SIZE = template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")
+_BY_SMALLEST = template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")
+_SCORE_FIGURES = template("""
+    SELECT
+        count(*) AS rows,
+        coalesce(max(score), 0) AS highest_0,
+        coalesce(sum(score)::DOUBLE, 0) AS total_0,
+        coalesce(sum(power(score, :exponent::DOUBLE)) FILTER (WHERE score > 0), 0) AS adjustment_0,
+        coalesce(max(ihsn_score), 0) AS highest_1,
+        coalesce(sum(ihsn_score)::DOUBLE, 0) AS total_1,
+        coalesce(sum(power(ihsn_score, :exponent::DOUBLE)) FILTER (WHERE ihsn_score > 0), 0) AS adjustment_1
+    FROM :scored
+""")
+_ATTRIBUTE_TOTALS = template("SELECT :totals FROM :msus")
+_TOTAL = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
+_RECORDS = template("""
+    SELECT
+        :class_,
+        s.msus,
+        s.smallest,
+        s.score,
+        CASE
+            WHEN s.score > 0 THEN 1::DOUBLE / (1 + :spread::DOUBLE / power(s.score, :exponent::DOUBLE))
+            ELSE 0::DOUBLE
+        END AS dis_score,
+        s.ihsn_score,
+        CASE
+            WHEN s.ihsn_score > 0 THEN 1::DOUBLE / (1 + :ihsn_spread::DOUBLE / power(s.ihsn_score, :exponent::DOUBLE))
+            ELSE 0::DOUBLE
+        END AS dis_ihsn_score
+    FROM :scored AS s
+    JOIN :combinations AS r ON s.id = r.id
+""")
+_MINIMAL_UNIQUES = template("""
+    SELECT :class_, :attributes AS attributes, m.size
+    FROM :msus AS m
+    JOIN :combinations AS r ON m.id = r.id
+""")
+_NAME_IF_IN = fragment("CASE WHEN (m.subset & :bit::BIGINT) <> 0 THEN [:name] ELSE []::VARCHAR[] END")
+_VALUE_CONTRIBUTIONS = template("""
+    SELECT
+        :attribute AS attribute,
+        :value::VARCHAR AS value,
+        100 * sum(:weight)::DOUBLE / nullif(sum(sum(:weight)::DOUBLE) OVER (), 0) AS contribution
+    FROM :msus AS m
+    JOIN :combinations AS r ON m.id = r.id
+    WHERE (m.subset & :bit::BIGINT) <> 0
+    GROUP BY :value
+""")
 
 
 def product_weights(attributes: int, size: int) -> list[float]:
@@ -105,99 +160,69 @@ def ihsn_weights(attributes: int, size: int) -> list[float]:
 
 def single_values(combinations: exp.Table, numbers: Sequence[exp.Table]) -> exp.Query:
     """The MSUs of one attribute: the rows with a value that no other row has."""
-    parts = []
-    for i, one in enumerate(numbers):
-        output: list[exp.Expr] = [col(ID, "r"), named(cast(number(1 << i), "BIGINT"), SUBSET), named(number(1), SIZE)]
-        alone = col(CODE, "v").eq(0)
-        on = exp.NullSafeEQ(this=col(f"q{i}", "r"), expression=col(VALUE, "v"))
-        query = select(output, aliased(combinations, "r"))
-        parts.append(query.join(aliased(one, "v"), on=on, copy=False).where(alone, copy=False))
-    return union_all(*parts)
+    return union_all(
+        *(
+            _SINGLE_VALUES(
+                subset=1 << i, combinations=combinations, numbers=one, same=same(col(f"q{i}", "r"), col("value", "v"))
+            )
+            for i, one in enumerate(numbers)
+        )
+    )
 
 
 def larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
     """The MSUs among some sets of attributes of one size, given all smaller MSUs."""
-    alone = group_rows().eq(1)
     listed = {subset_number(one): one for one in subsets}
-    groups = subset_groups(keys, packing, listed, [named(exp.Min(this=col(ID, "k")), ID)])
-    groups = groups.having(alone, copy=False)
-    within = exp.Paren(this=exp.BitwiseAnd(this=col(SUBSET, "m"), expression=col(SUBSET, "u"))).eq(col(SUBSET, "m"))
-    own = col(ID, "m").eq(col(ID, "u"))
-    known = select([number(1)], aliased(msus, "m")).where(all_of([own, within]), copy=False)
-    output: list[exp.Expr] = [col(ID, "u"), col(SUBSET, "u"), named(number(len(subsets[0])), SIZE)]
-    query = select(output, subquery(groups, "u"))
-    return query.where(~exp.Exists(this=known), copy=False)
+    groups = subset_groups(keys, packing, listed, [named(fragment("min(k.id)")(), "id")])
+    return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(group_rows().eq(1), copy=False), msus=msus)
 
 
 def uniques_and_pairs(combinations: exp.Table) -> exp.Select:
     """One row: ``rows``, ``uniques`` (rows that are alone), ``in_pairs`` (rows that are two and two)."""
-
-    def of(size: int) -> exp.Expr:
-        condition = col(ROWS).eq(number(size))
-        return exp.Coalesce(this=total(col(ROWS), condition), expressions=[number(0)])
-
-    rows = exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)])
-    return select([named(rows, "rows"), named(of(1), "uniques"), named(of(2), "in_pairs")], combinations.copy())
+    return _UNIQUES_AND_PAIRS(combinations=combinations)
 
 
 def _weight(weights: Sequence[float]) -> exp.Expr:
-    cases = [
-        exp.If(this=col(SIZE).eq(number(k)), true=cast(text(repr(weight)), "DOUBLE"))
-        for k, weight in enumerate(weights, 1)
-    ]
-    return exp.Case(ifs=cases)
+    case = exp.case()
+    for size, weight in enumerate(weights, 1):
+        case = case.when(col("size").eq(size), _exact(weight))
+    return case
+
+
+def _exact(value: float) -> exp.Expr:
+    """A number with all of its digits."""
+    return cast(text(repr(value)), "DOUBLE")
 
 
 def row_scores(msus: exp.Table, weights: Sequence[Sequence[float]]) -> exp.Select:
     """The scores of the rows that have MSUs."""
-    sums = [named(double_total(_weight(one)), convention) for convention, one in zip(CONVENTIONS, weights, strict=True)]
-    output: list[exp.Expr] = [
-        col(ID),
-        named(exp.Count(this=exp.Star()), MSUS),
-        named(exp.Min(this=col(SIZE)), SMALLEST),
-        *sums,
-    ]
-    return select(output, msus.copy(), [col(ID)])
+    own, ihsn = weights
+    return _ROW_SCORES(weight=_weight(own), ihsn_weight=_weight(ihsn), msus=msus)
 
 
 def scores_by_size(msus: exp.Table) -> exp.Select:
     """How many MSUs there are of each size, and how many rows have such."""
-    rows = exp.Count(this=exp.Distinct(expressions=[col(ID)]))
-    return select([col(SIZE), exp.Count(this=exp.Star()), rows], msus.copy(), [col(SIZE)])
+    return _BY_SIZE(msus=msus)
 
 
 def scores_by_smallest(scored: exp.Table) -> exp.Select:
     """How many rows there are by the size of their smallest MSU."""
-    return select([col(SMALLEST), exp.Count(this=exp.Star())], scored.copy(), [col(SMALLEST)])
+    return _BY_SMALLEST(scored=scored)
 
 
 def score_figures(scored: exp.Table, exponent: float) -> exp.Select:
     """One row: ``rows``, and by convention ``highest_i``, ``total_i``, and ``adjustment_i``: Σ score^−exponent."""
-    output: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "rows")]
-    for i, name in enumerate(CONVENTIONS):
-        positive = col(name) > 0
-        power = exp.Pow(this=col(name), expression=cast(text(repr(-exponent)), "DOUBLE"))
-        output += [
-            named(exp.Coalesce(this=exp.Max(this=col(name)), expressions=[number(0)]), f"highest_{i}"),
-            named(exp.Coalesce(this=double_total(col(name)), expressions=[number(0)]), f"total_{i}"),
-            named(exp.Coalesce(this=where(exp.Sum(this=power), positive), expressions=[number(0)]), f"adjustment_{i}"),
-        ]
-    return select(output, scored.copy())
+    return _SCORE_FIGURES(exponent=repr(-exponent), scored=scored)
 
 
 def attribute_totals(msus: exp.Table, attributes: int, weights: Sequence[Sequence[float]]) -> exp.Select:
     """One row: for each convention i and attribute j ``c_i_j``, the weights of the MSUs that have it."""
-    output = []
-    for i, one in enumerate(weights):
-        for j in range(attributes):
-            found = cast(where(exp.Sum(this=_weight(one)), _has(j)), "DOUBLE")
-            output.append(named(exp.Coalesce(this=found, expressions=[number(0)]), f"c_{i}_{j}"))
-    return select(list(output), msus.copy())
-
-
-def _has(attribute: int, table: str | None = None) -> exp.Expr:
-    bit = exp.BitwiseAnd(this=col(SUBSET, table), expression=cast(number(1 << attribute), "BIGINT"))
-    return exp.Paren(this=bit).neq(0)
+    totals = [
+        named(_TOTAL(weight=_weight(one), bit=1 << j), f"c_{i}_{j}")
+        for i, one in enumerate(weights)
+        for j in range(attributes)
+    ]
+    return _ATTRIBUTE_TOTALS(totals=totals, msus=msus)
 
 
 def a_class(names: Sequence[str], table: str) -> exp.Expr:
@@ -210,52 +235,43 @@ def records(
     combinations: exp.Table, scored: exp.Table, names: Sequence[str], exponent: float, spread: Sequence[float]
 ) -> exp.Select:
     """The rows that have MSUs, with their scores and DIS-SUDA scores."""
-    output: list[exp.Expr] = [a_class(names, "r"), col(MSUS, "s"), col(SMALLEST, "s")]
-    for name, divided in zip(CONVENTIONS, spread, strict=True):
-        power = exp.Pow(this=col(name, "s"), expression=cast(text(repr(exponent)), "DOUBLE"))
-        odds = cast(text(repr(divided)), "DOUBLE") / power
-        risk = cast(number(1), "DOUBLE") / exp.Paren(this=number(1) + odds)
-        positive = col(name, "s") > 0
-        dis = exp.Case(ifs=[exp.If(this=positive, true=risk)], default=cast(number(0), "DOUBLE"))
-        output += [col(name, "s"), named(dis, f"dis_{name}")]
-    on = col(ID, "s").eq(col(ID, "r"))
-    return select(output, aliased(scored, "s")).join(aliased(combinations, "r"), on=on, copy=False)
+    own, ihsn = map(repr, spread)
+    return _RECORDS(
+        class_=a_class(names, "r"),
+        spread=own,
+        ihsn_spread=ihsn,
+        exponent=repr(exponent),
+        scored=scored,
+        combinations=combinations,
+    )
 
 
 def minimal_uniques(combinations: exp.Table, msus: exp.Table, names: Sequence[str]) -> exp.Select:
     """Each MSU: its row's quasi-identifiers, the names of its attributes, and how many they are."""
-    listed: exp.Expr | None = None
-    for i, name in enumerate(names):
-        one = exp.Case(
-            ifs=[exp.If(this=_has(i, "m"), true=exp.Array(expressions=[text(name)]))],
-            default=cast(exp.Array(expressions=[]), "VARCHAR[]"),
-        )
-        listed = one if listed is None else anonymous("LIST_CONCAT", listed, one)
-    assert listed is not None
-    on = col(ID, "m").eq(col(ID, "r"))
-    output = [a_class(names, "r"), named(listed, "attributes"), col(SIZE, "m")]
-    return select(output, aliased(msus, "m")).join(aliased(combinations, "r"), on=on, copy=False)
+    attributes = reduce(
+        lambda listed, one: anonymous("LIST_CONCAT", listed, one),
+        (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(names)),
+    )
+    return _MINIMAL_UNIQUES(class_=a_class(names, "r"), attributes=attributes, msus=msus, combinations=combinations)
 
 
 def value_contributions(
     combinations: exp.Table, msus: exp.Table, names: Sequence[str], weights: Sequence[float]
 ) -> exp.Query:
     """What each value contributes to the scores of its attribute's MSUs, in percent: 100 by attribute."""
-    parts = []
-    on = col(ID, "m").eq(col(ID, "r"))
-    for i, name in enumerate(names):
-        value = col(f"q{i}", "r")
-        weighed = double_total(_weight(weights))
-        whole = exp.Window(this=exp.Sum(this=weighed.copy()))
-        share = (number(100) * weighed) / exp.Nullif(this=whole, expression=number(0))
-        output: list[exp.Expr] = [
-            named(text(name), "attribute"),
-            named(cast(value, "VARCHAR"), VALUE),
-            named(share, "contribution"),
-        ]
-        query = select(output, aliased(msus, "m")).join(aliased(combinations, "r"), on=on.copy(), copy=False)
-        parts.append(query.where(_has(i, "m"), copy=False).group_by(value.copy(), copy=False))
-    return union_all(*parts)
+    return union_all(
+        *(
+            _VALUE_CONTRIBUTIONS(
+                attribute=name,
+                value=col(f"q{i}", "r"),
+                weight=_weight(weights),
+                msus=msus,
+                combinations=combinations,
+                bit=1 << i,
+            )
+            for i, name in enumerate(names)
+        )
+    )
 
 
 FRACTION = 0.01
@@ -485,8 +501,8 @@ class _Search:
         def count() -> int:
             return rows if self.person is None else people(self.steps, self.run.source.relation, self.person)
 
-        told = sampling_fraction(self.policy, count)
-        return (FRACTION, "default") if told is None else (told, "policy")
+        of_policy = sampling_fraction(self.policy, count)
+        return (FRACTION, "default") if of_policy is None else (of_policy, "policy")
 
     def _msus(self, packed: Packed) -> exp.Table:
         """The MSUs, the smallest first."""

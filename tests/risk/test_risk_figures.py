@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.errors import HierarchyError, PolicyError, SourceError
 from sqlanon.requirements.estimators import pitman, snb, zayatz
-from sqlanon.risk import ClassSizes, sets
+from sqlanon.risk import ClassSizes, leakage
 from sqlanon.risk.individual import individual_risk
 
 NAMES = ('my "col"', "class_size", "n", "c0")
@@ -115,23 +115,23 @@ def test_the_ways_of_large_tables_give_the_same(
     rows = rows * copies
     fill(live, rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sets, "SMALL", small)
+        patch.setattr(leakage, "SMALL", small)
         check(found(live, policy(quasi)), rows, quasi, person=False)
 
 
 @pytest.mark.slow
 def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 rows whose first two columns together are nearly unique; the rest has few values."""
-    monkeypatch.setattr(sets, "SMALL", 10)
+    monkeypatch.setattr(leakage, "SMALL", 10)
     rows = [(f"v{i * 7 % 83}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 4, i, None) for i in range(1000)]
     rows += rows[:20]
     fill(live, rows)
     asked = policy()
     with sqlanon.connect(live) as db:
         shown = []
-        made = sets.StatementRunner.make
+        made = leakage.StatementRunner.make
         monkeypatch.setattr(
-            sets.StatementRunner,
+            leakage.StatementRunner,
             "make",
             lambda self, target, *rest: shown.append(target.name) or made(self, target, *rest),
         )

@@ -1,4 +1,4 @@
-"""All that is found about the risk of a table."""
+"""All figures about the risk of a table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any, Literal
 
 from sqlanon.histogram import ClassSizes
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
-from sqlanon.risk.journalist import JournalistRisk
 from sqlanon.risk.leakage import Leakage
-from sqlanon.risk.marketer import MarketerRisk
-from sqlanon.risk.population import PopulationRisk
-from sqlanon.risk.prosecutor import ProsecutorRisk
 from sqlanon.risk.requirements import RequirementRisk
 
 Columns = Mapping[str, str]
@@ -111,7 +108,7 @@ class Risk:
         """All figures as tables: ``result`` (name, value), ``class_sizes``, ``leakage``, ``requirements``."""
         figures = [(name, float(value)) for name, value in _flat(self.to_dict()) if isinstance(value, (int, float))]
         leaks = [(list(one.attributes), one.gain, one.normalized, one.classes, one.uniques) for one in self.leakage]
-        asked = [
+        requirements = [
             (one.requirement, one.holds, one.classes, one.rows, one.figure, one.limit) for one in self.requirements
         ]
         return {
@@ -125,7 +122,7 @@ class Risk:
             "requirements": (
                 {"requirement": "VARCHAR", "holds": "BOOLEAN", "classes": "BIGINT", "rows": "BIGINT",
                  "figure": "DOUBLE", "limit": "DOUBLE"},
-                asked,
+                requirements,
             ),
         }  # fmt: skip
 
