@@ -19,8 +19,8 @@ from bootstrap import bootstrap
 from harness import case_policy, folders, header, machine, parser, record, require_tables, row
 
 import sqlanon
-import sqlanon.ledger.together
-from sqlanon.ledger import Together
+import sqlanon.ledger.joint_audit
+from sqlanon.ledger import JointAudit
 from sqlanon.release.check import Check
 
 STRATEGIES: dict[str, dict[str, str]] = {
@@ -35,7 +35,7 @@ STRATEGIES: dict[str, dict[str, str]] = {
 }
 
 
-class Timed(Together):
+class Timed(JointAudit):
     """Measures each check."""
 
     seconds: dict[str, tuple[float, str]] = {}  # noqa: RUF012  (one process, one measurement)
@@ -90,7 +90,7 @@ def main() -> None:
     options.add_argument("--new", nargs="+", choices=STRATEGIES, default=["optimal", "mondrian", "k-similar"])
     asked = options.parse_args()
     require_tables()
-    sqlanon.ledger.together.Together = Timed  # type: ignore[misc]
+    sqlanon.ledger.joint_audit.JointAudit = Timed  # type: ignore[misc]
     print(f"{machine()}\n")
     header("rows", "new release", "earlier release", "making, s", "check, s", "")
     with folders(asked.data) as (data, folder):

@@ -457,10 +457,10 @@ class Result(ResultFigures):
         entry = LedgerEntry(draft.run, draft.prepared, self.run_id, target.path, self.rows, force, keyed=keyed)
         with draft.explained():
             release: Release | PostgresRelease | SparkRelease = publish(target, draft, entry)
-        if (together := entry.together) is not None:  # published a second time, it says once what it says
-            self.held_against = tuple(shown_place(one.path) for one in together.earlier)
-            told = together.told(release.manifest.digest)
-            self.warnings += tuple(one for one in told if one not in self.warnings)
+        if (audit := entry.joint_audit) is not None:  # published a second time, it says once what it says
+            self.held_against = tuple(shown_place(one.path) for one in audit.earlier)
+            notes = audit.notes(release.manifest.digest)
+            self.warnings += tuple(one for one in notes if one not in self.warnings)
         self.warnings += tuple(one for one in getattr(release, "warnings", ()) if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
         return release

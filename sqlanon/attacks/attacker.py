@@ -34,8 +34,8 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.ledger import is_same_tree
-from sqlanon.ledger.linked import Linked
-from sqlanon.ledger.side_by_side import NO_TREES, Link, Subject, Trees, link, strange_columns
+from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, ReleaseLink, Trees, link, strange_columns
+from sqlanon.ledger.row_matching import LinkedAttribute
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.sources import Source, bind_source, file_kind
 from sqlanon.sources.columns import Columns, match_columns
@@ -125,7 +125,7 @@ class Attacker:
     """What attacks are made with; without ``counts`` no query is run, and all figures are 0."""
 
     engine: Engine
-    subjects: Sequence[Subject]
+    subjects: Sequence[ComparedRelease]
     writer: ScriptWriter
     private: PrivateSide | None = None
     known: int = 1
@@ -155,14 +155,14 @@ class Attacker:
         """The rows of all victims that a query finds."""
         return int(self.figures(_VICTIMS(found=subquery(query)))["victims"])
 
-    def pairs(self) -> Iterator[tuple[Subject, Subject, Link]]:
+    def pairs(self) -> Iterator[tuple[ComparedRelease, ComparedRelease, ReleaseLink]]:
         """All pairs of releases, the earlier first."""
         ordered = sorted(self.subjects, key=lambda one: one.manifest.published_at)
         for first, second in combinations(ordered, 2):
             yield first, second, link(first, second, self.trees)
 
 
-def why_strange(attacker: Attacker, subject: Subject, attributes: Sequence[Linked]) -> str | None:
+def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
     """Why the labels of a release cannot be compared with others; None: they can."""
     names = strange_columns(attacker.engine, subject, attributes) if attacker.counts else []
     if not names:

@@ -18,8 +18,8 @@ from sqlglot import exp
 from sqlanon.attacks.attacker import Attacker, Found
 from sqlanon.attacks.findings import Finding
 from sqlanon.expressions import all_columns, col, fragment, named, subquery, template
-from sqlanon.ledger.linked import titled
-from sqlanon.ledger.side_by_side import Subject
+from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.ledger.row_matching import titled
 from sqlanon.requirements.base import TOLERANCE
 
 RATIO, LIKELY = 2.0, 0.5
@@ -153,7 +153,7 @@ def find_homogeneity(attacker: Attacker) -> Found:
 def find_background_knowledge(attacker: Attacker) -> Found:
     """Classes with few sensitive values, for an adversary who can rule out some."""
 
-    def build(one: Subject, name: str) -> exp.Select:
+    def build(one: ComparedRelease, name: str) -> exp.Select:
         return background_knowledge(one.relation, one.manifest.quasi, name, attacker.known)
 
     return _in_each_attribute(attacker, build, lambda one, name: {"known": attacker.known})
@@ -162,7 +162,7 @@ def find_background_knowledge(attacker: Attacker) -> Found:
 def find_skewness(attacker: Attacker) -> Found:
     """Values that classes make much more likely."""
 
-    def figures(one: Subject, name: str) -> Mapping[str, Any]:
+    def figures(one: ComparedRelease, name: str) -> Mapping[str, Any]:
         greatest = attacker.figures(greatest_skew(one.relation, one.manifest.quasi, name))
         return {**greatest, "ratio": RATIO, "likely": LIKELY}
 
@@ -172,7 +172,7 @@ def find_skewness(attacker: Attacker) -> Found:
 def find_similarity(attacker: Attacker) -> Found:
     """Classes whose values are of one kind, by the hierarchy that the policy gives."""
 
-    def build(one: Subject, name: str) -> exp.Select | None:
+    def build(one: ComparedRelease, name: str) -> exp.Select | None:
         tree = attacker.trees.hierarchies.get(name.lower())
         if tree is None:
             return None
@@ -183,8 +183,8 @@ def find_similarity(attacker: Attacker) -> Found:
 
 def _in_each_attribute(
     attacker: Attacker,
-    build: Callable[[Subject, str], exp.Select | None],
-    figures: Callable[[Subject, str], Mapping[str, Any]] = lambda one, name: {},
+    build: Callable[[ComparedRelease, str], exp.Select | None],
+    figures: Callable[[ComparedRelease, str], Mapping[str, Any]] = lambda one, name: {},
     needed: str = "needs a sensitive attribute: the release has none",
 ) -> Found:
     """An attack on each sensitive attribute of each release that it has a query for."""

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.expressions import col, named, template
-from sqlanon.ledger.linked import Linked, both_grouped, joined, titled
+from sqlanon.ledger.row_matching import LinkedAttribute, both_grouped, joined, titled
 
 # Groups that meet; and those of the outside table with the rows they match.
 _LINKED = """
@@ -71,7 +71,7 @@ _PAIR = template("""
 """)
 
 
-def linking(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], k: int) -> exp.Select:
+def linking(release: exp.Expr, outside: exp.Expr, attributes: Sequence[LinkedAttribute], k: int) -> exp.Select:
     """Outside people whom some released rows fit, but fewer than k: ``v0`` .., their own values; ``matched``, the
     released rows that fit; and ``n``, how many of the outside table have these values.
     """
@@ -80,7 +80,7 @@ def linking(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
     return both_grouped(query, release, outside, [], attributes)
 
 
-def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], k: int) -> exp.Select:
+def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[LinkedAttribute], k: int) -> exp.Select:
     """One row: of the outside table the rows that match ``none`` of the released rows, ``one``, and ``fewer`` than k
     (but some); the ``matched`` released rows, which somebody outside fits; ``identified``: pairs of a released row and
     a row outside that fit each other and nothing else; and ``victims``: the released rows that somebody fits whom
@@ -89,7 +89,7 @@ def linkage(release: exp.Expr, outside: exp.Expr, attributes: Sequence[Linked], 
     return both_grouped(_LINKAGE(**_met(attributes), most=k - 1), release, outside, [], attributes)
 
 
-def _met(attributes: Sequence[Linked]) -> dict[str, Any]:
+def _met(attributes: Sequence[LinkedAttribute]) -> dict[str, Any]:
     """The fillings of `_LINKED`."""
     return {
         "pairs": joined(_PAIR().expressions, attributes, 0),
@@ -111,7 +111,7 @@ def find_linking(attacker: Attacker) -> Found:
             tree = private.trees.of(name.lower(), one.rule(name.lower()))
             if column is not None and tree is not None:
                 levels = one.levels(name.lower(), tree.height)
-                attributes.append(Linked(name, name, column, levels, (0,), tree.table, tree.height, True))
+                attributes.append(LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, True))
         if not attributes:
             reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
             continue

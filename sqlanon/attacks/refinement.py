@@ -39,8 +39,8 @@ from sqlanon.expressions import (
 from sqlanon.frequency.distribution import domain, sensitive_values, value_pairs
 from sqlanon.frequency.scan import domain_of
 from sqlanon.frequency.uncoded import distribution
-from sqlanon.ledger.linked import titled
-from sqlanon.ledger.side_by_side import Subject
+from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.ledger.row_matching import titled
 from sqlanon.release.dependencies import pinned_groups
 from sqlanon.requirements import Domain, Requirements, requirements_of
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
@@ -289,11 +289,13 @@ def find_dependencies(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-Split: TypeAlias = Callable[[Subject, PrivateSide, list[Released], dict[str, str], Requirements], exp.Select]
+Split: TypeAlias = Callable[[ComparedRelease, PrivateSide, list[Released], dict[str, str], Requirements], exp.Select]
 """A query for the classes of a release that are split again."""
 
 
-def _in_each_release(attacker: Attacker, build: Split, found: Callable[[Subject, exp.Select, str], Finding]) -> Found:
+def _in_each_release(
+    attacker: Attacker, build: Split, found: Callable[[ComparedRelease, exp.Select, str], Finding]
+) -> Found:
     """What is found in each full-domain release of the policy when its classes are split again."""
     private = attacker.private
     if private is None:
@@ -346,7 +348,7 @@ def find_minimality(attacker: Attacker) -> Found:
     """Classes that were not merged for k-anonymity."""
 
     def build(
-        one: Subject,
+        one: ComparedRelease,
         private: PrivateSide,
         quasi: list[Released],
         sensitive: dict[str, str],
@@ -355,7 +357,7 @@ def find_minimality(attacker: Attacker) -> Found:
         source = private.run.source.relation
         return minimality(one.relation, source, quasi, sensitive, requirements, requirements.k)
 
-    def found(one: Subject, query: exp.Select, sql: str) -> Finding:
+    def found(one: ComparedRelease, query: exp.Select, sql: str) -> Finding:
         return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql)
 
     return _in_each_release(attacker, build, found)
@@ -365,7 +367,7 @@ def find_downcoding(attacker: Attacker) -> Found:
     """Classes that could be finer: detail that could be kept. Nobody is a victim of it."""
 
     def build(
-        one: Subject,
+        one: ComparedRelease,
         private: PrivateSide,
         quasi: list[Released],
         sensitive: dict[str, str],
@@ -373,7 +375,7 @@ def find_downcoding(attacker: Attacker) -> Found:
     ) -> exp.Select:
         return downcoding(one.relation, private.run.source.relation, quasi, sensitive, requirements)
 
-    def found(one: Subject, query: exp.Select, sql: str) -> Finding:
+    def found(one: ComparedRelease, query: exp.Select, sql: str) -> Finding:
         return Finding((str(one.path),), 0, one.manifest.released_rows, sql, kept=Kept(attacker.victims(query), KEEPS))
 
     return _in_each_release(attacker, build, found)

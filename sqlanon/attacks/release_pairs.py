@@ -18,8 +18,9 @@ from sqlanon.attacks.attacker import Attacker, Found, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
-from sqlanon.ledger.linked import (
-    Linked,
+from sqlanon.ledger.release_links import ComparedRelease, ReleaseLink, Trees
+from sqlanon.ledger.row_matching import (
+    LinkedAttribute,
     both_grouped,
     finest,
     joined,
@@ -30,7 +31,6 @@ from sqlanon.ledger.linked import (
     titled,
     within,
 )
-from sqlanon.ledger.side_by_side import Link, Subject, Trees
 from sqlanon.sources import Source
 
 # --- Composition
@@ -67,7 +67,7 @@ _PAIR = template("""
 """)
 
 
-def composition(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[Linked]) -> exp.Select:
+def composition(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[LinkedAttribute]) -> exp.Select:
     """Pairs of classes that somebody can be in both of, and that have one sensitive value in common: ``v0`` .., the
     finest values of the two, ``value``, and ``n``, the rows that have it: no more than the lesser of the two classes.
     """
@@ -75,7 +75,9 @@ def composition(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: S
     return both_grouped(query, first, second, [sensitive], attributes)
 
 
-def composition_victims(first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[Linked]) -> exp.Select:
+def composition_victims(
+    first: exp.Expr, second: exp.Expr, sensitive: str, attributes: Sequence[LinkedAttribute]
+) -> exp.Select:
     """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: on either side, each
     at most once; the lesser count.
     """
@@ -83,7 +85,7 @@ def composition_victims(first: exp.Expr, second: exp.Expr, sensitive: str, attri
     return both_grouped(query, first, second, [sensitive], attributes)
 
 
-def _meeting_classes(attributes: Sequence[Linked]) -> dict[str, Any]:
+def _meeting_classes(attributes: Sequence[LinkedAttribute]) -> dict[str, Any]:
     """The fillings of `_PAIRS_WITH_ONE_VALUE`."""
     labels: list[exp.Expr] = []
     for side in ("a", "b"):
@@ -96,7 +98,7 @@ def _meeting_classes(attributes: Sequence[Linked]) -> dict[str, Any]:
     }
 
 
-def _values(attributes: Sequence[Linked]) -> list[exp.Expr]:
+def _values(attributes: Sequence[LinkedAttribute]) -> list[exp.Expr]:
     return [col(f"v{i}") for i in range(len(attributes))]
 
 
@@ -135,7 +137,7 @@ _AGREEING = template("""
 
 
 def unsorted_matching(
-    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked], k: int
+    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[LinkedAttribute], k: int
 ) -> exp.Select:
     """Combinations of finest values of rows that are in the same place of two tables, fewer than k: ``v0`` .., ``n``.
 
@@ -147,7 +149,9 @@ def unsorted_matching(
     return both_grouped(query, first, second, shared, attributes)
 
 
-def places(first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]) -> exp.Select:
+def places(
+    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[LinkedAttribute]
+) -> exp.Select:
     """One row: ``places`` that both tables have, those ``agreeing``, at which the rows can be the same, and by
     ``chance`` the share of all pairs of rows that can: what a random order would give.
     """
@@ -157,7 +161,7 @@ def places(first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes:
 
 
 def _positions(
-    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked]
+    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[LinkedAttribute]
 ) -> dict[str, exp.Expr]:
     """The fillings of `_POSITIONS`: the rows of both tables by their places, and the places at which they agree."""
     agreeing = _AGREEING(finest=finest(attributes), meeting=meeting(attributes, len(shared)))
@@ -212,7 +216,7 @@ def is_one_order(places: int, agreeing: int, chance: float | None) -> bool:
 def find_complementary_release(attacker: Attacker) -> Found:
     """Combinations of few rows that two releases reveal together."""
 
-    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
+    def find(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[Finding]:
         k = min(first.k, second.k)
         arguments = linked.first, linked.second, linked.shared, linked.attributes, k
         figures = attacker.figures(complementary_victims(*arguments))
@@ -225,7 +229,7 @@ def find_complementary_release(attacker: Attacker) -> Found:
 def find_temporal(attacker: Attacker) -> Found:
     """Few rows of a class that came, or went, between two releases."""
 
-    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
+    def find(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[Finding]:
         k = min(first.k, second.k)
         swapped = [one.swapped for one in linked.attributes]
         added = temporal(linked.first, linked.second, linked.shared, linked.attributes, k)
@@ -244,7 +248,7 @@ def find_composition(attacker: Attacker) -> Found:
     if len(attacker.subjects) >= 2 and not names:
         return [], ["needs a sensitive attribute that the releases have in common"]
 
-    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
+    def find(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[Finding]:
         found = []
         for name in names:
             column = first.column(name) or name
@@ -261,7 +265,7 @@ def find_composition(attacker: Attacker) -> Found:
 def find_unsorted_matching(attacker: Attacker) -> Found:
     """Rows in the same places of two releases, or of a release and its source."""
 
-    def find(first: Subject, second: Subject, linked: Link) -> list[Finding]:
+    def find(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[Finding]:
         return [_by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))]
 
     private = attacker.private
@@ -279,7 +283,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-def _by_position(attacker: Attacker, linked: Link, names: tuple[str, str], k: int) -> Finding:
+def _by_position(attacker: Attacker, linked: ReleaseLink, names: tuple[str, str], k: int) -> Finding:
     arguments = linked.first, linked.second, linked.shared, linked.attributes
     found = attacker.figures(places(*arguments))
     ordered = is_one_order(found["places"], found["agreeing"], found["chance"])
@@ -294,7 +298,7 @@ def _by_position(attacker: Attacker, linked: Link, names: tuple[str, str], k: in
     return Finding(names, victims, found["places"], attacker.script(titled(query, linked.titles)), figures)
 
 
-def _with_source(one: Subject, trees: Trees, source_: Source) -> Link | None:
+def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> ReleaseLink | None:
     """A release beside its source, whose values are as they are; None where the hierarchies are not known."""
     source = {name.lower(): name for name in source_.columns}
     attributes, shared = [], []
@@ -309,11 +313,13 @@ def _with_source(one: Subject, trees: Trees, source_: Source) -> Link | None:
         if tree is None:
             return None
         levels = one.levels(name, tree.height)
-        attributes.append(Linked(own, own, column, levels, (0,), tree.table, tree.height, True))
-    return Link(one.relation, source_.relation, tuple(shared), tuple(attributes), ())
+        attributes.append(LinkedAttribute(own, own, column, levels, (0,), tree.table, tree.height, True))
+    return ReleaseLink(one.relation, source_.relation, tuple(shared), tuple(attributes), ())
 
 
-def _in_each_pair(attacker: Attacker, find: Callable[[Subject, Subject, Link], list[Finding]]) -> Found:
+def _in_each_pair(
+    attacker: Attacker, find: Callable[[ComparedRelease, ComparedRelease, ReleaseLink], list[Finding]]
+) -> Found:
     """An attack on all pairs of releases."""
     if len(attacker.subjects) < 2:
         return [], ["needs two releases of one table"]
@@ -335,6 +341,8 @@ def _in_each_pair(attacker: Attacker, find: Callable[[Subject, Subject, Link], l
     return findings, reasons
 
 
-def _finding(first: Subject, second: Subject, victims: int, sql: str, figures: Mapping[str, Any]) -> Finding:
+def _finding(
+    first: ComparedRelease, second: ComparedRelease, victims: int, sql: str, figures: Mapping[str, Any]
+) -> Finding:
     rows = min(first.manifest.released_rows, second.manifest.released_rows)
     return Finding((str(first.path), str(second.path)), min(victims, rows), rows, sql, figures)

@@ -17,7 +17,7 @@ from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.expressions import anonymous, ident, table, text
-from sqlanon.ledger.side_by_side import Subject
+from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.policy import Policy, is_server
 from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
 from sqlanon.sources import readable
@@ -184,7 +184,7 @@ def _attacker(
             alias = f"release_{i}"
             relation = attach_release(engine, path, manifest, alias)
             stack.callback(detach_release, engine, path, alias)
-            subjects.append(Subject(path, manifest, relation))
+            subjects.append(ComparedRelease(path, manifest, relation))
             _name_release(writer, subjects[-1], alias)
         if policy is None or run is None:
             if not any(path.suffix.lower() == ".parquet" for path in paths):
@@ -196,7 +196,7 @@ def _attacker(
         yield Attacker(engine, subjects, writer, private, known, counts)
 
 
-def _name_release(writer: ScriptWriter, subject: Subject, alias: str) -> None:
+def _name_release(writer: ScriptWriter, subject: ComparedRelease, alias: str) -> None:
     path = text(str(subject.path))
     if subject.path.suffix.lower() == ".parquet":
         writer.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)

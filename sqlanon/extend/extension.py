@@ -133,8 +133,8 @@ class Extension:
             )
             target = FileTarget(publication.path, publication.table_name)
             published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
-        assert entry.together is not None
-        self.warnings.extend(one for one in entry.together.told(publication.digest) if one not in self.warnings)
+        assert entry.joint_audit is not None
+        self.warnings.extend(one for one in entry.joint_audit.notes(publication.digest) if one not in self.warnings)
         return published
 
     def _trees(self) -> list[Hierarchy]:

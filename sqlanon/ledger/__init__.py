@@ -4,18 +4,18 @@ from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_state
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.exports import Export, compared_with_nothing, exports, recording_export
 from sqlanon.ledger.intents import Places
+from sqlanon.ledger.joint_audit import JointAudit
 from sqlanon.ledger.publication import LedgerEntry
 from sqlanon.ledger.records import Publication, check_against_ledger, publication_of, publications
-from sqlanon.ledger.together import Together
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
     "Earlier",
     "Export",
+    "JointAudit",
     "LedgerEntry",
     "Places",
     "Publication",
-    "Together",
     "based_on_earlier",
     "beside_earlier",
     "check_against_ledger",

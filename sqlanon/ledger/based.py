@@ -276,7 +276,7 @@ def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixe
 
     The parts of classes are what requirements are on. Where all earlier releases promise a smaller k, parts have the
     greatest of these, and whole classes the policy's: beside each of them, rows that are new to it are no fewer than
-    the smaller k of the two. That is what `Together` holds a release against.
+    the smaller k of the two. That is what `JointAudit` holds a release against.
     """
     attributes = {}
     for name, spec in policy.attributes.items():

@@ -13,7 +13,7 @@ from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.expressions import create_temporary_table, drop_table, star, table
 from sqlanon.ledger.records import Publication
-from sqlanon.ledger.side_by_side import Subject
+from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.policy import in_postgres, shown_place
 from sqlanon.policy.spark import in_spark
 from sqlanon.release.attached import attached, read_claims
@@ -28,7 +28,7 @@ EARLIER_FILE = "sqlanon_earlier_file"
 
 
 @dataclass(frozen=True)
-class Earlier(Subject):
+class Earlier(ComparedRelease):
     """An earlier release that stands where the ledger says, as it was published; its rows while it is open.
 
     Attributes

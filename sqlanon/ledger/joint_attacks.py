@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.expressions import all_of, col, fragment, named, same, subquery, template
-from sqlanon.ledger.linked import (
-    Linked,
+from sqlanon.ledger.row_matching import (
+    LinkedAttribute,
     both_grouped,
     finest,
     joined,
@@ -93,7 +93,7 @@ _NEW_IN_ANY_CASE = template("""
 
 
 def complementary_release(
-    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[Linked], k: int
+    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[LinkedAttribute], k: int
 ) -> exp.Select:
     """Combinations of finest values that the join of two releases yields for fewer than k rows: ``v0`` .. and ``n``.
 
@@ -109,7 +109,7 @@ def complementary_victims(
     first: exp.Expr,
     second: exp.Expr,
     shared: Sequence[str],
-    attributes: Sequence[Linked],
+    attributes: Sequence[LinkedAttribute],
     k: int,
     count: str | None = None,
 ) -> exp.Select:
@@ -130,11 +130,11 @@ def rows_in(pairs: exp.Query) -> exp.Expr:
     return _ROWS_IN(pairs=subquery(pairs))
 
 
-def _values(attributes: Sequence[Linked]) -> list[exp.Expr]:
+def _values(attributes: Sequence[LinkedAttribute]) -> list[exp.Expr]:
     return [col(f"v{i}") for i in range(len(attributes))]
 
 
-def _meeting_pairs(attributes: Sequence[Linked], shared: int, numbers: bool) -> exp.Select:
+def _meeting_pairs(attributes: Sequence[LinkedAttribute], shared: int, numbers: bool) -> exp.Select:
     """The pairs of groups that meet: finest values, or numbers for these, the number and rows of each group, and
     ``n``."""
     output = [*finest(attributes, numbers), *_PAIR().expressions]
@@ -145,7 +145,7 @@ def temporal(
     then: exp.Expr,
     now: exp.Expr,
     shared: Sequence[str],
-    attributes: Sequence[Linked],
+    attributes: Sequence[LinkedAttribute],
     k: int,
     count: str | None = None,
 ) -> exp.Select:
@@ -156,7 +156,7 @@ def temporal(
     `now` is finer, each of its classes may have had all of the new rows. Where labels are of several levels, only those
     rows are counted that are new in any case: more than all rows of `then` that they could be.
 
-    For the rows that are gone, give the releases, and the attributes (`Linked.swapped`), in the other order.
+    For the rows that are gone, give the releases, and the attributes (`LinkedAttribute.swapped`), in the other order.
     """
     new = _new_in_any_case if of_several_levels(attributes) else _new_by_key
     here = [i for i, one in enumerate(attributes) if one.second is not None]
@@ -169,7 +169,7 @@ def temporal(
     return both_grouped(query, then, now, shared, attributes, count, finest=None)
 
 
-def _new_by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
+def _new_by_key(attributes: Sequence[LinkedAttribute], shared: int) -> exp.Select:
     """The rows of each group of `now` that can be new."""
     keys = [f"s{j}" for j in range(shared)]
     keys += [f"k{i}" for i, one in shared_in(attributes) if not one.meets_all]
@@ -181,7 +181,7 @@ def _new_by_key(attributes: Sequence[Linked], shared: int) -> exp.Select:
     )
 
 
-def _new_in_any_case(attributes: Sequence[Linked], shared: int) -> exp.Select:
+def _new_in_any_case(attributes: Sequence[LinkedAttribute], shared: int) -> exp.Select:
     """The rows of each group of `now` that are more than all of `then` that they could be."""
     compared = len(of_several_levels(attributes))
     last = f"p{compared}"
@@ -193,5 +193,5 @@ def _new_in_any_case(attributes: Sequence[Linked], shared: int) -> exp.Select:
     )
 
 
-def _labels(attributes: Sequence[Linked]) -> list[exp.Expr]:
+def _labels(attributes: Sequence[LinkedAttribute]) -> list[exp.Expr]:
     return [col(f"l{i}", "b") for i, one in enumerate(attributes) if one.second is not None]

@@ -1,65 +1,118 @@
-"""The queries of the joint audit, run step by step: what one statement has as parts of its own is made as tables, once
-for all queries of two releases.
+"""The joint audit: whether a new release breaks an earlier one, or is broken by it.
 
-The engine knows the sizes of tables, and not of the parts of a statement; and what is too much to compare is noticed
-while it is made.
+It runs what an attacker would run on the files: the complementary release and the temporal attack, for combinations
+with fewer rows than the smaller k of the two. The parts of these statements are made as tables, once for all queries of
+two releases: the engine knows the sizes of tables, and not of the parts of a statement; and too many pairs to compare
+are noticed while they are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
+from sqlanon import catalog
 from sqlanon.engines.base import Engine
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import Namer, aliased, col, create_table, drop_table, named, select, subquery, total
-from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, temporal
-from sqlanon.ledger.linked import FIRST, ROWS, SECOND, is_met, met_name, of_several_levels, swapped_met
-from sqlanon.ledger.side_by_side import Link
+from sqlanon.expressions import (
+    Namer,
+    aliased,
+    col,
+    create_table,
+    drop_table,
+    read_parquet,
+    subquery,
+    table,
+    template,
+    text,
+)
+from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.exports import exports, not_compared
+from sqlanon.ledger.intents import Places
+from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
+from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
+from sqlanon.ledger.release_links import (
+    MOST_RANGES,
+    ComparedRelease,
+    ReleaseLink,
+    Tree,
+    Trees,
+    compared_with,
+    link,
+    strange_or_ranges,
+)
+from sqlanon.ledger.row_matching import (
+    FIRST,
+    SECOND,
+    is_met,
+    met_name,
+    of_several_levels,
+    swapped_met,
+    titled,
+)
+from sqlanon.ledger.source_match import SameRows
+from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
+from sqlanon.policy import in_postgres, shown_place
+from sqlanon.policy.noise import ROUNDING
+from sqlanon.policy.spark import in_spark
+from sqlanon.release.check import Check
+from sqlanon.release.manifest import Manifest
+from sqlanon.requirements import promised_k
+from sqlanon.search.preparation import SearchInput
+from sqlanon.sources.run import Run
 
 MOST_MEETING = 20_000_000
-"""So many pairs of groups that can be the same rows are looked at: some gigabytes, where they are made."""
-
+"""The most pairs of groups that can be the same rows: some gigabytes, where they are made."""
 
 STANDS_FOR = "sqlanon rows"
 """The column of grouped rows that counts them: no column of a release has this name."""
 
+_BY_FORCE = "publish by force (--force), which the ledger records"
+
+_NOISE = "noise of all releases"
+
+_CATALOG = "hierarchies"
+"""The catalog's name in the queries for people."""
+
+_GROUPED = template("""
+    SELECT :columns, count(*) AS "sqlanon rows"
+    FROM :release AS release
+    GROUP BY :columns
+""")
+_FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
+_COUNT = template("SELECT count(*) FROM :rows")
+_ROWS_OF_A_PERSON = template("""
+    SELECT max(n)
+    FROM (SELECT count(*) AS n FROM :source GROUP BY :person) AS p
+""")
+
 
 def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The distinct rows of a release in some columns, and how many of its rows each stands for."""
-    by: list[exp.Expr] = [col(name) for name in columns]
-    count = named(exp.Count(this=exp.Star()), STANDS_FOR)
-    return select([*by, count], aliased(release.copy(), "release"), [one.copy() for one in by])
+    return _GROUPED(columns=[col(name) for name in columns], release=release)
 
 
 @dataclass(frozen=True)
-class JointAudit:
-    """Two releases, and what of them is made already.
-
-    Attributes
-    ----------
-    engine, work:
-        Where, and the names of tables that are free there.
-    linked:
-        The releases.
-    k:
-        Fewer rows are found.
-    """
+class PairAudit:
+    """The audit of two releases for fewer than k rows, with the parts of its queries that are made already."""
 
     engine: Engine
     work: Namer
-    linked: Link
+    linked: ReleaseLink
     k: int
-    _made: dict[str, exp.Expr] = field(default_factory=dict)
+    _parts: dict[str, exp.Expr] = field(default_factory=dict)
     _tables: list[exp.Table] = field(default_factory=list)
 
     @classmethod
     @contextmanager
-    def of(cls, engine: Engine, work: Namer, linked: Link, k: int) -> Iterator[JointAudit]:
+    def of(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
         """An audit, whose tables go with its context."""
         audit = cls(engine, work, linked, k)
         try:
@@ -88,17 +141,17 @@ class JointAudit:
         swapped = replace(linked, first=linked.second, second=linked.first, attributes=attributes)
         met = met_name(len(of_several_levels(attributes)))
         made: dict[str, exp.Expr] = {
-            other: self._made[name] for name, other in ((FIRST, SECOND), (SECOND, FIRST)) if name in self._made
+            other: self._parts[name] for name, other in ((FIRST, SECOND), (SECOND, FIRST)) if name in self._parts
         }
-        if met in self._made:
-            made[met] = subquery(swapped_met(self._made[met]))
-        other = replace(self, _made=made)
+        if met in self._parts:
+            made[met] = subquery(swapped_met(self._parts[met]))
+        other = replace(self, _parts=made)
         return other._few(swapped)
 
-    def _few(self, linked: Link) -> tuple[int, int]:
+    def _few(self, linked: ReleaseLink) -> tuple[int, int]:
         few = temporal(linked.first, linked.second, linked.shared, linked.attributes, self.k, linked.count)
         with_ = few.args.pop("with_")
-        query = select([exp.Count(this=exp.Star()), total(col(ROWS))], subquery(few, "few"))
+        query = _FEW(few=few)
         query.set("with_", with_)
         classes, rows = self._rows(query)[0]
         return classes, rows or 0
@@ -112,26 +165,427 @@ class JointAudit:
         """A query that reads tables in place of its parts; those that are not there yet are made."""
 
         def place(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in {*parts, *self._made}:
+            if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in {*parts, *self._parts}:
                 return node
-            if node.name not in self._made:
+            if node.name not in self._parts:
                 self._make(node.name, parts)
-            made = self._made[node.name]
-            return aliased(made, node.alias_or_name)
+            return aliased(self._parts[node.name], node.alias_or_name)
 
         return query.transform(place, copy=False)
 
     def _make(self, name: str, parts: dict[str, exp.Expr]) -> None:
-        made = self._placed(parts[name].copy(), parts)
-        assert isinstance(made, exp.Select)
+        query = self._placed(parts[name].copy(), parts)
+        assert isinstance(query, exp.Select)
         is_large = is_met(name) or name == MEETING
         if is_large:
-            made = made.limit(MOST_MEETING + 1, copy=False)
+            query = query.limit(MOST_MEETING + 1, copy=False)
         target = self.work(f"joint {len(self._tables)}")
-        self.engine.execute(create_table(target.copy(), made))
+        self.engine.execute(create_table(target.copy(), query))
         self._tables.append(target)
-        self._made[name] = target
-        if is_large and self.engine.rows(select([exp.Count(this=exp.Star())], target.copy()))[0][0] > MOST_MEETING:
+        self._parts[name] = target
+        if is_large and self.engine.rows(_COUNT(rows=target))[0][0] > MOST_MEETING:
             raise ReleaseError(
                 f"more than {MOST_MEETING:,} pairs of their groups can be the same rows: too many to compare"
             )
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """What an attack finds, and the query for people: a long one, which is rarely needed."""
+
+    message: str
+    query: Callable[[], str]
+
+
+@dataclass
+class JointAudit:
+    """Compares a new release with those that stand of the same source.
+
+    By ``force`` it may break them, with a warning. ``replaced`` is the release whose place it takes; ``known`` are all
+    releases of the source, by run and path; ``spent`` those with noise of other runs; ``shares`` the share of rows in
+    common with sources of another description, and ``same_source`` the name of the source in the ledger, if one of
+    these is the same; ``elsewhere`` other catalogs with releases of the source; ``open`` the releases that are open
+    already, by run: a file can be attached once. ``breaks`` are the paths of those that it breaks, or may break, and
+    ``groups`` the new release, grouped, by the query that groups it.
+    """
+
+    run: Run
+    prepared: SearchInput
+    earlier: Sequence[Publication]
+    target: Path
+    force: bool = False
+    replaced: Publication | None = None
+    known: frozenset[tuple[str, Path]] = frozenset()
+    elsewhere: Sequence[Path] = ()
+    spent: Sequence[Spent] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
+    same_source: str | None = None
+    open: Mapping[str, Earlier] = field(default_factory=dict)
+    breaks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    groups: dict[str, exp.Table] = field(default_factory=dict)
+
+    def checks(self, new: Manifest, staged: exp.Table) -> list[Check]:
+        """One check for each earlier release."""
+        found = [*self._noise_check(new)]
+        try:
+            found += [
+                self._check(publication, ComparedRelease(self.target, new, staged)) for publication in self.earlier
+            ]
+        finally:
+            for target in self.groups.values():
+                self.run.engine.execute(drop_table(target))
+            self.groups.clear()
+        self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
+        return found
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether there is anything that a release has to be held against."""
+        return bool(self.earlier or self.prepared.policy.noisy)
+
+    def _noise_check(self, new: Manifest) -> Iterator[Check]:
+        """Noise on the same values, drawn again, averages away: what a record has spent adds up (sequential
+        composition)."""
+        if new.epsilon is None:
+            return
+        section, total = self.prepared.policy.release, self.prepared.policy.privacy.epsilon_total
+        if section is not None and not section.ledger:
+            message = "release.ledger is false, so that the ledger cannot add this noise to that of later releases"
+            yield self._unless_forced(f"{message}: leave it out")
+        runs = {one.run_id: one.epsilon for one in self.spent}
+        names = {name.lower() for name in new.noise or ()}
+        again = [one for one in self.spent if one.source != self.run.identity or names & (one.attributes or names)]
+        so_far = math.fsum(runs.values())
+        both = math.fsum([*runs.values(), new.epsilon])
+        releases = f"{len(runs)} release{'s' if len(runs) > 1 else ''}"
+        figures = f"epsilon of a record: {so_far:g} so far, in {releases} of this source, {new.epsilon:g} in this one, "
+        figures += f"{both:g} in all"
+        shares = [self.shares[one.source] for one in self.spent if one.source and one.source in self.shares]
+        if shares:
+            figures += f" (one of them has another name for it, and about {max(shares):.0%} of its rows)"
+        if total is not None and both > total * (1 + ROUNDING):
+            yield self._unless_forced(f"{figures}; [privacy] epsilon_total allows {total:g}")
+        elif total is None and again:
+            message = "this source was published with noise before, and noise that is drawn again averages away"
+            yield self._unless_forced(f"{message}. {figures}: set [privacy] epsilon_total to allow that sum")
+
+    def _unless_forced(self, message: str) -> Check:
+        if self.force:
+            return Check(_NOISE, None, f"published by force: {message}")
+        return Check(_NOISE, False, f"{message}, or {_BY_FORCE}")
+
+    def notes(self, digest: str) -> list[str]:
+        """The warnings about a release with this digest, once it is published."""
+        found = list(self.warnings)
+        for one in self.elsewhere:
+            found.append(
+                f"{one} has releases of this source, too, and they were not compared with this one: point the policies "
+                "to the same [catalog] database"
+            )
+        if self.replaced is not None and self.replaced.digest != digest:
+            found.append(
+                f"it takes the place of the release of {self.replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
+                "against it: who has a copy can compare the two (sqlanon attack); [release] after, and extend, keep "
+                "them safe together"
+            )
+        return found
+
+    def _check(self, publication: Publication, new: ComparedRelease) -> Check:
+        name = f"together with {publication}"
+        try:
+            own = self.open.get(publication.run_id)
+            addresses = Places.of(self.prepared.policy).addresses if in_postgres(publication.path) else ()
+            with opened(self.run.engine, publication, addresses=addresses) if own is None else nullcontext(own) as one:
+                found = self._found(one, new)
+        except ReleaseError as error:
+            if publication.run_id in self.prepared.after:
+                raise
+            found = str(error)
+            if publication.intended_at is not None:
+                found = f"a run that was stopped may have published it, which cannot be looked at: {found}"
+        if isinstance(found, str):
+            return self._not_compared(name, publication, found)
+        if not found:
+            return Check(name, True, "neither release reveals more beside the other")
+        message = self._recognized(publication) + "; ".join(attack.message for attack in found)
+        if publication.run_id in self.prepared.lost:
+            # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
+            # the source, or have changed there: no generalization brings them back.
+            return Check(name, None, f"rows of it have gone or changed since, which both together show: {message}")
+        self.breaks.append(str(publication.path))
+        if self.force:
+            return Check(name, None, f"not safe, and published by force: {message}")
+        queries = "\n\n".join(attack.query() for attack in found)
+        remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
+        if publication.run_id in self.prepared.after:
+            remedy = (
+                "it is based on that one, which shows as it is what is a quasi-identifier here, so that no "
+                f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
+            )
+        return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
+
+    def _recognized(self, publication: Publication) -> str:
+        """Why a release of a source under another description is held against this one."""
+        share = self.shares.get(publication.source or "")
+        return "" if share is None else f"the source shares about {share:.0%} of its rows with that of this release; "
+
+    def _not_compared(self, name: str, publication: Publication, why: str) -> Check:
+        """A release that is gone is open to nobody; one that is there and cannot be read may be broken."""
+        why = self._recognized(publication) + why
+        is_in_spark = in_spark(publication.path)
+        is_server = is_in_spark or in_postgres(publication.path)
+        there = is_server or publication.path.exists() or publication.intended_at is not None
+        if there:
+            self.breaks.append(str(publication.path))
+        if self.force or not there:
+            return Check(name, None, f"not looked at: {why}")
+        if is_in_spark:  # nothing is wrong with it
+            return Check(name, False, f"{why}: publish to its place, which replaces it, or {_BY_FORCE}")
+        return Check(name, False, f"it cannot be looked at, so that it may be broken: {why}; {_BY_FORCE}")
+
+    def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack] | str:
+        """The attacks that find somebody. Or why there is no answer."""
+        if in_spark(self.target):  # only what requirements look at comes here
+            return "the new one is in Spark, and nothing can be held against releases there yet"
+        trees, public_trees = self._trees(one, new)
+        linked = link(one, new, trees)
+        if linked.missing:
+            return f"the catalog does not have the hierarchies of {', '.join(linked.missing)} any more"
+        with self._grouped(linked) as (own, theirs):
+            # Labels are read as they are, also where they are compared as values of another type.
+            first = replace(one, relation=own) if linked.first is one.relation else one
+            second = replace(new, relation=theirs) if linked.second is new.relation else new
+            swapped = [part.swapped for part in linked.attributes]
+            ranges = frozenset[int]()
+            for subject, attributes in ((first, linked.attributes), (second, swapped)):
+                strange, found = strange_or_ranges(self.run.engine, subject, attributes)
+                ranges |= found
+                if strange:
+                    labels = f"sets, medians, other values, or more than {MOST_RANGES:,} ranges"
+                    return f"{subject.path.name} shows {labels} of {', '.join(strange)}"
+            groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
+            groups = compared_with(self.run.engine, groups, ranges)
+            try:
+                return list(self._attacks(one, groups, lambda: self._public_link(one, new, public_trees, groups)))
+            except ReleaseError as error:
+                return str(error)
+
+    @contextmanager
+    def _grouped(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
+        """The rows of both, grouped: those of the new release once for all others."""
+        engine, (own, theirs) = self.run.engine, linked.columns
+        query = grouped(linked.second, theirs)
+        key = query.sql(engine.dialect)
+        if key not in self.groups:
+            target = self.run.work(f"joint new {len(self.groups)}")
+            engine.execute(create_table(target.copy(), query))
+            self.groups[key] = target
+        first = self.run.work("joint earlier")
+        engine.execute(create_table(first.copy(), grouped(linked.first, own)))
+        try:
+            yield first, self.groups[key].copy()
+        finally:
+            engine.execute(drop_table(first))
+
+    def _public_link(self, one: Earlier, new: ComparedRelease, trees: Trees, compared: ReleaseLink) -> ReleaseLink:
+        """The link of both by names that people can put in place."""
+        names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
+        shown = link(replace(one, relation=names[0]), replace(new, relation=names[1]), trees)
+        attributes = tuple(
+            replace(there, pairs=here.pairs, ranges=here.ranges)
+            for there, here in zip(shown.attributes, compared.attributes, strict=True)
+        )
+        return replace(shown, attributes=attributes)
+
+    def _attacks(self, one: Earlier, linked: ReleaseLink, public: Callable[[], ReleaseLink]) -> Iterator[_Attack]:
+        policy = self.prepared.policy
+        promised = promised_k(policy.privacy, policy.quasi)
+        k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
+        if not based:
+            # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
+            # other is made of parts with k persons each, counted where persons are known: here in fewer rows, too.
+            k = (k - 1) * self._rows_of_a_person() + 1
+
+        def joined() -> str:
+            shown = public()
+            query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
+            return self._script(one, query, shown.titles)
+
+        def apart(turned: Callable[[ReleaseLink], ReleaseLink]) -> str:
+            shown = turned(public())
+            query = temporal(shown.first, shown.second, shared, shown.attributes, k)
+            return self._script(one, query, shown.titles)
+
+        with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
+            if shared:
+                combinations, count = audit.complementary()
+                if combinations:
+                    message = (
+                        f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
+                    )
+                    yield _Attack(f"{message} (complementary release)", joined)
+            classes, rows = audit.came()
+            if classes:
+                message = f"{rows:,} rows that it does not have are fewer than {k} in each of {classes:,} classes"
+                yield _Attack(f"{message} (temporal attack)", lambda: apart(lambda shown: shown))
+            if based:  # what has left the source is in no release of it
+                return
+            classes, rows = audit.gone()
+            if classes:
+                message = f"{rows:,} rows of it that are gone are fewer than {k} in each of {classes:,} classes"
+                yield _Attack(f"{message} (temporal attack)", lambda: apart(_swapped))
+
+    def _rows_of_a_person(self) -> int:
+        """The most that one has."""
+        person = self.prepared.columns.person
+        if person is None:
+            return 1
+        query = _ROWS_OF_A_PERSON(source=self.prepared.source.relation, person=col(person))
+        return int(self.run.engine.rows(query)[0][0] or 1)
+
+    def _script(self, one: Earlier, query: exp.Select, titles: Sequence[str]) -> str:
+        """A query over the files by names of their own, with the statements that open them."""
+        assert self.prepared.policy.catalog is not None
+        files = {"earlier": one.publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
+        opening = [
+            f"-- {name}: a copy of {shown_place(path)}"
+            if in_postgres(path)
+            else f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
+            for name, path in files.items()
+            if not _is_parquet(path)
+        ]
+        return "\n".join([*opening, titled(query, titles).sql(self.run.engine.dialect, pretty=True) + ";"])
+
+    def _trees(self, one: Earlier, new: ComparedRelease) -> tuple[Trees, Trees]:
+        """The hierarchies of both, each as it was when its release was made; and by the names that the catalog has for
+        them."""
+        policy, run = self.prepared.policy, self.run
+        known = trees_of(run, policy, one.publication.run_id)
+        trees, shown, rules, different = dict[str, Tree](), dict[str, Tree](), dict[str, Any](), set[str]()
+        for now in self.prepared.own_hierarchies:
+            key = now.attribute.lower()
+            then, names = known.pop(key, None), [catalog.hierarchy_name(policy.fingerprint(), now.attribute)]
+            if then is None:
+                trees[key] = now
+            elif is_same_tree(run.engine, then, now):
+                trees[key] = tree_of_both(run, then, now)
+                names.append(stored_name(one.publication.run_id, now.attribute))
+            else:
+                different.add(key)
+                continue
+            shown[key], rules[key] = _StoredTree(_stored(names, now.height), now.height), new.rule(key)
+        for key, then in known.items():  # the new one shows it as it is, or not at all
+            trees[key], rules[key] = then, one.rule(key)
+            name = stored_name(one.publication.run_id, then.attribute)
+            shown[key] = _StoredTree(_stored([name], then.height), then.height)
+        return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
+
+
+@dataclass(frozen=True)
+class _StoredTree:
+    """A hierarchy by its names in the catalog."""
+
+    table: exp.Expr
+    height: int
+
+
+def _stored(names: Sequence[str], height: int) -> exp.Expr:
+    tables = [table(name, catalog.SCHEMA, _CATALOG) for name in names]
+    return tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height), "both")
+
+
+def _swapped(linked: ReleaseLink) -> ReleaseLink:
+    """The same, of the releases in the other order."""
+    attributes = tuple(one.swapped for one in linked.attributes)
+    return replace(linked, first=linked.second, second=linked.first, attributes=attributes)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _file(path: Path, manifest: Manifest, alias: str) -> exp.Table:
+    """The rows of a release for whoever has its file: of a database that is attached, or of a Parquet file."""
+    return read_parquet([str(path)]) if _is_parquet(path) else table(manifest.table_name, "main", alias)
+
+
+def released_row(
+    run_id: str,
+    target: Path,
+    manifest: Manifest,
+    sha256: str | None,
+    source: str,
+    after: Sequence[str],
+    audit: JointAudit | None,
+) -> dict[str, Any]:
+    """A publication, as a row of the ledger."""
+    return {
+        "run_id": run_id,
+        "published_at": manifest.published_at,
+        "path": str(target),
+        "table_name": manifest.table_name,
+        "released_rows": manifest.released_rows,
+        "digest": manifest.digest,
+        "sha256": sha256,
+        "source": source,
+        "policy_hash": manifest.policy_hash,
+        "manifest_hash": manifest.fingerprint(),
+        "epsilon": manifest.epsilon,
+        "noise": manifest.noise and json.dumps({name: one["epsilon"] for name, one in manifest.noise.items()}),
+        "version": manifest.version,
+        "same_source": audit.same_source if audit else None,
+        "after": list(after),
+        "breaks": audit.breaks if audit else [],
+    }
+
+
+def held_against(
+    run: Run,
+    prepared: SearchInput,
+    target: Path,
+    force: bool,
+    run_id: str,
+    opened: Mapping[str, Earlier] | None = None,
+) -> JointAudit | None:
+    """The audit of a new release against those that stand of the same source, and those that it is based on; not those
+    that it replaces. None where there is no ledger.
+    """
+    policy = prepared.policy
+    if policy.catalog is None:
+        return None
+    known = publications(run.engine, policy.catalog.database, Places.of(policy, prepared.source))
+    noisy = spent(run.engine, policy.catalog.database) if policy.noisy else []
+    everything: list[Publication | Spent] = [*known, *noisy]
+    others = [one for one in everything if one.source not in (None, run.identity)]
+    by_source = {str(one.source): one.run_id for one in others}
+    same_rows = SameRows(run, policy, policy.catalog.database)
+    shares = same_rows.shares(by_source)
+    names = {run.identity, *shares}
+    of_source = [one for one in known if one.source in names or one.run_id in prepared.after]
+    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.after]
+    keep = 1 if policy.release is None else policy.release.keep
+    in_place.sort(key=lambda one: one.version or 1, reverse=True)
+    kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
+    earlier = [one for one in of_source if one not in in_place or one in kept]
+    folders = {file.parent for file in prepared.source.files}
+    folders |= set() if in_postgres(target) or in_spark(target) else {target.parent}
+    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target, folders)
+    noisy = [one for one in noisy if one.source in names]
+    of_now = frozenset([(one.run_id, one.path) for one in of_source] + [(one.run_id, one.path) for one in noisy])
+    same_source = next((one.same_source or one.source for one in others if one.source in shares), None)
+    return JointAudit(
+        run,
+        prepared,
+        earlier,
+        target,
+        force,
+        replaced,
+        of_now,
+        elsewhere,
+        [one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
+        shares,
+        same_source,
+        opened or {},
+        warnings=[*same_rows.warnings, *not_compared(exports(run.engine, policy.catalog.database))],
+    )

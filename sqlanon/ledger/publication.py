@@ -14,9 +14,9 @@ from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.earlier import Earlier
 from sqlanon.ledger.intents import Places
+from sqlanon.ledger.joint_audit import JointAudit, held_against, released_row
 from sqlanon.ledger.records import recording, recording_replaced, secret_of
 from sqlanon.ledger.source_match import sample_of
-from sqlanon.ledger.together import Together, held_against, released_row
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.search.preparation import SearchInput
@@ -30,7 +30,7 @@ class LedgerEntry:
 
     ``keyed`` has the released rows with their keys, and ``hashed`` keys that the ledger has already. Of a release that
     is extended, ``extends`` is the run that it is of, ``opened`` has it, ``trees`` are its hierarchies with those of
-    now, and ``row_of_run`` is the row of this run. ``together`` is what the release was compared with.
+    now, and ``row_of_run`` is the row of this run. ``joint_audit`` is what the release was compared with.
     """
 
     run: Run
@@ -45,21 +45,21 @@ class LedgerEntry:
     extends: str | None = None
     opened: Mapping[str, Earlier] = field(default_factory=dict)
     row_of_run: dict[str, Any] | None = None
-    together: Together | None = None
+    joint_audit: JointAudit | None = None
     _sample: exp.Query | None = None
     _keys: exp.Query | None = None
 
     def begin(self) -> None:
         """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
         the release."""
-        self.together = held_against(self.run, self.prepared, self.place, self.force, self.run_id, self.opened)
+        self.joint_audit = held_against(self.run, self.prepared, self.place, self.force, self.run_id, self.opened)
         if (path := self._ledger) is not None:
             self._sample = sample_of(self.run, self.prepared.policy, path, self.run_id, self.source_rows)
             self._keys = self._key_hashes(path)
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
-        return [] if self.together is None else self.together.checks(manifest, released)
+        return [] if self.joint_audit is None else self.joint_audit.checks(manifest, released)
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
         """Write down what is about to be published; for good at the end, and not at all if it comes to nothing."""
@@ -70,10 +70,10 @@ class LedgerEntry:
         if self._ledger is None:
             return recording_replaced(run.engine, path, self.place, manifest, places)
         after = [run_id for run_id in prepared.after if run_id != self.extends]
-        row = released_row(self.run_id, self.place, manifest, sha256, run.identity, after, self.together)
+        row = released_row(self.run_id, self.place, manifest, sha256, run.identity, after, self.joint_audit)
         if self.extends is not None:
             row["extends"] = self.extends
-        known = frozenset() if self.together is None else self.together.known
+        known = frozenset() if self.joint_audit is None else self.joint_audit.known
         trees = prepared.own_hierarchies if self.trees is None else self.trees
         keep = 1 if policy.release is None else policy.release.keep
         return recording(run.engine, path, row, places, self._keys, trees, known, keep, self._sample, self.row_of_run)

@@ -26,7 +26,7 @@ from sqlanon.attacks.release_pairs import (
 )
 from sqlanon.expressions import column_definitions, table
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
-from sqlanon.ledger.linked import Linked, strange_labels
+from sqlanon.ledger.row_matching import LinkedAttribute, strange_labels
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -110,7 +110,7 @@ def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[
         hierarchy = make(connection, f"h{i}", columns, list(one.tree.paths))
         name = NAMES[i]
         attributes.append(
-            Linked(
+            LinkedAttribute(
                 name,
                 None if one.first is None else name,
                 None if one.second is None else name,
@@ -206,14 +206,14 @@ TREES = {
 }
 
 
-def sweeney(connection: duckdb.DuckDBPyConnection) -> list[Linked]:
+def sweeney(connection: duckdb.DuckDBPyConnection) -> list[LinkedAttribute]:
     """The quasi-identifiers of releases that are recoded by hand: labels of all levels."""
     attributes = []
     for name, paths in TREES.items():
         height = len(paths[0]) - 1
         tree = make(connection, f"tree {name}", [f"level_{i}" for i in range(height + 1)], list(paths))
         every = tuple(range(height + 1))
-        attributes.append(Linked(name, name, name, every, every, tree, height))
+        attributes.append(LinkedAttribute(name, name, name, every, every, tree, height))
     return attributes
 
 
@@ -314,7 +314,7 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
         tree = [(str(i), "low" if i < 3 else "high", "*") for i in range(6)]
         make(connection, "h", ["level_0", "level_1", "level_2"], tree)
         one, two = (make(connection, name, ["v", "s"], some) for name, some in (("one", first), ("two", second)))
-        value = Linked("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2, ranges=True)
+        value = LinkedAttribute("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2, ranges=True)
         found = dict(rows_of(connection, complementary_release(one, two, ["s"], [value], k)))
         ranges = len({label for label, _ in first} & RANGES.keys())
         strange = strange_labels(one, "v", table("h"), 2)
@@ -367,14 +367,14 @@ def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
 PLACES = [(race, zip_) for race in ("Asian", "Black", "White") for zip_ in ("02138", "02139", "02141", "02142")]
 
 
-def figure_3(connection: duckdb.DuckDBPyConnection, order: list[int]) -> list[Linked]:
+def figure_3(connection: duckdb.DuckDBPyConnection, order: list[int]) -> list[LinkedAttribute]:
     make(connection, "one", ["Race", "ZIP"], [("Person", zip_) for _, zip_ in PLACES])
     make(connection, "two", ["Race", "ZIP"], [(PLACES[i][0], PLACES[i][1][:4] + "*") for i in order])
     make(connection, "races", ["level_0", "level_1"], [(race, "Person") for race in ("Asian", "Black", "White")])
     make(connection, "zips", ["level_0", "level_1"], [(z, z[:4] + "*") for z in ("02138", "02139", "02141", "02142")])
     return [
-        Linked("Race", "Race", "Race", (1,), (0,), table("races"), 1),
-        Linked("ZIP", "ZIP", "ZIP", (0,), (1,), table("zips"), 3),
+        LinkedAttribute("Race", "Race", "Race", (1,), (0,), table("races"), 1),
+        LinkedAttribute("ZIP", "ZIP", "ZIP", (0,), (1,), table("zips"), 3),
     ]
 
 
@@ -409,7 +409,7 @@ def test_what_two_classes_have_in_common_is_one_value() -> None:
         make(connection, "one", ["age", "problem"], [("<30", p) for p in ("AIDS", "heart disease", "viral infection")])
         make(connection, "two", ["age", "problem"], [("*", p) for p in ("AIDS", "tuberculosis", "flu", "cancer")])
         make(connection, "three", ["age", "problem"], [("*", p) for p in ("AIDS", "heart disease", "flu", "cancer")])
-        age = Linked("age", "age", "age", (1,), (2,), table("ages"), 2)
+        age = LinkedAttribute("age", "age", "age", (1,), (2,), table("ages"), 2)
         assert rows_of(connection, composition(table("one"), table("two"), "problem", [age])) == [("<30", "AIDS", 1)]
         assert rows_of(connection, composition(table("one"), table("three"), "problem", [age])) == []
 
@@ -423,8 +423,8 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
         make(connection, "patients", ["zip", "problem"], [("02138", "flu"), ("02139", "flu"), ("02139", "gout")])
         make(connection, "release", ["zip", "problem"], [("*", "flu"), ("*", "flu"), ("*", "gout")])
         make(connection, "voters", ["zip", "name"], [("02138", "William"), ("02139", "Ann"), ("02141", "Eve")])
-        exact = Linked("zip", "zip", "zip", (0,), (0,), table("zips"), 1)
-        told = Linked("zip", "zip", "zip", (1,), (0,), table("zips"), 1)
+        exact = LinkedAttribute("zip", "zip", "zip", (0,), (0,), table("zips"), 1)
+        told = LinkedAttribute("zip", "zip", "zip", (1,), (0,), table("zips"), 1)
         assert rows_of(connection, linking(table("patients"), table("voters"), [exact], 2)) == [("02138", 1, 1)]
         assert rows_of(connection, linkage(table("patients"), table("voters"), [exact], 2)) == [(1, 1, 1, 3, 1, 1)]
         assert rows_of(connection, linking(table("release"), table("voters"), [told], 2)) == []
@@ -437,7 +437,7 @@ def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
     with duckdb.connect() as connection:
         tree = make(connection, "h", ["level_0", "level_1"], [("0", "*"), ("1", "*"), (None, "*")])
         then, now = (make(connection, name, ["v"], rows) for name, rows in {"a": [(None,)], "b": [("0",)]}.items())
-        value = Linked("v", "v", "v", (0,), (0, 1), tree, 1)
+        value = LinkedAttribute("v", "v", "v", (0,), (0, 1), tree, 1)
         assert rows_of(connection, temporal(then, now, [], [value], 2)) == [("0", 1)]
 
 

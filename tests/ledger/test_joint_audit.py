@@ -17,8 +17,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.expressions import table
 from sqlanon.ledger import joint_audit
-from sqlanon.ledger.joint_audit import JointAudit
-from sqlanon.ledger.side_by_side import Link, compared_with
+from sqlanon.ledger.joint_audit import PairAudit
+from sqlanon.ledger.release_links import ReleaseLink, compared_with
 
 __all__ = ["hospital"]
 
@@ -30,10 +30,10 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
     with duckdb.connect() as connection:
         first, second, shared, attributes, k = built(connection, case)
         engine = DuckDBEngine(connection)
-        link = Link(first, second, tuple(shared), tuple(attributes), ())
+        link = ReleaseLink(first, second, tuple(shared), tuple(attributes), ())
         if ordered:
             link = compared_with(engine, link, frozenset())
-        with JointAudit.of(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
+        with PairAudit.of(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
             assert audit.complementary() == oracle.complementary_victims(**case)
             came, gone = audit.came(), audit.gone()
         left = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'joint%'").fetchall()

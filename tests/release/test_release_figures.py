@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.side_by_side import NO_TREES, Subject, Trees, link
+from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Trees, link
 from sqlanon.policy import SearchSection
 
 Row = tuple[int | None, str | None, str]
@@ -264,9 +264,9 @@ def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
         db.extend(policy)
 
 
-def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str, int] | None) -> Subject:
+def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str, int] | None) -> ComparedRelease:
     manifest = replace(claims.manifest, generalization=levels, heights=heights)
-    return Subject(claims.path, manifest, table("t"))
+    return ComparedRelease(claims.path, manifest, table("t"))
 
 
 def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sqlanon.attacks.release_pairs import composition, places
 from sqlanon.catalog import init_database
 from sqlanon.expressions import table
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
-from sqlanon.ledger.linked import Linked
+from sqlanon.ledger.row_matching import LinkedAttribute
 from sqlanon.resources import sql_text
 
 Connection = duckdb.DuckDBPyConnection
@@ -85,7 +85,7 @@ def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any],
     found = called(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
     expected = built(disclosure.skewness(one, QUASI, "value_of"))
     assert as_text(found, [0, 1, 3, 4]) == Counter({(*row[:3], row[-1]): n for row, n in expected.items()})
-    attributes = [Linked(name, name, name) for name in QUASI]
+    attributes = [LinkedAttribute(name, name, name) for name in QUASI]
     ((none, one_, few, matched, identified, _),) = db.execute(linkage(one, two, attributes, 3).sql("duckdb")).fetchall()
     found = called(db, f"linkage('r', 'o', {LIST}, k := 3)")
     assert found == [(none, one_, few, len(first), matched, identified)]

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, col, named, select, subquery
-from sqlanon.ledger.linked import Linked, known_labels, labels_of, of_several_levels, strange_labels
+from sqlanon.ledger.row_matching import LinkedAttribute, known_labels, labels_of, of_several_levels, strange_labels
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
@@ -30,7 +30,7 @@ _TOP = -1
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedRelease:
     """A release.
 
     Attributes
@@ -163,7 +163,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Link:
+class ReleaseLink:
     """How two releases are linked.
 
     Attributes
@@ -183,7 +183,7 @@ class Link:
     first: exp.Expr
     second: exp.Expr
     shared: tuple[str, ...]
-    attributes: tuple[Linked, ...]
+    attributes: tuple[LinkedAttribute, ...]
     missing: tuple[str, ...]
     count: str | None = None
 
@@ -200,42 +200,46 @@ class Link:
         return [one.name for one in self.attributes]
 
 
-def link(first: Subject, second: Subject, trees: Trees) -> Link:
+def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> ReleaseLink:
     """How to link two releases: labels at different levels meet through the hierarchies of a policy."""
     names = [name for name in first.columns if first.is_quasi(name)]
     names += [name for name in second.columns if second.is_quasi(name) and name not in names]
-    attributes: list[Linked] = []
+    attributes: list[LinkedAttribute] = []
     missing: list[str] = []
     for name in names:
         own, other = first.column(name), second.column(name)
         if own is None or other is None:
-            attributes.append(Linked(own or other or name, own, other))
+            attributes.append(LinkedAttribute(own or other or name, own, other))
             continue
         rules = [one.rule(name) for one in (first, second) if one.is_quasi(name)]
         # Labels of two hierarchies: each stands for itself.
         if len(rules) == 2 and (name in trees.different or not _same(*rules)):
-            attributes += [Linked(own, own, None), Linked(f"{other} (2)", None, other)]
+            attributes += [LinkedAttribute(own, own, None), LinkedAttribute(f"{other} (2)", None, other)]
             continue
         tree = trees.of(name, rules[0])
         top = _TOP if tree is None else tree.height
         levels = first.level(name, top), second.level(name, top)
         if None not in levels and levels[0] == levels[1] and (tree is None or levels[0] == 0):
-            attributes.append(Linked(own, own, other))
+            attributes.append(LinkedAttribute(own, own, other))
         elif tree is None:
             missing.append(own)
         else:
             of_first, of_second = first.levels(name, tree.height), second.levels(name, tree.height)
-            attributes.append(Linked(own, own, other, of_first, of_second, tree.table, tree.height, ranges=True))
+            attributes.append(
+                LinkedAttribute(own, own, other, of_first, of_second, tree.table, tree.height, ranges=True)
+            )
     shared = [
         name
         for name in first.columns
         if name in second.columns and not first.is_quasi(name) and not second.is_quasi(name)
     ]
     one, two = _comparable(first, second, [*names, *shared])
-    return Link(one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing))
+    return ReleaseLink(
+        one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
+    )
 
 
-def compared_with(engine: Engine, linked: Link, ranges: Set[int]) -> Link:
+def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int]) -> ReleaseLink:
     """The same link, quicker to look at: attributes of few labels are compared first, and ranges looked for only where
     a release has any."""
     several = [i for i, _ in of_several_levels(linked.attributes)]
@@ -252,14 +256,14 @@ def compared_with(engine: Engine, linked: Link, ranges: Set[int]) -> Link:
     return replace(linked, attributes=tuple(attributes))
 
 
-def strange_columns(engine: Engine, subject: Subject, attributes: Sequence[Linked]) -> list[str]:
+def strange_columns(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> list[str]:
     """The columns of a release, the first of a link, whose labels tell nothing by their hierarchies: sets, medians,
     and values that these do not have."""
     return strange_or_ranges(engine, subject, attributes)[0]
 
 
 def strange_or_ranges(
-    engine: Engine, subject: Subject, attributes: Sequence[Linked]
+    engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]
 ) -> tuple[list[str], frozenset[int]]:
     """`strange_columns`; and the numbers of the attributes that have ranges for labels."""
     strange, with_ranges = [], set()
@@ -287,7 +291,7 @@ def strange_or_ranges(
     return strange, frozenset(with_ranges)
 
 
-def _comparable(first: Subject, second: Subject, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
+def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
     """The rows of both; columns of different types as values of one."""
     both = [name for name in names if name in first.columns and name in second.columns]
     different = {
@@ -309,7 +313,7 @@ def _common_type(one: str, other: str) -> str:
     return "VARCHAR"
 
 
-def _cast(subject: Subject, types: Mapping[str, str]) -> exp.Subquery:
+def _cast(subject: ComparedRelease, types: Mapping[str, str]) -> exp.Subquery:
     output: list[exp.Expr] = []
     for column in subject.manifest.columns:
         value, type_ = col(column.name), types.get(column.name.lower())

@@ -1,0 +1,613 @@
+"""Which groups of rows of two releases of one table can be the same rows.
+
+A row of one release can be a row of the other if the columns that both show as they are have equal values (NULL equals
+NULL), and the labels of each shared quasi-identifier are equal, or one is an ancestor of the other in the hierarchy:
+the lower one is the *finest* value of the two.
+
+Rows are grouped before anything is joined. Where an attribute has one known level in each release, groups meet by their
+labels at the coarser of the two: a hash join. Where labels are of several levels (local recoding, masked rows), they
+meet by a table of the pairs of labels that go together. Groups are compared one such attribute after the other, as
+prefixes: those that differ in one are not compared in the next. So the cost is that of the prefixes that meet, which
+are few more than the groups that do; a join with all tables of pairs at once costs their product.
+
+Names of columns, all ours: ``l0`` is the label of attribute 0 as text, ``k0`` its label at the coarser level, ``s0``
+the value of shared column 0, ``n`` counts rows, ``i`` numbers groups, ``v0`` is a finest value. ``p0`` numbers what
+groups have in ``s0`` .. and ``k0`` .., ``p1`` that and their labels of the first attribute of several levels, and so
+on; ``f0`` numbers the finer labels of attribute 0.
+
+Labels may be ranges of values, as Mondrian makes them: ``20-29``, ``2020-01-05 to 2020-02-10``. Numbers may be padded
+with zeros, so that they sort: ``07`` is a range of one value, if the hierarchy has ``7``. A range is no node of a
+hierarchy. It goes together with the nodes and ranges that it has values in common with: in the order of the ground
+values, all of them are from some place to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.expressions import (
+    aliased,
+    all_of,
+    col,
+    fragment,
+    ident,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    table,
+    template,
+    union_all,
+)
+from sqlanon.hierarchies.numerals import NUMERAL, part_of, plain, written_out
+
+FIRST, SECOND = "sqlanon first", "sqlanon second"
+"""The groups of each release, within a statement: names that no relation of a user has."""
+
+# --- Groups
+
+_GROUPS = template("""
+    SELECT :labels, :shared, n
+    FROM (
+        SELECT :columns, :rows AS n
+        FROM :release AS r
+        GROUP BY :by
+    ) AS c
+""")
+# No rows are no group.
+_ONE_GROUP = template("SELECT n FROM (SELECT :rows AS n FROM :release AS r HAVING count(*) > 0) AS c")
+_TEXT = fragment(":label::VARCHAR")
+_COUNT = fragment("count(*)")
+_TOTAL = fragment("sum(:count)::BIGINT")
+_NUMBERED = template("SELECT *, row_number() OVER () AS i FROM :groups AS g")
+
+_KEYED = template("SELECT :labels, :shared, g.n FROM :groups AS g")
+_UPWARD = template("SELECT DISTINCT :own::VARCHAR AS own, :other::VARCHAR AS other FROM :hierarchy")
+_COARSER = fragment("CASE WHEN NOT :own IS NULL THEN :other ELSE :label END")
+
+_WITH_PREFIXES = template("SELECT *, :prefixes FROM :groups AS g")
+_PREFIX = fragment("dense_rank() OVER (ORDER BY :columns)")
+
+# --- Labels that go together
+
+_EQUAL_LABELS = template("""
+    SELECT a.label AS one, a.label AS two, a.label AS finer
+    FROM (SELECT DISTINCT :label AS label FROM "sqlanon first") AS a
+    JOIN (SELECT DISTINCT :label AS label FROM "sqlanon second") AS b ON a.label IS NOT DISTINCT FROM b.label
+""")
+_RELATED_LABELS = template("""
+    SELECT DISTINCT
+        a.label AS one,
+        b.label AS two,
+        CASE WHEN a.level < b.level THEN a.label ELSE b.label END AS finer
+    FROM :first AS a
+    JOIN :second AS b ON a.value IS NOT DISTINCT FROM b.value AND a.level <> b.level
+""")
+_AT_LEVEL = template("SELECT level_0 AS value, :level AS level, :label::VARCHAR AS label FROM :hierarchy")
+_PRESENT = template("""
+    SELECT h.value, h.level, h.label
+    FROM :levels AS h
+    SEMI JOIN (SELECT DISTINCT :label AS label FROM :groups) AS x ON h.label IS NOT DISTINCT FROM x.label
+""")
+# Labels may be of several levels, and so a pair be here twice; it is not there with ranges, too.
+_PAIRS = template("SELECT one, two FROM :pairs AS p GROUP BY one, two")
+_PAIRS_WITH_FINER = template("SELECT one, two, min(finer) AS finer FROM :pairs AS p GROUP BY one, two")
+_PAIRS_WITH_NUMBERS = template("""
+    SELECT p.one, p.two, x.id AS f
+    FROM (SELECT one, two, min(finer) AS finer FROM :pairs AS p GROUP BY one, two) AS p
+    JOIN :numbers AS x ON p.finer IS NOT DISTINCT FROM x.label
+""")
+_ALL_PAIRS = template("SELECT * FROM :pairs AS p")
+_ALL_PAIRS_WITH_TEXTS = template("SELECT *, dense_rank() OVER (ORDER BY finer) AS f FROM :pairs AS p")
+_NUMBERED_LABELS = template("""
+    SELECT label, row_number() OVER () AS id
+    FROM (
+        SELECT DISTINCT label
+        FROM (
+            SELECT :label AS label FROM "sqlanon first"
+            UNION ALL
+            SELECT :label AS label FROM "sqlanon second"
+        ) AS e
+    ) AS l
+""")
+
+# --- Labels that are ranges
+
+_NODES = template("""
+    SELECT label, min(place) AS low, max(place) AS high
+    FROM :levels AS e
+    GROUP BY label
+""")
+_NODES_AT_LEVEL = template("""
+    SELECT :label::VARCHAR AS label, place
+    FROM (
+        SELECT *, dense_rank() OVER (ORDER BY level_0) AS place
+        FROM :hierarchy
+        WHERE NOT level_0 IS NULL
+    ) AS p
+""")
+# Values of a text may be one number: then a range is from the least of their places to the greatest.
+_RANGES = template("""
+    SELECT r.label, min(a.low) AS low, max(b.high) AS high
+    FROM (
+        SELECT e.label, :first AS first, :last AS last
+        FROM (
+            SELECT l.label, coalesce(:first_number, :first_text) AS first, coalesce(:last_number, :last_text) AS second
+            FROM :labels AS l
+        ) AS e
+    ) AS r
+    JOIN :nodes AS a ON r.first = :first_node
+    JOIN :nodes AS b ON r.last = :last_node
+    ANTI JOIN :nodes AS n ON r.label = n.label
+    GROUP BY r.label
+""")
+_WITHOUT_ZEROS = fragment("coalesce(:number, :label)")
+
+# Where neither range holds the other, what both have in common is finer: it is called by both.
+_OVERLAPPING = template("""
+    SELECT
+        a.label AS one,
+        b.label AS two,
+        CASE
+            WHEN a.low >= b.low AND a.high <= b.high THEN :first
+            WHEN b.low >= a.low AND b.high <= a.high THEN :second
+            ELSE :both
+        END AS finer
+    FROM :one AS a
+    JOIN :two AS b
+        ON a.low <= b.high AND b.low <= a.high AND (a.is_range OR b.is_range) AND a.label <> b.label
+""")
+_BOTH_TEXTS = fragment("a.label || ' & ' || b.label")
+_BOTH_NUMBERS = fragment("(a.id * :more) + b.id")
+_MORE_THAN_LABELS = 2**32
+
+_PLACED_NODES = template("""
+    SELECT l.label, n.low, n.high, FALSE AS is_range
+    FROM :labels AS l
+    JOIN :nodes AS n ON l.label = n.label
+""")
+_PLACED_RANGES = template("SELECT label, low, high, TRUE AS is_range FROM :ranges AS x")
+_PLACED_WITH_NUMBERS = template("""
+    SELECT p.*, x.id
+    FROM :placed AS p
+    JOIN :numbers AS x ON p.label = x.label
+""")
+_DISTINCT_LABELS = template("SELECT DISTINCT :label AS label FROM :groups")
+
+# --- Labels that cannot be compared
+
+_LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
+_LABEL_COUNT = fragment("count(DISTINCT :label)")
+_STRANGE_LABELS = template("""
+    WITH "sqlanon nodes 0" AS (:nodes)
+    SELECT
+        count(*) FILTER (WHERE NOT r.label IS NULL) AS ranges,
+        count(*) FILTER (WHERE r.label IS NULL) AS others
+    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
+    ANTI JOIN "sqlanon nodes 0" AS n ON l.label = n.label
+    LEFT JOIN :ranges AS r ON l.label = r.label
+    WHERE NOT l.label IS NULL
+""")
+_KNOWN_LABELS = template("""
+    SELECT count(l.label), count(n.node)
+    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
+    LEFT JOIN (SELECT DISTINCT node FROM :nodes AS e) AS n ON l.label = n.node
+""")
+_NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
+
+# --- Groups that meet
+
+_MEETING_KEYS = template("""
+    SELECT a.p0 AS a, b.p0 AS b
+    FROM (SELECT DISTINCT :key, p0 FROM "sqlanon first") AS a
+    JOIN (SELECT DISTINCT :key, p0 FROM "sqlanon second") AS b ON :meeting
+""")
+_MEETING_PREFIXES = template("""
+    SELECT a.prefix AS a, b.prefix AS b, :finer
+    FROM :before AS m
+    JOIN (SELECT DISTINCT :shorter AS shorter, :label AS label, :prefix AS prefix FROM "sqlanon first") AS a
+        ON a.shorter = m.a
+    JOIN :pairs AS c ON a.label IS NOT DISTINCT FROM c.one
+    JOIN (SELECT DISTINCT :shorter AS shorter, :label AS label, :prefix AS prefix FROM "sqlanon second") AS b
+        ON b.shorter = m.b AND b.label IS NOT DISTINCT FROM c.two
+""")
+_SWAPPED = template("SELECT b AS a, a AS b FROM :met")
+_FINER = template("SELECT DISTINCT f, finer FROM :pairs")
+_TITLED = template("SELECT n AS rows, :figures, :values FROM :found AS found")
+
+
+@dataclass(frozen=True)
+class LinkedAttribute:
+    """A quasi-identifier of two releases, or of one of them.
+
+    Each release has a column for it, or None; what is released as it is, whatever its role, is at level 0. Its labels
+    are of one level where the release is full-domain and masks no rows, else of several. Without a hierarchy labels
+    meet if they are equal. With ``ranges`` they may be ranges, which meet all that they have values in common with:
+    expensive where there are many. Attributes with few ``pairs`` of labels, where that is known, are compared first.
+    """
+
+    name: str
+    first: str | None
+    second: str | None
+    first_levels: tuple[int, ...] = (0,)
+    second_levels: tuple[int, ...] = (0,)
+    hierarchy: exp.Expr | None = None
+    height: int = 0
+    ranges: bool = False
+    pairs: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both releases have it."""
+        return self.first is not None and self.second is not None
+
+    @property
+    def levels(self) -> tuple[int, int] | None:
+        """The level of each release, where both are known; equal ones where there is no hierarchy to tell."""
+        if self.hierarchy is None:
+            return (0, 0)
+        if len(self.first_levels) == len(self.second_levels) == 1:
+            return self.first_levels[0], self.second_levels[0]
+        return None
+
+    @property
+    def meets_all(self) -> bool:
+        """Whether one release has its top value only: it tells nothing."""
+        return (
+            self.hierarchy is not None
+            and self.height > 0
+            and ((self.height,) in (self.first_levels, self.second_levels) and self.levels is not None)
+        )
+
+    @property
+    def swapped(self) -> LinkedAttribute:
+        """The same, of the releases in the other order."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            first_levels=self.second_levels,
+            second_levels=self.first_levels,
+        )
+
+
+def shared_in(attributes: Sequence[LinkedAttribute]) -> list[tuple[int, LinkedAttribute]]:
+    """The attributes that both releases have, with their numbers."""
+    return [(i, one) for i, one in enumerate(attributes) if one.is_shared]
+
+
+def groups(
+    release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str], count: str | None = None
+) -> exp.Select:
+    """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``."""
+    there = [(i, column) for i, column in enumerate(columns) if column is not None]
+    rows = _COUNT() if count is None else _TOTAL(count=col(count, "r"))
+    by = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
+    if not by:
+        return _ONE_GROUP(rows=rows, release=release)
+    return _GROUPS(
+        labels=[named(_TEXT(label=col(f"l{i}")), f"l{i}") for i, _ in there],
+        shared=[col(f"s{j}") for j in range(len(shared))],
+        columns=[
+            *(named(col(column, "r"), f"l{i}") for i, column in there),
+            *(named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)),
+        ],
+        rows=rows,
+        release=release,
+        by=by,
+    )
+
+
+def keyed(grouped: exp.Select, attributes: Sequence[LinkedAttribute], shared: int, first: bool) -> exp.Select:
+    """`groups` of one of the releases, with ``k0`` ..: labels at the coarser level, where both levels are known.
+
+    A label that the hierarchy does not have is itself.
+    """
+    labels: list[exp.Expr] = []
+    joins: list[tuple[exp.Select, str, exp.Expr]] = []
+    for i, one in enumerate(attributes):
+        if (one.first if first else one.second) is None:
+            continue
+        label = col(f"l{i}", "g")
+        labels.append(label)
+        if not one.is_shared or one.levels is None or one.meets_all:
+            continue
+        own, other = one.levels if first else reversed(one.levels)
+        if own >= other or one.hierarchy is None:
+            labels.append(named(label, f"k{i}"))
+            continue
+        name = f"h{i}"
+        upward = _UPWARD(own=col(f"level_{own}"), other=col(f"level_{other}"), hierarchy=one.hierarchy)
+        joins.append((upward, name, label.eq(col("own", name))))
+        labels.append(named(_COARSER(own=col("own", name), other=col("other", name), label=label), f"k{i}"))
+    query = _KEYED(labels=labels, shared=[col(f"s{j}", "g") for j in range(shared)], groups=grouped)
+    for upward, name, on in joins:
+        query = query.join(subquery(upward, name), on=on, join_type="left", copy=False)
+    return query
+
+
+Finest: TypeAlias = 'Literal["texts", "numbers"] | None'
+"""The form of the finest values of two groups, if they are needed: numbers are enough to count by them."""
+
+
+def compatible(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
+    """Which labels of the two releases go together: ``one``, ``two``; and by ``finest`` the ``finer`` and a number of
+    it, ``f``.
+
+    Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
+    nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
+    that are neither (sets) meet nothing else.
+    """
+    pairs: list[exp.Query] = [_EQUAL_LABELS(label=col(f"l{i}"))]
+    if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
+        first = _present(one.hierarchy, one.first_levels, i, FIRST)
+        pairs.append(_RELATED_LABELS(first=first, second=_present(one.hierarchy, one.second_levels, i, SECOND)))
+    together = union_all(*pairs)
+    match finest:
+        case None:
+            found: list[exp.Query] = [_PAIRS(pairs=together)]
+        case "texts":
+            found = [_PAIRS_WITH_FINER(pairs=together)]
+        case "numbers":
+            found = [_PAIRS_WITH_NUMBERS(pairs=together, numbers=table(_labels_name(i)))]
+    if one.hierarchy is not None and one.ranges:
+        found.append(overlapping(table(_placed_name(i, FIRST)), table(_placed_name(i, SECOND)), finest))
+    return (_ALL_PAIRS_WITH_TEXTS if finest == "texts" else _ALL_PAIRS)(pairs=union_all(*found))
+
+
+def _present(hierarchy: exp.Expr, levels: Sequence[int], i: int, name: str) -> exp.Select:
+    """Each ground value, as ``value``, with its labels at some levels: ``level`` and ``label``, if a release has it."""
+    each = [_AT_LEVEL(level=level, label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels]
+    return _PRESENT(levels=union_all(*each), label=col(f"l{i}"), groups=table(name))
+
+
+def _placed_labels(one: LinkedAttribute, i: int, name: str, finest: Finest) -> exp.Query:
+    """The labels of one of the releases, where ranges meet others."""
+    labels = _DISTINCT_LABELS(label=col(f"l{i}"), groups=table(name))
+    nodes = table(_nodes_name(i))
+    placed: exp.Query = _PLACED_NODES(labels=labels, nodes=nodes)
+    # Where all labels are of one level, they are its nodes.
+    if len(one.first_levels if name == FIRST else one.second_levels) > 1:
+        placed = union_all(placed, _PLACED_RANGES(ranges=ranges(labels, nodes)))
+    return _PLACED_WITH_NUMBERS(placed=placed, numbers=table(_labels_name(i))) if finest == "numbers" else placed
+
+
+def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
+    """The nodes of a hierarchy: ``label``, and the places of its first and last value, ``low`` and ``high``."""
+    each = [_NODES_AT_LEVEL(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels]
+    return _NODES(levels=union_all(*each))
+
+
+def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
+    """The ranges among labels: ``label``, ``low`` and ``high``. Both ends of one are nodes, and it is none itself."""
+    label = col("label", "l")
+    numbers, texts = f"({NUMERAL})(?:-({NUMERAL}))?", "(.+) to (.+)"
+    return _RANGES(
+        first=_without_zeros(col("first", "e")),
+        last=_without_zeros(fragment("coalesce(e.second, e.first)")()),
+        first_number=part_of(label, numbers, 1),
+        first_text=part_of(label, texts, 1),
+        last_number=part_of(label, numbers, 2),
+        last_text=part_of(label, texts, 2),
+        labels=labels,
+        nodes=nodes,
+        first_node=_without_zeros(col("label", "a")),
+        last_node=_without_zeros(col("label", "b")),
+    )
+
+
+def _without_zeros(label: exp.Expr) -> exp.Expr:
+    """A number without the zeros that it may be padded with; all else as it is."""
+    return _WITHOUT_ZEROS(number=plain(written_out(part_of(label, f"({NUMERAL})"))), label=label)
+
+
+def overlapping(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
+    """Pairs of two labels, a range at least among them, that have values in common: ``one``, ``two``, and by ``finest``
+    the ``finer``, or a number for that, ``f``."""
+    own = "id" if finest == "numbers" else "label"
+    both = _BOTH_NUMBERS(more=_MORE_THAN_LABELS) if finest == "numbers" else _BOTH_TEXTS()
+    query = _OVERLAPPING(first=col(own, "a"), second=col(own, "b"), both=both, one=one, two=two)
+    if finest is None:
+        query.expressions.pop()
+    elif finest == "numbers":
+        query.expressions[-1].set("alias", ident("f"))
+    return query
+
+
+def labels_of(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: how many labels each column has."""
+    return _LABEL_COUNTS(counts=[_LABEL_COUNT(label=col(name, "r")) for name in columns], release=release)
+
+
+def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
+    """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
+    hierarchy: sets, and values that the hierarchy does not have.
+    """
+    label = col(column, "r")
+    labels = _DISTINCT_LABELS(label=_TEXT(label=label), groups=aliased(release, "r"))
+    return _STRANGE_LABELS(
+        nodes=nodes_in_order(hierarchy, range(height + 1)),
+        label=label,
+        release=release,
+        ranges=ranges(labels, table(_nodes_name(0))),
+    )
+
+
+def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
+    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at some levels."""
+    nodes = union_all(*(_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
+    return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
+
+
+def meeting(attributes: Sequence[LinkedAttribute], shared: int, first: str = "a", second: str = "b") -> exp.Expr:
+    """When groups of the two releases can be the same rows, by values and known levels."""
+    return all_of(same(col(name, first), col(name, second)) for name in _key(attributes, shared))
+
+
+def of_several_levels(attributes: Sequence[LinkedAttribute]) -> list[tuple[int, LinkedAttribute]]:
+    """The shared attributes whose labels meet by a table of pairs, in the order in which they are compared."""
+    return sorted(((i, one) for i, one in shared_in(attributes) if one.levels is None), key=lambda at: at[1].pairs)
+
+
+def both_grouped(
+    query: exp.Select,
+    first: exp.Expr,
+    second: exp.Expr,
+    shared: Sequence[str],
+    attributes: Sequence[LinkedAttribute],
+    count: str | None = None,
+    finest: Finest = "texts",
+) -> exp.Select:
+    """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
+    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
+    these with the finest values, or without."""
+    several = of_several_levels(attributes)
+    parts: dict[str, exp.Query] = {}
+    for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
+        columns = [one.first if is_first else one.second for one in attributes]
+        grouped = _NUMBERED(groups=keyed(groups(release, columns, shared, count), attributes, len(shared), is_first))
+        if several:
+            grouped = _with_prefixes(grouped, attributes, len(shared))
+        parts[name] = grouped
+    for i, one in several:
+        if finest == "numbers":
+            parts[_labels_name(i)] = _NUMBERED_LABELS(label=col(f"l{i}"))
+        if one.hierarchy is not None and one.ranges:
+            parts[_nodes_name(i)] = nodes_in_order(one.hierarchy, range(one.height + 1))
+            parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
+        parts[pairs_name(i)] = compatible(one, i, finest)
+    for step in range(len(several) + 1) if several else ():
+        parts[met_name(step)] = _met(attributes, len(shared), step, finest)
+    own = query.args["with_"].expressions if query.args.get("with_") else []
+    made = exp.Select()
+    for name, part in parts.items():
+        made.with_(ident(name), as_=part, materialized=True, copy=False)
+    query.set("with_", exp.With(expressions=[*made.args["with_"].expressions, *own]))
+    return query
+
+
+def _with_prefixes(grouped: exp.Select, attributes: Sequence[LinkedAttribute], shared: int) -> exp.Select:
+    """Groups with the numbers of their prefixes: ``p0`` .."""
+    key = _key(attributes, shared)
+    labels = [f"l{i}" for i, _ in of_several_levels(attributes)]
+    prefixes: list[exp.Expr] = []
+    for length in range(len(labels) + 1):
+        columns = [col(name) for name in (*key, *labels[:length])]
+        prefixes.append(named(_PREFIX(columns=columns) if columns else number(1), f"p{length}"))
+    return _WITH_PREFIXES(prefixes=prefixes, groups=grouped)
+
+
+def _key(attributes: Sequence[LinkedAttribute], shared: int) -> list[str]:
+    """The columns in which groups that meet are equal."""
+    by_level = [i for i, one in shared_in(attributes) if one.levels is not None and not one.meets_all]
+    return [*(f"s{j}" for j in range(shared)), *(f"k{i}" for i in by_level)]
+
+
+def _met(attributes: Sequence[LinkedAttribute], shared: int, step: int, finest: Finest) -> exp.Select:
+    """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
+    several = of_several_levels(attributes)
+    if not step:
+        key = [col(name) for name in _key(attributes, shared)]
+        return _MEETING_KEYS(key=key, meeting=meeting(attributes, shared))
+    i = several[step - 1][0]
+    finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
+    return _MEETING_PREFIXES(
+        finer=finer if finest else [],
+        before=table(met_name(step - 1)),
+        shorter=col(f"p{step - 1}"),
+        label=col(f"l{i}"),
+        prefix=col(f"p{step}"),
+        pairs=table(pairs_name(i)),
+    )
+
+
+def _nodes_name(i: int) -> str:
+    return f"sqlanon nodes {i}"
+
+
+def _placed_name(i: int, release: str) -> str:
+    return f"{release} placed {i}"
+
+
+def _labels_name(i: int) -> str:
+    return f"sqlanon labels {i}"
+
+
+def pairs_name(i: int) -> str:
+    """The table of pairs of an attribute's labels, within a statement."""
+    return f"sqlanon pairs {i}"
+
+
+_MET = "sqlanon met "
+
+
+def met_name(compared: int) -> str:
+    """The table of the prefixes that meet in so many attributes of several levels, within a statement."""
+    return f"{_MET}{compared}"
+
+
+def is_met(name: str) -> bool:
+    """Whether a table within a statement is of prefixes that meet."""
+    return name.startswith(_MET)
+
+
+def swapped_met(met: exp.Expr) -> exp.Select:
+    """The prefixes that meet, of the releases in the other order."""
+    return _SWAPPED(met=met)
+
+
+def joined(
+    output: Sequence[exp.Expr], attributes: Sequence[LinkedAttribute], shared: int, numbers: bool = False
+) -> exp.Select:
+    """An output of the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` ..,
+    if ``numbers`` are not enough."""
+    several = of_several_levels(attributes)
+    if not several:
+        query = select([*output], within(FIRST, "a"))
+        return query.join(within(SECOND, "b"), on=meeting(attributes, shared), copy=False)
+    query, last = select([*output], within(met_name(len(several)), "m")), f"p{len(several)}"
+    for name, side in ((FIRST, "a"), (SECOND, "b")):
+        on = col(last, side).eq(col(side, "m"))
+        query = query.join(within(name, side), on=on, copy=False)
+    for i, _ in () if numbers else several:
+        finer = _FINER(pairs=table(pairs_name(i)))
+        on = col("f", f"c{i}").eq(col(f"f{i}", "m"))
+        query = query.join(subquery(finer, f"c{i}"), on=on, copy=False)
+    return query
+
+
+def finest(attributes: Sequence[LinkedAttribute], numbers: bool = False) -> list[exp.Expr]:
+    """The finest value of each attribute for two groups, or a number for it: ``v0`` .."""
+    values: list[exp.Expr] = []
+    for i, one in enumerate(attributes):
+        if one.first is None:
+            value: exp.Expr = col(f"l{i}", "b")
+        elif one.second is None:
+            value = col(f"l{i}", "a")
+        elif one.levels is None:
+            value = col(f"f{i}", "m") if numbers else col("finer", f"c{i}")
+        else:
+            own, other = one.levels
+            value = col(f"l{i}", "a" if own <= other else "b")
+        values.append(named(value, f"v{i}"))
+    return values
+
+
+def within(name: str, alias: str) -> exp.Table:
+    """A relation of the same statement, under an alias."""
+    return table(name, alias=alias)
+
+
+def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:
+    """What was found, for people: ``n`` is called rows, and ``v0`` .. as the attributes; figures keep their names."""
+    names = {f"v{i}": title for i, title in enumerate(titles)}
+    return _TITLED(
+        figures=[col(name) for name in query.named_selects if name not in names and name != "n"],
+        values=[named(col(name), names[name]) for name in query.named_selects if name in names],
+        found=query,
+    )
