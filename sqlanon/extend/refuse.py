@@ -10,51 +10,19 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import Places, Publication, publications
 from sqlanon.ledger import extension_statements as ex
-from sqlanon.measures import MEASURES
 from sqlanon.policy import Policy
+from sqlanon.policy.compatibility import EXTENSIONS, asked_of, problems
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.manifest import Manifest
-from sqlanon.requirements import estimated
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
 
 def refuse_policy(policy: Policy) -> None:
     """Refuse what an extended release cannot keep, all at once."""
-    asked = {
-        "source.key": (not policy.source.key, "is missing: name the columns that tell rows apart, which stay the same"),
-        "source.person": (policy.source.person is not None, "a release does not tell whose its rows are: leave it out"),
-        "population": (policy.population is not None, "is as it was when the release was made: anonymize anew"),
-        "search.strategy": (policy.search.is_local, "recodes below the full domain: new rows have no level to be at"),
-        "search.measure": (
-            MEASURES[policy.search.measure].of_one_source,
-            "is of one source, and here rows of several are released",
-        ),
-        "catalog": (policy.catalog is None, "is missing: the ledger, which knows what was released, is in it"),
-        "release": (
-            policy.release is None or not (policy.release.database or policy.release.file),
-            "names no file: only a release in a file can be extended",
-        ),
-        "attributes": (bool(policy.noisy), "noise is drawn once for all rows of a class: leave it out"),
-        **{
-            join("privacy", key): (True, "is estimated from one source: leave it out")
-            for key in estimated(policy.privacy)
-        },
-    }
-    if policy.release is not None:
-        asked["release.suppressed"] = (
-            policy.release.suppressed == "mask",
-            'masked rows cannot be taken back: use "drop"',
-        )
-        asked["release.keep"] = (
-            policy.release.keep > 1,
-            "an extended release has the rows of the one before: leave it out",
-        )
-        asked["release.decoys"] = (policy.release.decoys, "decoys cannot be told from rows: leave it out")
-    problems = [Problem(place, message) for place, (wrong, message) in asked.items() if wrong]
-    if problems:
-        raise PolicyError(problems)
+    if found := list(problems(EXTENSIONS, asked_of(dict(policy)))):
+        raise PolicyError(found)
 
 
 def publication_to_extend(run: Run, policy: Policy) -> Publication:
@@ -85,12 +53,12 @@ def refuse_changes(
     run: Run, prepared: SearchInput, trees: Mapping[str, Hierarchy], manifest: Manifest, levels: Mapping[str, int]
 ) -> None:
     """New rows must be labelled as those of the release are, and be of the same types."""
-    problems = []
+    wrong = []
     policy, source = prepared.policy, prepared.source
     recoding = Recoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
-        problems.append(Problem("source", "its columns are not those of the release: anonymize anew"))
+        wrong.append(Problem("source", "its columns are not those of the release: anonymize anew"))
     for i, name in enumerate(policy.generalized):
         then = trees.get(name.lower())
         if levels[name] == 0 or then is None:
@@ -99,6 +67,6 @@ def refuse_changes(
         if changed := run.engine.rows(query)[0][0]:
             told = f"{changed:,} values have another label than when the release was made (by a longer text under a "
             told += "mask, a number with more digits, an edited file): anonymize anew"
-            problems.append(Problem(join("attributes", name), told))
-    if problems:
-        raise SourceError("; ".join(map(str, problems)))
+            wrong.append(Problem(join("attributes", name), told))
+    if wrong:
+        raise SourceError("; ".join(map(str, wrong)))

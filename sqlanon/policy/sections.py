@@ -25,6 +25,7 @@ from sqlanon.fields import (
     one_or_more,
 )
 from sqlanon.measures import MEASURES
+from sqlanon.policy.compatibility import OF_SEARCH, Asked, problems
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
@@ -288,19 +289,8 @@ class SearchSection(Section):
         return self
 
     def _flaws(self) -> Iterator[Flaw]:
-        if "aggregate" in self.model_fields_set and not MEASURES[self.measure].aggregates:
-            yield ("aggregate",), f"the measure {self.measure} has none: leave it out, or use loss or precision"
-        for name, trait in {"summary": "summarises", "cuts": "cuts"}.items():
-            if name in self.model_fields_set and not getattr(self.traits, trait):
-                able = " and ".join(one.name for one in STRATEGIES.values() if getattr(one.traits, trait))
-                yield (name,), f"is for strategy {able}, and this one is {self.strategy}: leave it out"
-        if self.traits.local:
-            if self.suppression == "cells":
-                message = f"strategy {self.strategy} recodes below the full domain already: leave it out"
-                yield ("suppression",), message
-            if MEASURES[self.measure].needs_levels:
-                told = f"the measure {self.measure} is of one level for all rows, and strategy {self.strategy} has more"
-                yield ("measure",), f"{told}: use loss, or a strategy of the full domain"
+        for problem in problems(OF_SEARCH, Asked(search=self)):
+            yield (problem.place.removeprefix("search."),), problem.message
 
     @property
     def traits(self) -> Traits:

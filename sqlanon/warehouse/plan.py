@@ -8,7 +8,7 @@ from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_l
 from sqlanon.errors import PolicyError
 from sqlanon.expressions import table
 from sqlanon.policy import FileRule, Policy
-from sqlanon.policy.checks import for_warehouse
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, problems
 from sqlanon.recode.recoding import Column, Recoding
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.sources import warehouse as wh
@@ -29,9 +29,8 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
     """
     dialect = dialect_of(dialect)
-    parts = {name: getattr(policy, name) for name in type(policy).model_fields}
-    if problems := list(for_warehouse({name: part for name, part in parts.items() if part is not None})):
-        raise PolicyError(problems)
+    if found := list(problems(ROWS_ELSEWHERE, asked_of(dict(policy), exported=True))):
+        raise PolicyError(found)
     target, names = Target.of(policy), {name: name for name in policy.attributes}
     recoding = _example(policy, engine)
 

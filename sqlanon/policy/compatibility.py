@@ -1,0 +1,703 @@
+"""Which features of a policy go together: one table, `TABLE`.
+
+A row says that a feature does not go with another, where the problem is reported, and what to do. From the rows come
+the checks, their messages, and the page docs/compatibility.md (`page`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from sqlanon.errors import Problem
+from sqlanon.measures import MEASURES
+from sqlanon.policy.names import table_parts
+from sqlanon.policy.problems import join
+from sqlanon.policy.rules import TableRule
+from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.requirements import estimated
+from sqlanon.requirements.registry import kinds
+
+if TYPE_CHECKING:
+    from sqlanon.policy.privacy import PrivacySection
+    from sqlanon.policy.risk import RiskSection
+    from sqlanon.policy.sections import (
+        Attribute,
+        CatalogSection,
+        PopulationSection,
+        ReleaseSection,
+        SearchSection,
+        SourceSection,
+    )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A policy as far as it is sound; ``None``: the section is missing, or unsound."""
+
+    source: SourceSection | None = None
+    population: PopulationSection | None = None
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    privacy: PrivacySection | None = None
+    risk: RiskSection | None = None
+    search: SearchSection | None = None
+    release: ReleaseSection | None = None
+    catalog: CatalogSection | None = None
+    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The sections as they are written, sound or not."""
+    complete: bool = True
+    """All attributes are sound."""
+    known: bool = True
+    """All keys of ``[privacy]`` are known."""
+    exported: bool = False
+    """Statements for a warehouse are written, whatever the source is."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What is used in place of the policy's source."""
+
+    def get(self, path: str) -> Any:
+        """The value at ``section.key``; None where it is missing."""
+        section, _, key = path.partition(".")
+        part = getattr(self, section)
+        return getattr(part, key) if part is not None and key else part
+
+    @property
+    def requirements(self) -> set[str]:
+        """The names of the requirements."""
+        return set() if self.privacy is None else set(self.privacy.requirements)
+
+
+@dataclass(frozen=True)
+class Use:
+    """Where a policy uses a feature, and what a message may say of it."""
+
+    place: str
+    words: Mapping[str, str] = field(default_factory=dict)
+    order: int = 0
+    """The number of the attribute, where it is one of an attribute."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something that a policy may ask for, or that is done with it."""
+
+    words: str
+    uses: Callable[[Asked], Iterable[Use]]
+    of_attributes: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A feature that does not go with another. The message may name the words of both uses."""
+
+    feature: Feature
+    beside: Feature
+    message: str
+    at: str = ""
+    """The place of the problem; by default, that of the feature."""
+
+    def problems(self, asked: Asked) -> Iterator[tuple[int, Problem]]:
+        """One for each pair of uses, with the number of its attribute."""
+        others = list(self.beside.uses(asked))
+        for use in self.feature.uses(asked) if others else ():
+            for other in others:
+                message = self.message.format(**{**other.words, **use.words})
+                yield use.order, Problem(self.at or use.place, message)
+
+
+def problems(rows: Sequence[Row], asked: Asked) -> Iterator[Problem]:
+    """What does not go together in a policy, row by row; of rows on attributes, attribute by attribute."""
+    for _, some in groupby(rows, key=lambda row: row.feature.of_attributes):
+        found = [one for row in some for one in row.problems(asked)]
+        yield from (problem for _, problem in sorted(found, key=lambda one: one[0]))
+
+
+def asked_of(parts: Mapping[str, Any], **more: Any) -> Asked:
+    """A policy by its sections, or as far as these are sound."""
+    return Asked(**{name: part for name, part in parts.items() if part is not None}, **more)
+
+
+# --- Features
+
+
+def _scoped(scope: str) -> list[str]:
+    """The keys of the requirements of a scope."""
+    return [kind.entry.key for kind in kinds() if kind.entry.scope == scope]
+
+
+def _of_whole_source() -> list[str]:
+    return [kind.entry.key for kind in kinds() if kind.entry.whole_source]
+
+
+def _covering() -> list[str]:
+    """The keys of those that each class of a population has to meet."""
+    return [key for key in _scoped("population") if key in _of_whole_source()]
+
+
+def _named(words: str, names: Iterable[str]) -> str:
+    """Words for a page, with the names that they are about."""
+    return f"{words} ({', '.join(f'`{name}`' for name in names)})"
+
+
+def _measures(words: str, trait: str, has: bool = True) -> str:
+    return _named(words, [name for name, one in MEASURES.items() if getattr(one, trait) is has])
+
+
+def _able(words: str, trait: str) -> str:
+    return _named(words, [name for name, one in STRATEGIES.items() if getattr(one.traits, trait)])
+
+
+def _setting(path: str) -> Feature:
+    """A key of a section that is set, to something else than nothing."""
+    return Feature(f"`{path}`", lambda asked: [Use(path)] if asked.get(path) else [])
+
+
+def _given(path: str, words: str = "") -> Feature:
+    """A key, or a section, that is there."""
+    return Feature(words or f"`{path}`", lambda asked: [Use(path)] if asked.get(path) is not None else [])
+
+
+def _missing(path: str) -> Feature:
+    """A key, or a section, that is not there."""
+    return Feature(f"no `{path}`", lambda asked: [] if asked.get(path) else [Use(path)])
+
+
+def _always(words: str) -> Feature:
+    """What is done with the policy."""
+    return Feature(words, lambda asked: [Use("")])
+
+
+def _of_attributes(key: str, is_used: Callable[[Attribute], object]) -> Feature:
+    def uses(asked: Asked) -> Iterator[Use]:
+        for order, (name, attribute) in enumerate(asked.attributes.items()):
+            if is_used(attribute):
+                yield Use(join(join("attributes", name), key), order=order)
+
+    return Feature(f"`attributes.*.{key}`", uses, of_attributes=True)
+
+
+def _of_search(
+    words: str, place: str, is_used: Callable[[SearchSection], object], **more: Callable[[SearchSection], str]
+) -> Feature:
+    def uses(asked: Asked) -> Iterator[Use]:
+        if asked.search is not None and is_used(asked.search):
+            search = asked.search
+            own = {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
+            yield Use(place, {**own, **{name: word(search) for name, word in more.items()}})
+
+    return Feature(words, uses)
+
+
+def _strategies(trait: str, between: str) -> str:
+    return between.join(name for name, one in STRATEGIES.items() if getattr(one.traits, trait))
+
+
+def _requirements(words: str, names: Callable[[Asked], Iterable[str]]) -> Feature:
+    def uses(asked: Asked) -> Iterator[Use]:
+        for name in names(asked):
+            place = join("privacy", name)
+            yield Use(place, {"requirement": place, "name": name})
+
+    return Feature(words, uses)
+
+
+def _unknown_to_strategy(asked: Asked) -> list[str]:
+    known = None if asked.search is None else asked.search.traits.knows
+    return [] if known is None else sorted(asked.requirements - known - {*_scoped("population"), *_scoped("table")})
+
+
+def _local(search: SearchSection) -> str:
+    """What recodes below the full domain."""
+    return f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+
+
+def _local_uses(asked: Asked) -> Iterator[Use]:
+    search = asked.search
+    if search is not None and search.is_local:
+        key = "suppression" if search.suppression == "cells" else "strategy"
+        yield Use(f"search.{key}", {"local": _local(search), "strategy": search.strategy})
+
+
+LOCAL = Feature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
+LOCAL_STRATEGY = _of_search(
+    _able("a strategy below the full domain", "local"), "search.strategy", lambda search: search.traits.local
+)
+CELLS = _of_search('`search.suppression = "cells"`', "search.suppression", lambda one: one.suppression == "cells")
+ONE_LEVEL = _of_search(
+    _measures("a measure of one level for all rows", "needs_levels"),
+    "search.measure",
+    lambda one: MEASURES[one.measure].needs_levels,
+)
+AGGREGATE = _of_search("`search.aggregate`", "search.aggregate", lambda one: "aggregate" in one.model_fields_set)
+SUMMARY = _of_search("`search.summary`", "search.summary", lambda one: "summary" in one.model_fields_set)
+CUTS = _of_search("`search.cuts`", "search.cuts", lambda one: "cuts" in one.model_fields_set)
+NO_SUMMARY = _of_search(
+    _able("another strategy than those that summarise", "summarises"),
+    "search.strategy",
+    lambda one: not one.traits.summarises,
+    able=lambda one: _strategies("summarises", " and "),
+)
+NO_CUTS = _of_search(
+    _able("another strategy than those that cut", "cuts"),
+    "search.strategy",
+    lambda one: not one.traits.cuts,
+    able=lambda one: _strategies("cuts", " and "),
+)
+NO_FIGURES = _of_search(
+    _measures("a measure without a figure for each attribute", "aggregates", has=False),
+    "search.measure",
+    lambda one: not MEASURES[one.measure].aggregates,
+    able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
+)
+NO_SUM = _of_search(
+    "an aggregate that is no sum",
+    "search.aggregate",
+    lambda one: MEASURES[one.measure].aggregates and one.aggregate not in ("mean", "sum"),
+    able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
+)
+OF_CLASSES = _of_search(
+    _measures("a measure of classes", "counts_classes"),
+    "search.measure",
+    lambda one: MEASURES[one.measure].counts_classes,
+)
+OF_ONE_SOURCE = _of_search(
+    _measures("a measure of one source", "of_one_source"),
+    "search.measure",
+    lambda one: MEASURES[one.measure].of_one_source,
+)
+OF_COMBINATIONS = _of_search(
+    _able("a strategy that guarantees combinations", "of_combinations"),
+    "search.strategy",
+    lambda one: one.traits.of_combinations,
+)
+NO_COMBINATIONS = _of_search(
+    _able("another strategy than those of combinations", "of_combinations"),
+    "search.strategy",
+    lambda one: not one.traits.of_combinations,
+    able=lambda one: _strategies("of_combinations", " or "),
+)
+
+WEIGHT = _of_attributes("weight", lambda one: one.weight != 1)
+IDENTIFICATION = _of_attributes("identification", lambda one: one.identification != "identifying")
+NOISE_OF_EACH = _of_attributes("noise", lambda one: one.noise is not None)
+TABLE_HIERARCHY = _of_attributes("hierarchy", lambda one: any(isinstance(o, TableRule) for o in one.hierarchy or ()))
+UNKNOWN_WITH_NOISE = _of_attributes("on_unknown", lambda one: one.noise and one.on_unknown == "suppress")
+
+KINDS_OF_POPULATION = _requirements(
+    _named("a requirement on a population", _scoped("population")),
+    lambda asked: [name for name in _scoped("population") if name in asked.requirements],
+)
+KINDS_OF_TABLE = _requirements(
+    _named("a requirement on the whole table", _scoped("table")),
+    lambda asked: [name for name in _scoped("table") if name in asked.requirements],
+)
+SORTED_OF_POPULATION = _requirements(
+    _named("a requirement on a population", _scoped("population")),
+    lambda asked: sorted(asked.requirements & {*_scoped("population")}),
+)
+SORTED_OF_TABLE = _requirements(
+    _named("a requirement on the whole table", _scoped("table")),
+    lambda asked: sorted(asked.requirements & {*_scoped("table")}),
+)
+UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not know", _unknown_to_strategy)
+MORE_THAN_K = _requirements("a requirement beside `k`", lambda asked: sorted(asked.requirements - {"k"}))
+ESTIMATE = _requirements(
+    "an estimate of the population", lambda asked: () if asked.privacy is None else estimated(asked.privacy)
+)
+KNOWS_SOME = _of_search(
+    _able("a strategy that knows some requirements only", "knows"),
+    "search.strategy",
+    lambda one: one.traits.knows is not None,
+    local=_local,
+    known=lambda one: " and ".join(sorted(one.traits.knows or ())),
+)
+SMALL_K = Feature(
+    "no `privacy.k`, or `k = 1`",
+    lambda asked: [Use("privacy.k")] if asked.privacy is not None and (asked.privacy.k or 1) < 2 else [],
+)
+
+PERSON = _given("source.person")
+KEY = _setting("source.key")
+QUERY = _setting("source.query")
+RISK = _given("risk", "`[risk]`")
+POPULATION = _given("population", "`[population]`")
+MASK = Feature(
+    '`release.suppressed = "mask"`',
+    lambda asked: [Use("release.suppressed")] if asked.get("release.suppressed") == "mask" else [],
+)
+AFTER = _setting("release.after")
+DECOYS = _setting("release.decoys")
+KEEP = Feature(
+    "`release.keep` of several versions",
+    lambda asked: [Use("release.keep")] if asked.release is not None and asked.release.keep > 1 else [],
+)
+NOISE = Feature(
+    "noise", lambda asked: [Use("attributes")] if any(one.noise for one in asked.attributes.values()) else []
+)
+# An unsound attribute may be meant to have noise.
+NO_NOISE = Feature("no noise", lambda asked: [Use("attributes")] if asked.complete and not _noisy(asked) else [])
+CONFIDENCE = _given("privacy.confidence")
+
+
+def _noisy(asked: Asked) -> list[str]:
+    return [name for name, attribute in asked.attributes.items() if attribute.noise is not None]
+
+
+def _noisy_shields(asked: Asked) -> Iterator[Use]:
+    noisy = _noisy(asked)
+    for i, shield in enumerate(asked.privacy.k_anonymity if asked.privacy is not None else ()):
+        for j, name in enumerate(shield.quasi):
+            if name in noisy:
+                yield Use(f"privacy.k_anonymity[{i}].quasi[{j}]", {"name": repr(name)})
+
+
+NOISY_SHIELD = Feature("a shield over an attribute with noise", _noisy_shields)
+
+
+def _decided_before(asked: Asked) -> Iterator[Use]:
+    """What is decided of classes before noise is drawn, and is not decided again."""
+    for name in _of_whole_source():
+        if name in asked.requirements:
+            yield Use(join("privacy", name), {"decided": f"{name} was"})
+
+
+def _decided_of_persons(asked: Asked) -> Iterator[Use]:
+    yield from _decided_before(asked)
+    if asked.privacy is not None and asked.privacy.k_anonymity and asked.get("source.person") is not None:
+        yield Use("privacy.k_anonymity", {"decided": "shields over persons were"})
+
+
+DECIDED = Feature(_named("a requirement on the whole source", _of_whole_source()), _decided_before)
+DECIDED_OF_PERSONS = Feature(
+    _named("a requirement on the whole source, or shields over persons", _of_whole_source()), _decided_of_persons
+)
+
+# Sections as they are written: a wrong number hides no missing population.
+NEEDS_POPULATION = _requirements(
+    _named("a requirement on a population", _scoped("population")),
+    lambda asked: [name for name in _scoped("population") if asked.written.get("privacy", {}).get(name) is not None],
+)
+NO_POPULATION = Feature(
+    "no `[population]`", lambda asked: [] if asked.written.get("population") is not None else [Use("population")]
+)
+WRITTEN_POPULATION = Feature(
+    "`[population]`", lambda asked: [Use("population")] if asked.written.get("population") is not None else []
+)
+WRITTEN_MASK = Feature(
+    MASK.words,
+    lambda asked: [Use("release.suppressed")] if asked.written.get("release", {}).get("suppressed") == "mask" else [],
+)
+PRESENCE = _requirements(
+    _named("a requirement on all classes of a population", _covering()),
+    lambda asked: [name for name in _covering() if asked.written.get("privacy", {}).get(name) is not None],
+)
+
+
+def _no_use(asked: Asked) -> Iterator[Use]:
+    privacy = asked.written.get("privacy", {})
+    used = asked.written.get("risk") is not None or any(privacy.get(name) is not None for name in _scoped("population"))
+    if privacy and asked.known and not used:
+        yield Use("population", {"kinds": " and ".join(_scoped("population"))})
+
+
+NO_USE = Feature("no requirement on a population, and no `[risk]`", _no_use)
+
+
+def _elsewhere(asked: Asked) -> Iterator[Use]:
+    """Where the rows of the source are, if sqlanon does not see them."""
+    source = asked.source
+    if asked.exported or (source is not None and source.frequency_set):
+        yield Use(
+            "source", {"where": "in a warehouse", "rows": "and sqlanon does not see the rows of a table in a warehouse"}
+        )
+    elif source is not None and source.postgres is not None:
+        yield Use("source", {"where": "in PostgreSQL", "rows": "and the rows of a source in PostgreSQL never leave it"})
+    elif source is not None and source.spark is not None:
+        yield Use("source", {"where": "in Spark", "rows": "and the rows of a source in Spark never leave it"})
+
+
+ELSEWHERE = Feature("a source in PostgreSQL, in Spark or in a warehouse", _elsewhere)
+COUNTED = Feature(
+    "a source in PostgreSQL or in a warehouse",
+    lambda asked: [use for use in _elsewhere(asked) if use.words["where"] != "in Spark"],
+)
+WAREHOUSE = Feature(
+    "a table in a warehouse", lambda asked: [use for use in _elsewhere(asked) if use.words["where"] == "in a warehouse"]
+)
+FREQUENCY_SET = _setting("source.frequency_set")
+
+
+def _population_of_source(asked: Asked) -> Iterator[Use]:
+    population = asked.population
+    if population is not None and population.database is None and not population.files:
+        yield Use("population")
+
+
+POPULATION_OF_SOURCE = Feature("`[population]` without a database or files", _population_of_source)
+
+
+def _beside_source(asked: Asked) -> Iterator[Use]:
+    """A release that would stand in the schema of its source."""
+    source, release = asked.source, asked.release
+    if source is None or release is None:
+        return
+    schema = table_parts(source.table)[:-1][-1:] if source.table else ()
+    own = table_parts(release.table)[:1]
+    in_postgres = source.postgres is not None and release.postgres == source.postgres and schema == own
+    in_spark = source.spark is not None and release.spark and [*map(str.lower, schema)] == [*map(str.lower, own)]
+    if schema and (in_postgres or in_spark):
+        yield Use("release.table", {"schema": repr(schema[0])})
+
+
+BESIDE_SOURCE = Feature("`release.table` in the schema of the source", _beside_source)
+IN_SPARK = _setting("release.spark")
+
+
+def _not_in_spark(asked: Asked) -> Iterator[Use]:
+    """A source that says where it is. Else it is what the policy is applied to: that may be a Spark session."""
+    source = asked.source
+    if source is not None and source.spark is None and (source.database or source.postgres or source.files):
+        yield Use("source")
+
+
+NOT_IN_SPARK = Feature("a source that is not in Spark", _not_in_spark)
+UNNAMED = Feature(
+    "`release.table` that names no table",
+    lambda asked: [Use("release.table")] if asked.release and not table_parts(asked.release.table) else [],
+)
+
+
+def _is_source(asked: Asked) -> Iterator[Use]:
+    source, release = asked.source, asked.release
+    name = None if source is None else source.table
+    if name is not None and release is not None and table_parts(name) == table_parts(release.table):
+        yield Use("release.table")
+
+
+IS_SOURCE = Feature("`release.table` that is the source", _is_source)
+
+LIVE = _always("a live view")
+
+
+def _files(asked: Asked) -> Iterator[Use]:
+    own = asked.source is not None and asked.source.files and "database" not in asked.given
+    if asked.given.get("files") or own:
+        yield Use("source.files")
+
+
+FILES = Feature("`source.files`", _files)
+
+EXTENDED = _always("a release that grows")
+NO_FILE = Feature(
+    "a release that is no file",
+    lambda asked: [] if asked.release and (asked.release.database or asked.release.file) else [Use("release")],
+)
+
+# --- The table
+
+WIDE = "use a strategy of the full domain, such as optimal"
+ONE_OF = "leave one of the two out"
+
+OF_SEARCH = (
+    Row(AGGREGATE, NO_FIGURES, "the measure {measure} has none: leave it out, or use {able}"),
+    Row(SUMMARY, NO_SUMMARY, "is for strategy {able}, and this one is {strategy}: leave it out"),
+    Row(CUTS, NO_CUTS, "is for strategy {able}, and this one is {strategy}: leave it out"),
+    Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} recodes below the full domain already: leave it out"),
+    Row(
+        ONE_LEVEL,
+        LOCAL_STRATEGY,
+        "the measure {measure} is of one level for all rows, and strategy {strategy} has more: use loss, or a strategy "
+        "of the full domain",
+    ),
+)
+WEIGHTS = (
+    Row(WEIGHT, NO_FIGURES, "the measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
+    Row(WEIGHT, NO_SUM, "the aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
+)
+OF_STRATEGIES = (
+    Row(SORTED_OF_POPULATION, LOCAL, "{local} does not look at a population: " + WIDE),
+    Row(SORTED_OF_TABLE, LOCAL, "{local} decides class by class, and this is of the whole table: " + WIDE),
+    Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} knows {known} only: " + WIDE),
+)
+IDENTIFICATIONS = (
+    Row(IDENTIFICATION, NO_COMBINATIONS, "is for strategy {able}, and this one is {strategy}: leave it out"),
+)
+POPULATIONS = (
+    Row(
+        NEEDS_POPULATION,
+        NO_POPULATION,
+        "needs a population: add [population] with table = ..., query = ... or files = ...",
+    ),
+    Row(
+        WRITTEN_POPULATION,
+        NO_USE,
+        "is not used: only {kinds} look at it, and `risk` where there is a section [risk]; ask for one of them under "
+        "[privacy], or leave the section out",
+    ),
+    Row(
+        WRITTEN_MASK,
+        PRESENCE,
+        'a masked class cannot be held against a class of the population: with {requirement}, use "drop"',
+    ),
+)
+BUDGETS = tuple(
+    Row(
+        _given(f"privacy.{name}"),
+        NO_NOISE,
+        "is for attributes with noise, and there is none: add noise = {{}} to one, or leave it out",
+    )
+    for name in ("epsilon", "epsilon_total", "confidence")
+)
+WITH_NOISE = (
+    Row(
+        SMALL_K, NOISE, "noise hides a record among those of its class, which must have others: add k = 5, for example"
+    ),
+    Row(NOISY_SHIELD, NOISE, "{name} has noise, and a shield is over attributes that are generalized: leave it out"),
+    Row(OF_COMBINATIONS, NOISE, "{strategy} makes no classes of k rows, which noise needs: use optimal, for example"),
+)
+AFTER_NOISE = (
+    Row(CONFIDENCE, PERSON, "counts rows, and source.person asks for persons: leave one of them out"),
+    Row(UNKNOWN_WITH_NOISE, DECIDED_OF_PERSONS, "suppresses rows after {decided} decided: leave one of them out"),
+    Row(CONFIDENCE, DECIDED, "suppresses rows after {decided} decided: leave one of them out"),
+)
+WITH_EARLIER = (
+    Row(AFTER, LOCAL, "{local} has no levels to hold against an earlier release's: use one of the full domain"),
+    Row(
+        AFTER,
+        OF_CLASSES,
+        "the measure {measure} counts classes, and here parts of them are judged: use loss, for example",
+    ),
+    Row(AFTER, MASK, 'masked rows would tell of rows that no release has shown: use suppressed = "drop"'),
+    Row(AFTER, POPULATION, "a population has no earlier releases to be held against: " + ONE_OF),
+    Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + ONE_OF),
+    Row(AFTER, NOISE, "noise is drawn anew in each release: " + ONE_OF),
+)
+WITH_DECOYS = (
+    Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example, or leave them out"),
+    Row(
+        DECOYS,
+        MORE_THAN_K,
+        "go with k alone: what {requirement} asks for would be met, or broken, by rows of nobody; " + ONE_OF,
+    ),
+    Row(
+        DECOYS,
+        LOCAL,
+        "{local} has no levels above a class to take values from: use a strategy of the full domain",
+    ),
+    Row(
+        DECOYS,
+        NOISE,
+        "noise hides a record among those of its class, and decoys are none: leave one of them out",
+    ),
+    Row(DECOYS, PERSON, "are rows of nobody, and source.person asks for persons: leave one of them out"),
+    Row(DECOYS, POPULATION, "are in no population, which classes are held against: " + ONE_OF),
+    Row(DECOYS, MASK, 'fill the classes whose rows would be masked: use suppressed = "drop"'),
+    Row(DECOYS, AFTER, "are in no earlier release, which would tell them: leave release.after or decoys out"),
+)
+ROWS_ELSEWHERE = (
+    Row(PERSON, ELSEWHERE, "persons are counted row by row, {rows}: leave it out"),
+    Row(KEY, ELSEWHERE, "keys are kept of each row, {rows}: leave it out"),
+    Row(NOISE_OF_EACH, COUNTED, "is drawn row by row, {rows}: give it a hierarchy"),
+    Row(
+        TABLE_HIERARCHY,
+        ELSEWHERE,
+        "names a table of a DuckDB source, and this one is {where}: export it, and use file = ...",
+    ),
+    Row(RISK, ELSEWHERE, "looks at single rows, {rows}: leave it out"),
+    Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, at="search"),
+    Row(
+        POPULATION_OF_SOURCE,
+        ELSEWHERE,
+        "tables of a source {where} are no population: give database = ... or files = ...",
+    ),
+    Row(DECOYS, ELSEWHERE, "are drawn among the rows, {rows}: leave them out"),
+    Row(AFTER, ELSEWHERE, "needs to know which rows an earlier release has, {rows}: leave it out"),
+    Row(
+        BESIDE_SOURCE,
+        ELSEWHERE,
+        "is in the source's schema {schema}: readers of the release would be let into that one; use another",
+    ),
+    Row(IN_SPARK, NOT_IN_SPARK, "is for a source in Spark, and this one is not: give database = ... or file = ..."),
+    Row(UNNAMED, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
+    *(
+        Row(
+            _setting(f"release.{name}"),
+            FREQUENCY_SET,
+            "a frequency set has no rows to release: leave it out, export the statement that makes the release there, "
+            'and name that with table = "schema.name"',
+        )
+        for name in ("database", "file", "postgres", "spark")
+    ),
+    Row(KEEP, FREQUENCY_SET, "is for a release in a database of its own: leave it out"),
+    Row(IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
+)
+LIVE_VIEWS = (
+    Row(FILES, LIVE, "there is no database to put the view in: load them into a table"),
+    Row(QUERY, LIVE, "make it a view of the database, and name that: table = ..."),
+    Row(POPULATION, LIVE, "may change while the view is read: leave it out"),
+    Row(KINDS_OF_POPULATION, LIVE, "is of a population, which a view does not look at: leave it out"),
+    Row(KINDS_OF_TABLE, LIVE, "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out"),
+    Row(LOCAL, LIVE, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
+    Row(MASK, LIVE, 'a view leaves suppressed rows out: use "drop"'),
+    Row(AFTER, LIVE, "a view changes with its table, and cannot be held against them"),
+    Row(DECOYS, LIVE, "are drawn once, and a view is made anew each time: leave it out"),
+    Row(
+        NOISE_OF_EACH,
+        LIVE,
+        "is drawn once, and a view that draws it each time can be averaged: give the attribute a hierarchy",
+    ),
+)
+EXTENSIONS = (
+    Row(_missing("source.key"), EXTENDED, "is missing: name the columns that tell rows apart, which stay the same"),
+    Row(PERSON, EXTENDED, "a release does not tell whose its rows are: leave it out"),
+    Row(POPULATION, EXTENDED, "is as it was when the release was made: anonymize anew"),
+    Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", at="search.strategy"),
+    Row(OF_ONE_SOURCE, EXTENDED, "is of one source, and here rows of several are released"),
+    Row(_missing("catalog"), EXTENDED, "is missing: the ledger, which knows what was released, is in it"),
+    Row(NO_FILE, EXTENDED, "names no file: only a release in a file can be extended"),
+    Row(NOISE, EXTENDED, "noise is drawn once for all rows of a class: leave it out"),
+    Row(ESTIMATE, EXTENDED, "is estimated from one source: leave it out"),
+    Row(MASK, EXTENDED, 'masked rows cannot be taken back: use "drop"'),
+    Row(KEEP, EXTENDED, "an extended release has the rows of the one before: leave it out"),
+    Row(DECOYS, EXTENDED, "decoys cannot be told from rows: leave it out"),
+)
+
+TABLE: Mapping[str, Sequence[Row]] = {
+    "Strategies, measures and weights": (*OF_SEARCH, *WEIGHTS),
+    "Requirements and strategies": (*OF_STRATEGIES, *IDENTIFICATIONS),
+    "Populations": POPULATIONS,
+    "Noise": (*BUDGETS, *WITH_NOISE, *AFTER_NOISE),
+    "Earlier releases": WITH_EARLIER,
+    "Decoys": WITH_DECOYS,
+    "Sources whose rows stay where they are": ROWS_ELSEWHERE,
+    "Live views": LIVE_VIEWS,
+    "Releases that grow": EXTENSIONS,
+}
+"""All rows, by the part of a policy that they are about."""
+
+
+# --- The page
+
+_INTRODUCTION = """# What goes together
+
+What a policy cannot ask for at once, or what cannot be done with it. Each row is a mistake of the policy, reported with
+all others before anything is read; `…` stands for names that the message gives. The page is the table in
+`sqlanon/policy/compatibility.py`, in Markdown.
+"""
+
+
+class _Names(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "…"
+
+
+def page() -> str:
+    """The page docs/compatibility.md."""
+    parts = [_INTRODUCTION]
+    for title, rows in TABLE.items():
+        lines = [f"| {row.feature.words} | {row.beside.words} | {row.message.format_map(_Names())} |" for row in rows]
+        parts.append(
+            "\n".join([f"## {title}\n", "| feature | does not go with | message |", "| --- | --- | --- |", *lines, ""])
+        )
+    return "\n".join(parts)

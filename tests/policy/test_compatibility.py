@@ -1,0 +1,138 @@
+"""What goes together: each row of the table refuses some policy, and the page is the table."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlanon
+from sqlanon.policy.compatibility import EXTENSIONS, LIVE_VIEWS, TABLE, Row, asked_of, page, problems
+
+DRAWN = 1000
+"""So many policies reach all rows."""
+
+DOCS = Path(__file__).parents[2] / "docs"
+QUASI = ("zip", "age", "sex")
+SOURCES: tuple[Mapping[str, Any], ...] = (
+    {"database": "a.duckdb", "table": "t"},
+    {"database": "a.duckdb", "query": "SELECT 1"},
+    {"files": "a/*.csv"},
+    {"postgres": "postgresql://h/d", "table": "s.t"},
+    {"spark": "local[2]", "table": "s.t"},
+    {"frequency_set": "f.parquet", "table": "t"},
+)
+PLACES: tuple[Mapping[str, Any], ...] = (
+    {"database": "r.duckdb"},
+    {"file": "r.parquet"},
+    {"postgres": "postgresql://h/d", "table": "s.r"},
+    {"spark": True, "table": "S.r"},
+    {"table": "t"},
+    {"table": "a.b.c.d"},
+)
+PRIVACY: Mapping[str, Any] = {
+    "k_map": 3,
+    "delta_presence": {"max": 0.5},
+    "average_risk": 0.2,
+    "sample_uniqueness": 0.2,
+    "population_uniqueness": {"limit": 0.1, "population": 1000},
+    "k_anonymity": [{"quasi": ["zip"], "k": 3}],
+    "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}],
+    "epsilon": 2,
+    "epsilon_total": 3,
+    "confidence": 0.9,
+}
+ATTRIBUTE: Mapping[str, Any] = {"weight": 2.0, "on_unknown": "suppress", "identification": "most"}
+SEARCH: Mapping[str, tuple[Any, ...]] = {
+    "strategy": ("optimal", "mu-argus", "iab", "mondrian", "local"),
+    "measure": ("loss", "height", "entropy", "distinct"),
+    "aggregate": ("mean", "max"),
+    "summary": ("set",),
+    "cuts": ("relaxed",),
+    "suppression": ("cells",),
+}
+RELEASE: Mapping[str, Any] = {"suppressed": "mask", "after": "all", "decoys": True, "keep": 3}
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """A policy that is sound in each section but [search], with a few features at a time."""
+    rng = random.Random(seed)
+    share = rng.choice([0.03, 0.1, 0.3])
+
+    def some(keys: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in keys.items() if rng.random() < share}
+
+    attributes: dict[str, Any] = {"ill": {"role": "sensitive"}, "id": {"role": "identifying"}}
+    for name in QUASI:
+        spec = {"role": "quasi", **some(ATTRIBUTE)}
+        if rng.random() < share:
+            attributes[name] = {"role": "quasi", "noise": {"epsilon": 1}, "on_unknown": spec.get("on_unknown", "error")}
+        else:
+            attributes[name] = {**spec, "hierarchy": rng.choice(["suppress", "suppress", {"table": "h"}])}
+    tree = {
+        "source": {**rng.choice(SOURCES), **some({"person": "id", "key": "id"})},
+        "attributes": attributes,
+        "privacy": {"k": rng.choice([1, 5, 5, 5]), **some(PRIVACY)},
+        "search": {name: rng.choice(values) for name, values in SEARCH.items() if rng.random() < 2 * share},
+        "release": {**rng.choice(PLACES), **some(RELEASE)},
+    }
+    tree |= some({"population": {"table": "p"}, "risk": {"population": 9}, "catalog": {"database": "c.duckdb"}})
+    if rng.random() < share:
+        tree |= {"population": {"database": "p.duckdb", "table": "p"}, "privacy": {"k": 5, "k_map": 3}}
+    return tree
+
+
+def messages(tree: dict[str, Any]) -> set[str]:
+    try:
+        policy = sqlanon.Policy(**tree)
+    except sqlanon.PolicyError as error:
+        return {one.message for one in error.problems}
+    asked = asked_of(dict(policy))
+    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS) for one in problems(rows, asked)}
+
+
+def test_each_row_refuses_a_policy() -> None:
+    reached = {message for seed in range(DRAWN) for message in messages(drawn(seed))}
+
+    def pattern(row: Row) -> str:
+        return re.sub(r"\\{\w+\\}", ".+", re.escape(row.message)).replace(r"\{\{\}\}", r"\{\}")
+
+    rows = [row for some in TABLE.values() for row in some]
+    assert len(rows) > 70
+    left = [row for row in rows if not any(re.fullmatch(pattern(row), message) for message in reached)]
+    assert not left, [(row.feature.words, row.beside.words) for row in left]
+
+
+@pytest.mark.parametrize("rows", TABLE.values(), ids=TABLE)
+def test_the_features_of_a_row_are_named(rows: list[Row]) -> None:
+    for row in rows:
+        assert "…" not in row.message
+        assert row.feature.words.strip("`")
+        assert row.beside.words.strip("`")
+
+
+def test_all_that_does_not_go_together_is_said_at_once() -> None:
+    tree = drawn(0) | {
+        "source": {"database": "a.duckdb", "table": "t", "person": "id"},
+        "attributes": {"zip": {"role": "quasi", "hierarchy": "suppress", "weight": 2.0}, "id": {"role": "identifying"}},
+        "privacy": {"k": 5, "average_risk": 0.2},
+        "search": {"strategy": "local", "measure": "distinct"},
+        "release": {"database": "r.duckdb", "decoys": True, "after": "all"},
+    }
+    with pytest.raises(sqlanon.PolicyError) as caught:
+        sqlanon.Policy(**tree)
+    assert [one.place for one in caught.value.problems] == [
+        "attributes.zip.weight",
+        "privacy.average_risk",
+        *["release.after"] * 2,
+        *["release.decoys"] * 4,
+    ]
+
+
+def test_the_page_is_the_table() -> None:
+    """`python -c "from sqlanon.policy.compatibility import page; print(page(), end='')" > docs/compatibility.md`."""
+    assert (DOCS / "compatibility.md").read_text(encoding="utf-8") == page()
