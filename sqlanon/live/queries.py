@@ -1,6 +1,6 @@
 """A live view: one generalization of a table, made and suppressed whenever it is read.
 
-The names in it, all ours: ``source`` (the rows with ``value_j`` for the columns that are looked at), ``rows`` (those
+The names in it, all ours: ``source`` (the rows with ``value_j`` for the columns that it reads), ``rows`` (those
 whose values all have a label, with the codes of `coding` and ``label_i``), ``frequency``, ``classes``; and of
 sensitive attribute ``s`` ``values_s``, ``domain_s``, ``nodes_s`` and ``distribution_s_n``.
 
@@ -18,48 +18,93 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Levels, below_top, code_name, rank_of
+from sqlanon.coding import Levels, below_top, code_name, rank_of
 from sqlanon.expressions import (
     aliased,
-    all_columns,
     all_of,
     anonymous,
-    cast,
     col,
+    fragment,
     ident,
-    is_there,
     named,
-    number,
     same,
-    select,
-    subquery,
     table,
+    template,
     text,
-    total,
     union_all,
 )
 from sqlanon.frequency import distribution as ds
-from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.requirements.base import CLASS_SIZE, SHARE, VALUE
-from sqlanon.search.classes import KEPT, ClassSpace, SensitiveTable, judged
+from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.search.classes import ClassSpace, SensitiveTable, judged
 
 _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
+
+_LABELS = template("SELECT value, :code AS code, label FROM :labels AS l")
+_KNOWN_LABELS = template("SELECT level_0 AS value, :label AS label FROM :hierarchy")
+_IS_VALUE = fragment("NOT level_0 IS NULL")
+_MAY_BE_SHOWN = fragment("NOT coalesce(:label::VARCHAR IN (:forbidden), FALSE)")
+_NULL_LABEL = template("SELECT NULL AS value, :label AS label")
+_NODES = template("""
+    SELECT level_0 AS value, :codes
+    FROM (
+        SELECT :levels FROM :hierarchy WHERE NOT level_0 IS NULL
+        UNION ALL
+        SELECT :nulls
+    ) AS l
+""")
+
+_VIEW = template("""
+    SELECT :shown
+    FROM "rows" AS r
+    JOIN classes AS c ON :same
+    WHERE c.kept
+    ORDER BY :order
+""")
+_VIEW_OF_ONE_CLASS = template("""
+    SELECT :shown
+    FROM "rows" AS r
+    CROSS JOIN classes AS c
+    WHERE c.kept
+    ORDER BY :order
+""")
+_SHOWN = fragment("CASE WHEN c.kept THEN :value END")
+_STATUS = template("""
+    SELECT rows, rows - kept AS suppressed
+    FROM (
+        SELECT
+            (SELECT count(*) FROM :base) AS rows,
+            coalesce((SELECT sum(class_size)::BIGINT FROM classes WHERE kept), 0) AS kept
+    ) AS s
+""")
+_CLASSES = template("SELECT :keys, class_size, kept FROM :judged AS j")
+_SOURCE = template("SELECT :values FROM :base WHERE :fits")
+_VALUE = fragment("CASE WHEN :fits THEN :value END")
+_SOURCE_WITH_NODES = template("SELECT s.* FROM :source AS s")
+_ROWS = template("SELECT s.*, :labels FROM source AS s")
+_FREQUENCY = template("""
+    SELECT :keys, count(*) AS n
+    FROM "rows"
+    GROUP BY :keys
+""")
+_FREQUENCY_OF_PERSONS = template("""
+    SELECT :keys, mover, count(*) AS n, 0 AS persons
+    FROM "rows"
+    GROUP BY :keys, mover
+""")
+_PAIRS = template("SELECT :value AS value FROM source")
+_PAIRS_OF_PERSONS = template("SELECT :value AS value, 0 AS n, :mover AS mover FROM source")
+_DISTRIBUTION = template("""
+    SELECT :named, :count AS n
+    FROM "rows" AS r
+    JOIN :nodes AS v ON :same
+    GROUP BY :keys
+""")
 
 
 @dataclass(frozen=True)
 class LiveColumn:
-    """A column of the private table, as it is when the view is made.
-
-    Attributes
-    ----------
-    name:
-        Its name.
-    type:
-        Its type, as `type_text` tells it.
-    value:
-        What is looked at, see `sources.fixed_column`.
-    """
+    """A column of the private table when the view is made: its type by `type_text`, its value by `fixed_column`."""
 
     name: str
     type: str
@@ -69,23 +114,14 @@ class LiveColumn:
     def fits(self) -> exp.Expr:
         """Whether the column still has its type: the same for all rows, known before any is read."""
         now = col(self.name)
-        told = type_text(now) if "ENUM" in self.type else anonymous("TYPEOF", now)
-        return told.eq(text(self.type))
+        type_ = type_text(now) if "ENUM" in self.type else anonymous("TYPEOF", now)
+        return type_.eq(text(self.type))
 
 
 @dataclass(frozen=True)
 class LiveTree:
-    """What a live view knows of the hierarchy of an attribute.
-
-    Attributes
-    ----------
-    column:
-        The attribute's place among the columns of `LiveRecipe`.
-    table:
-        Made by `live_labels`, or of a sensitive attribute by `live_nodes`.
-    level, height:
-        The level that is shown, and the top.
-    """
+    """The hierarchy of an attribute in a live view: its ``column`` by number, the table that `live_labels` or, of a
+    sensitive attribute, `live_nodes` makes, the level that is shown, and the top."""
 
     column: int
     table: exp.Table
@@ -95,26 +131,11 @@ class LiveTree:
 
 @dataclass(frozen=True)
 class LiveRecipe:
-    """What a live view is made of.
+    """A live view of a table, by a name that the view's own database knows.
 
-    Attributes
-    ----------
-    base:
-        The private table, by a name that the view's own database knows.
-    columns:
-        The columns of it that are looked at.
-    shown:
-        What the view shows: the number of the column, its name, and the number of the quasi-identifier or None.
-    quasi:
-        Of the quasi-identifiers, in the policy's order.
-    sensitive:
-        The sensitive attributes that requirements look at: name and column.
-    trees:
-        Of those that have a hierarchy, by name.
-    requirements:
-        What is asked of classes, with nothing in them that was counted before.
-    person:
-        The column that tells persons apart, or None.
+    ``shown`` has the number of the column, its name, and the number of the quasi-identifier or None; ``quasi`` is in
+    the policy's order; ``sensitive`` has the attributes that requirements need, by name and column; ``trees`` those of
+    them with a hierarchy. The requirements hold nothing that was counted before.
     """
 
     base: exp.Table
@@ -153,82 +174,66 @@ def live_labels(hierarchy: exp.Table, level: int, height: int, top: str | None, 
     Values whose label no release may show are left out: rows that have them are suppressed.
     """
     label = col(f"level_{level}")
-    known = select([named(col("level_0"), "value"), named(label, "label")], hierarchy.copy())
+    known = _KNOWN_LABELS(label=label, hierarchy=hierarchy)
     if height:
-        known = known.where(is_there(col("level_0")), copy=False)
+        known = known.where(_IS_VALUE(), copy=False)
     if forbidden:
-        shown = cast(label.copy(), "VARCHAR")
-        one_of = exp.In(this=shown, expressions=[text(one) for one in forbidden])
-        known = known.where(~exp.Coalesce(this=one_of, expressions=[exp.false()]), copy=False)
-    null: exp.Expr = text(top or "") if level == height else exp.null()
+        known = known.where(_MAY_BE_SHOWN(label=label, forbidden=[text(one) for one in forbidden]), copy=False)
     parts: list[exp.Query] = [known]
     if height and not (level == height and top in forbidden):  # of a single value there is no NULL beside it
-        parts.append(exp.Select(expressions=[named(exp.null(), "value"), named(null, "label")]))
-    code = named(rank_of([col("label")]), "code")
-    return select([col("value"), code, col("label")], subquery(union_all(*parts), "l"))
+        parts.append(_NULL_LABEL(label=text(top or "") if level == height else exp.null()))
+    return _LABELS(code=rank_of([col("label")]), labels=union_all(*parts))
 
 
 def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
     """The nodes above the values of a sensitive attribute: ``value``, ``code_0`` .. ``code_{h-1}``, a row for NULL."""
     names = [f"level_{level}" for level in range(height)] or ["level_0"]
-    known = select([*map(col, names)], hierarchy.copy()).where(is_there(col("level_0")), copy=False)
-    null = exp.Select(expressions=[named(exp.null(), name) for name in names])
-    codes = [named(rank_of([col(name)]), f"code_{level}") for level, name in enumerate(names)]
-    return select([named(col("level_0"), "value"), *codes], subquery(union_all(known, null), "l"))
+    return _NODES(
+        codes=[named(rank_of([col(name)]), f"code_{level}") for level, name in enumerate(names)],
+        levels=[col(name) for name in names],
+        hierarchy=hierarchy,
+        nulls=[named(exp.null(), name) for name in names],
+    )
 
 
 def live_view(recipe: LiveRecipe) -> exp.Select:
     """What the view shows."""
-    output: list[exp.Expr] = []
     values = [
         col(f"value_{j}" if quasi is None or recipe.quasi[quasi].level == 0 else f"label_{quasi}", "r")
         for j, _, quasi in recipe.shown
     ]
-    for value, (_, name, _) in zip(values, recipe.shown, strict=True):
-        kept = exp.Case(ifs=[exp.If(this=col(KEPT, "c"), true=value)])
-        output.append(named(anonymous("TRY", kept), name))
-    query = select(output, aliased(table("rows"), "r"))
+    shown = [
+        named(anonymous("TRY", _SHOWN(value=value)), name)
+        for value, (_, name, _) in zip(values, recipe.shown, strict=True)
+    ]
+    order = anonymous("HASH", *values)
     keys = [same(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys]
-    classes = aliased(table("classes"), "c")
-    if keys:
-        query = query.join(classes, on=all_of(keys), copy=False)
-    else:
-        query = query.join(classes, join_type="cross", copy=False)
-    query = query.where(col(KEPT, "c"), copy=False).order_by(anonymous("HASH", *values), copy=False)
-    return _with_parts(query, recipe)
+    if not keys:
+        return _with_parts(_VIEW_OF_ONE_CLASS(shown=shown, order=order), recipe)
+    return _with_parts(_VIEW(shown=shown, same=all_of(keys), order=order), recipe)
 
 
 def live_status(recipe: LiveRecipe) -> exp.Select:
     """One row: the ``rows`` of the table, and how many of them the view leaves out, ``suppressed``."""
-    every = select([exp.Count(this=exp.Star())], recipe.base.copy())
-    kept = select([total(col(CLASS_SIZE))], table("classes")).where(col(KEPT), copy=False)
-    counts = exp.Select(
-        expressions=[
-            named(subquery(every), "rows"),
-            named(exp.Coalesce(this=subquery(kept), expressions=[number(0)]), KEPT),
-        ]
-    )
-    left_out = col("rows") - col(KEPT)
-    return _with_parts(select([col("rows"), named(left_out, "suppressed")], subquery(counts, "s")), recipe)
+    return _with_parts(_STATUS(base=recipe.base), recipe)
 
 
 def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
-    """A query with the parts that it speaks of."""
+    """A query with the parts that it names."""
     parts: dict[str, exp.Query] = {"source": _source(recipe), "rows": _rows(recipe), "frequency": _frequency(recipe)}
     sensitive: dict[Distribution, SensitiveTable] = {}
     for distribution in recipe.requirements.distributions:
-        made, sensitive[distribution] = _distribution(recipe, distribution, len(sensitive))
-        parts |= {name: part for name, part in made.items() if name not in parts}
+        needed, sensitive[distribution] = _distribution(recipe, distribution, len(sensitive))
+        parts |= {name: part for name, part in needed.items() if name not in parts}
     persons = recipe.person is not None
     classes = ClassSpace(
         table("frequency"), recipe.heights, recipe.requirements, False, sensitive, persons=persons, moving=persons
     )
-    names = [f"class {key}" for key in recipe.keys]  # what is judged has columns of the keys' own names, too
-    judging = judged(
-        classes, recipe.levels, [named(col(key), name) for key, name in zip(recipe.keys, names, strict=True)]
-    )
-    wanted = select([*map(col, names), col(CLASS_SIZE), col(KEPT)], subquery(judging, "j"))
-    for name, part in [*parts.items(), ("classes", wanted)]:
+    # What is judged has columns of the keys' own names, too.
+    keys = {f"class {key}": col(key) for key in recipe.keys}
+    judging = judged(classes, recipe.levels, [named(key, name) for name, key in keys.items()])
+    parts["classes"] = _CLASSES(keys=[col(name) for name in keys], judged=judging)
+    for name, part in parts.items():
         query = query.with_(ident(name), as_=part, copy=False)
     return query
 
@@ -237,17 +242,16 @@ def _source(recipe: LiveRecipe) -> exp.Select:
     """The rows of the table; not those with a sensitive value that is new to its hierarchy: it has no place there.
 
     None where a column has got another type: to compare its values to what there was before, the engine would cast
-    them, and tell those in its error that cannot be. No value of another type is looked at here, in whatever order the
-    engine goes about it.
+    them, and show those in its error that cannot be. No value of another type is read here, in whatever order the
+    engine evaluates it.
     """
     values = [
-        named(exp.Case(ifs=[exp.If(this=column.fits, true=column.value.copy())]), f"value_{j}")
-        for j, column in enumerate(recipe.columns)
+        named(_VALUE(fits=column.fits, value=column.value), f"value_{j}") for j, column in enumerate(recipe.columns)
     ]
-    query = select([*values], recipe.base.copy()).where(*(column.fits for column in recipe.columns), copy=False)
+    query = _SOURCE(values=values, base=recipe.base, fits=all_of(column.fits for column in recipe.columns))
     if not recipe.trees:
         return query
-    query = select([all_columns("s")], subquery(query, "s"))
+    query = _SOURCE_WITH_NODES(source=query)
     for i, tree in enumerate(recipe.trees.values()):
         on = same(col(f"value_{tree.column}", "s"), col("value", f"t{i}"))
         query = query.join(aliased(tree.table, f"t{i}"), on=on, join_type="semi", copy=False)
@@ -257,70 +261,63 @@ def _source(recipe: LiveRecipe) -> exp.Select:
 def _rows(recipe: LiveRecipe) -> exp.Select:
     """The rows whose quasi-identifiers all have a label."""
     below = dict(below_top(recipe.levels, recipe.heights))
-    output: list[exp.Expr] = [all_columns("s")]
-    query = exp.Select().from_(aliased(table("source"), "s"), copy=False)
+    labels: list[exp.Expr] = []
     for i, tree in enumerate(recipe.quasi):
         if i in below:
-            output.append(named(col("code", f"h{i}"), code_name(i, tree.level)))
-        output.append(named(col("label", f"h{i}"), f"label_{i}"))
+            labels.append(named(col("code", f"h{i}"), code_name(i, tree.level)))
+        labels.append(named(col("label", f"h{i}"), f"label_{i}"))
+    if recipe.person is not None:
+        labels.append(named(_mover(recipe, "s"), "mover"))
+    query = _ROWS(labels=labels)
+    for i, tree in enumerate(recipe.quasi):
         on = same(col(f"value_{tree.column}", "s"), col("value", f"h{i}"))
         query = query.join(aliased(tree.table, f"h{i}"), on=on, copy=False)
-    if recipe.person is not None:
-        output.append(named(_mover(recipe), MOVER))
-    return query.select(*output, copy=False)
+    return query
 
 
-def _mover(recipe: LiveRecipe) -> exp.Expr:
-    """A number for a person, one for all without an id. Two persons with one number count as one: that asks more."""
-    return anonymous("HASH", col(f"value_{recipe.person}", "s"))
+def _mover(recipe: LiveRecipe, alias: str | None = None) -> exp.Expr:
+    """A number for a person, one for all without an id. Two persons with one number count as one: that is stricter."""
+    return anonymous("HASH", col(f"value_{recipe.person}", alias))
 
 
 def _frequency(recipe: LiveRecipe) -> exp.Select:
     """The combinations with their rows; where persons are counted, of each person: they are all taken for movers."""
-    keys: list[exp.Expr] = [col(key) for key in recipe.keys]
-    counts = [named(exp.Count(this=exp.Star()), ROWS)]
-    if recipe.person is None:
-        return select([*keys, *counts], table("rows"), [key.copy() for key in keys])
-    keys.append(col(MOVER))
-    return select([*keys, *counts, named(number(0), PERSONS)], table("rows"), [key.copy() for key in keys])
+    keys = [col(key) for key in recipe.keys]
+    return (_FREQUENCY if recipe.person is None else _FREQUENCY_OF_PERSONS)(keys=keys)
 
 
-def _distribution(recipe: LiveRecipe, asked: Distribution, n: int) -> tuple[dict[str, exp.Query], SensitiveTable]:
+def _distribution(recipe: LiveRecipe, wanted: Distribution, n: int) -> tuple[dict[str, exp.Query], SensitiveTable]:
     """The counts of a sensitive attribute's values by combination, and what they are made from."""
     names = [name for name, _ in recipe.sensitive]
-    s = names.index(asked.attribute)
+    s = names.index(wanted.attribute)
     column, persons = f"value_{recipe.sensitive[s][1]}", recipe.person is not None
-    pairs = [named(col(column), "value")]
-    if persons:
-        pairs += [named(number(0), ROWS), named(_mover_of(recipe), MOVER)]
+    value = col(column)
+    mass = _PAIRS_OF_PERSONS(value=value, mover=_mover(recipe)) if persons else _PAIRS(value=value)
     values = table(f"values_{s}")
-    mass = subquery(select([*pairs], table("source")), "pairs")
-    parts: dict[str, exp.Query] = {values.name: ds.sensitive_values(mass, persons, is_counted=persons)}
-    inner = [i for i in range(len(names)) if i != s] if asked.kind == "joint" else []
-    domain = None
-    of, leaf = values, None
-    if asked.kind == "nodes":
-        tree = recipe.trees[asked.attribute]
-        of, leaf = table(f"nodes_{s}"), col("leaf", "v")
-        parts[of.name] = ds.nodes(values, tree.table, tree.height)
-    elif asked.kind == "values":
+    parts: dict[str, exp.Query] = {
+        values.name: ds.sensitive_values(mass.subquery("pairs", copy=False), persons, is_counted=persons)
+    }
+    inner = [i for i in range(len(names)) if i != s] if wanted.kind == "joint" else []
+    domain, nodes, leaf = None, values, None
+    if wanted.kind == "nodes":
+        tree = recipe.trees[wanted.attribute]
+        nodes, leaf = table(f"nodes_{s}"), col("leaf", "v")
+        parts[nodes.name] = ds.nodes(values, tree.table, tree.height)
+    elif wanted.kind == "values":
         domain = table(f"domain_{s}")
         parts[domain.name] = ds.domain(values)
     keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}
     keys |= {f"o{i}": col(f"value_{recipe.sensitive[other][1]}", "r") for i, other in enumerate(inner)}
     keys |= {VALUE: col(VALUE, "v"), SHARE: col(SHARE, "v")}
-    count: exp.Expr = exp.Count(this=exp.Star())
     if persons:  # of a node that has two values of a person, the person counts twice
-        mover = col(MOVER, "r")
-        keys[MOVER] = anonymous("HASH", mover, leaf) if leaf is not None else mover
-        count = number(0)
-    joined = select(
-        [*(named(value, name) for name, value in keys.items()), named(count, ROWS)], aliased(table("rows"), "r")
-    ).join(aliased(of, "v"), on=same(col(column, "r"), col("value", "v")), copy=False)
+        mover = col("mover", "r")
+        keys["mover"] = anonymous("HASH", mover, leaf) if leaf is not None else mover
     target = table(f"distribution_{s}_{n}")
-    parts[target.name] = joined.group_by(*(value.copy() for value in keys.values()), copy=False)
+    parts[target.name] = _DISTRIBUTION(
+        named=[named(key, name) for name, key in keys.items()],
+        count=0 if persons else exp.func("count", exp.Star()),
+        nodes=nodes,
+        same=same(col(column, "r"), col("value", "v")),
+        keys=list(keys.values()),
+    )
     return parts, SensitiveTable(target, len(inner), domain)
-
-
-def _mover_of(recipe: LiveRecipe) -> exp.Expr:
-    return anonymous("HASH", col(f"value_{recipe.person}"))

@@ -12,21 +12,17 @@ from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.expressions import (
-    aliased,
     cast,
-    col,
     column_definitions,
     create_secure_view,
     create_table,
     create_view,
     drop_table,
     drop_view,
-    ident,
-    named,
+    fragment,
     number,
-    select,
-    subquery,
     table,
+    template,
     text,
     union_all,
 )
@@ -53,6 +49,27 @@ _DEFINITION = {
 }
 
 
+_CREATE_SCHEMA = fragment("CREATE SCHEMA IF NOT EXISTS sqlanon")
+_INSERT = fragment("INSERT INTO :definitions SELECT :values")
+_DELETE = fragment("DELETE FROM :definitions WHERE id = :number")
+_COUNTED = template("SELECT :number AS id, rows, suppressed FROM :status")
+_NONE = template("SELECT NULL::BIGINT AS id, NULL::BIGINT AS rows, NULL::BIGINT AS suppressed WHERE FALSE")
+_STATUS_OF_ALL = template("""
+    SELECT
+        d.view_schema AS "schema",
+        d.view_name AS "view",
+        d.table_name AS "table",
+        s.rows,
+        s.suppressed,
+        floor(s.rows::DECIMAL(18, 0) * d.suppression_limit)::BIGINT AS "limit",
+        d.since,
+        coalesce(s.suppressed > floor(s.rows::DECIMAL(18, 0) * d.suppression_limit)::BIGINT, TRUE) AS search_advised,
+        d.generalization
+    FROM :definitions AS d
+    LEFT JOIN :counted AS s ON d.id = s.id
+""")
+
+
 @dataclass(frozen=True)
 class Known:
     """A live view that is there: its number, schema and name, and the tables that it reads in schema ``sqlanon``."""
@@ -65,19 +82,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Draft:
-    """A live view that is to be made.
-
-    Attributes
-    ----------
-    known:
-        Its number, its name, its tables.
-    recipe:
-        What it is made of.
-    contents:
-        What its tables hold.
-    definition:
-        Its row in ``sqlanon.live_definitions``.
-    """
+    """A live view before it is made, with what its tables hold and its row in ``sqlanon.live_definitions``."""
 
     known: Known
     recipe: LiveRecipe
@@ -145,7 +150,7 @@ def definition(
         text(now.isoformat(sep=" ")),
         text(levels_of),
         text(prepared.policy.fingerprint()),
-        exp.Array(expressions=[text(name) for name in known.tables]),
+        exp.array(*(text(name) for name in known.tables)),
     ]
     return tuple(cast(value, type_) for value, type_ in zip(values, _DEFINITION.values(), strict=True))
 
@@ -153,15 +158,12 @@ def definition(
 def making(draft: Draft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
     """The statements that make a live view, in place of the one before if there is one."""
     known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
-    schema = exp.Create(this=exp.Table(db=ident(SCHEMA)), kind="SCHEMA", exists=True)
     create = column_definitions(definitions, _DEFINITION.items())
     create.set("exists", True)
-    yield from (schema, create)
+    yield from (_CREATE_SCHEMA(), create)
     if before is not None:
         yield from _removing(before)
-    yield exp.Insert(
-        this=definitions.copy(), expression=exp.Select(expressions=[value.copy() for value in draft.definition])
-    )
+    yield _INSERT(definitions=definitions, values=draft.definition)
     for name, query in zip(known.tables, draft.contents, strict=True):
         yield create_table(table(name, SCHEMA), query)
     view = table(known.name, known.schema)
@@ -190,40 +192,13 @@ def _removing(known: Known) -> Iterator[exp.Expr]:
         drop = drop_table(table(name, SCHEMA))
         drop.set("exists", True)
         yield drop
-    its = col("id").eq(number(known.number))
-    yield exp.Delete(this=table(DEFINITIONS, SCHEMA), where=exp.Where(this=its))
+    yield _DELETE(definitions=table(DEFINITIONS, SCHEMA), number=known.number)
 
 
 def status_query(counted: Sequence[Known]) -> exp.Select:
-    """How the live views stand, those of them that are counted. The others are broken: a new search is advised."""
-    each = [
-        select([named(number(one.number), "id"), col("rows"), col("suppressed")], table(status_name(one), SCHEMA))
-        for one in counted
-    ]
-    none = [named(cast(exp.null(), "BIGINT"), name) for name in ("id", "rows", "suppressed")]
-    each = each or [exp.Select(expressions=none).where(exp.false(), copy=False)]
-    share = cast(col("rows", "s"), "DECIMAL(18, 0)") * col("suppression_limit", "d")
-    limit = cast(exp.Floor(this=share), "BIGINT")
-    advised = col("suppressed", "s") > limit
-    return select(
-        [
-            named(col("view_schema", "d"), "schema"),
-            named(col("view_name", "d"), "view"),
-            named(col("table_name", "d"), "table"),
-            col("rows", "s"),
-            col("suppressed", "s"),
-            named(limit, "limit"),
-            col("since", "d"),
-            named(exp.Coalesce(this=advised, expressions=[exp.true()]), "search_advised"),
-            col("generalization", "d"),
-        ],
-        aliased(table(DEFINITIONS, SCHEMA), "d"),
-    ).join(
-        subquery(union_all(*each), "s"),
-        on=col("id", "d").eq(col("id", "s")),
-        join_type="left",
-        copy=False,
-    )
+    """The state of the live views. Those that are not counted are broken: a new search is advised."""
+    each = [_COUNTED(number=one.number, status=table(status_name(one), SCHEMA)) for one in counted]
+    return _STATUS_OF_ALL(definitions=table(DEFINITIONS, SCHEMA), counted=union_all(*each or [_NONE()]))
 
 
 def _status(counted: Sequence[Known]) -> Iterator[exp.Expr]:
@@ -239,5 +214,5 @@ def status_name(known: Known) -> str:
     return f"live_{known.number}_status"
 
 
-def _comment(view: exp.Table, told: str) -> exp.Comment:
-    return exp.Comment(this=view, kind="VIEW", expression=text(told))
+def _comment(view: exp.Table, comment: str) -> exp.Comment:
+    return exp.Comment(this=view, kind="VIEW", expression=text(comment))

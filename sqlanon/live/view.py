@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,11 +14,23 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, select, subquery, table
-from sqlanon.live.known import can_be_secure, known_views, named_so, refuse_others, sound, status_of
+from sqlanon.expressions import col, fragment, subquery, table, template
 from sqlanon.live.queries import LiveColumn, type_text
 from sqlanon.live.refuse import refuse_policy
-from sqlanon.live.statements import DEFINITIONS, SCHEMA, STATUS, Draft, Known, definition, live_recipe, making, removing
+from sqlanon.live.statements import (
+    DEFINITIONS,
+    MARK,
+    SCHEMA,
+    STATUS,
+    Draft,
+    Known,
+    definition,
+    live_recipe,
+    making,
+    removing,
+    status_name,
+    status_query,
+)
 from sqlanon.policy import Policy, table_parts
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
@@ -73,9 +85,33 @@ class LiveView:
         return {name: value for name, value in asdict(self).items() if name != "warnings"}
 
 
+_KNOWN = template("SELECT id, view_schema, view_name, tables FROM :definitions ORDER BY id")
+_THERE = fragment("""
+    SELECT 'table' AS kind, comment
+    FROM duckdb_tables()
+    WHERE database_name = current_database()
+        AND lower(schema_name) = lower(:schema)
+        AND lower(table_name) = lower(:name)
+    UNION ALL
+    SELECT 'view' AS kind, comment
+    FROM duckdb_views()
+    WHERE database_name = current_database()
+        AND lower(schema_name) = lower(:schema)
+        AND lower(view_name) = lower(:name)
+""")
+_DATABASE = template("SELECT path, tags FROM duckdb_databases() WHERE database_name = current_database()")
+_STATUS_OF = template("""
+    SELECT "rows", suppressed, "limit"
+    FROM :status AS s
+    WHERE "schema" = :schema AND "view" = :view
+""")
+_NO_VALUE = template("SELECT :column FROM :base LIMIT 0")
+_TYPES = template("SELECT :types")
+
+
 @dataclass(frozen=True)
-class _Found:
-    """What was searched, and what was found."""
+class _Searched:
+    """The best generalization of the table as it is now."""
 
     prepared: SearchInput
     levels: Levels
@@ -90,11 +126,11 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     _refuse(space, policy, name)
     with space.run(policy) as run:
         with readable():
-            found = _search(run, policy, space.home(policy), progress)
-            warnings = unique_warnings(found.prepared, unique_columns(run.engine, found.prepared))
-        warnings += tuple(void_shields(found.prepared.requirements.shields, policy.privacy.k))
-        with space.writing(policy) as engine, _writable(), engine.inside(found.base.catalog):
-            draft, before, others = _draft(engine, found, name)
+            searched = _search(run, policy, space.home(policy), progress)
+            warnings = unique_warnings(searched.prepared, unique_columns(run.engine, searched.prepared))
+        warnings += tuple(void_shields(searched.prepared.requirements.shields, policy.privacy.k))
+        with space.writing(policy) as engine, _writable(), engine.inside(searched.base.catalog):
+            draft, before, others = _draft(engine, searched, name)
             secure, counted = can_be_secure(engine), sound(engine, others)
             with engine.transaction():
                 for statement in making(draft, before, counted, secure):
@@ -104,14 +140,14 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     return LiveView(
         draft.known.name,
         draft.known.schema,
-        found.base.name,
+        searched.base.name,
         secure,
         before is not None,
-        dict(zip(policy.generalized, found.levels, strict=True)),
-        {one.attribute: one.height for one in found.prepared.own_hierarchies},
+        dict(zip(policy.generalized, searched.levels, strict=True)),
+        {one.attribute: one.height for one in searched.prepared.own_hierarchies},
         policy.search.measure,
-        found.score,
-        found.optimal,
+        searched.score,
+        searched.optimal,
         *figures,
         warnings,
     )
@@ -122,9 +158,9 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
-        found = _search(run, policy, space.home(policy), _silent)
-        with run.engine.inside(found.base.catalog):
-            draft, before, others = _draft(run.engine, found, name)
+        searched = _search(run, policy, space.home(policy), _silent)
+        with run.engine.inside(searched.base.catalog):
+            draft, before, others = _draft(run.engine, searched, name)
             secure, counted = can_be_secure(run.engine), sound(run.engine, others)
             return "\n\n".join(f"{run.engine.shown(one)};" for one in making(draft, before, counted, secure))
 
@@ -184,7 +220,7 @@ def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
         raise SourceError(f"the view cannot be called {name!r}, as what {SCHEMA} itself makes: use another name")
 
 
-def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> _Found:
+def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> _Searched:
     """Search the best generalization, in a database that is in a file, or that a live connection has in use."""
     engine = run.engine
     base = _base(engine, policy.source.table)
@@ -193,17 +229,17 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
     prepared = prepare(engine, policy, run.source, run.work)
     search, outcome = find(SearchTask(engine, prepared, run.work, progress), policy.search.strategy)
     assert outcome.levels is not None
-    return _Found(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)
+    return _Searched(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)
 
 
 def _columns(engine: DuckDBEngine, base: exp.Table) -> dict[str, LiveColumn]:
     """The columns of the private table, as they are now."""
     types = engine.types(base)
-    none = [subquery(select([col(name)], base.copy()).limit(0, copy=False)) for name in types]
-    texts = engine.rows(exp.Select(expressions=[type_text(one) for one in none]))[0]
+    none = [subquery(_NO_VALUE(column=col(name), base=base)) for name in types]
+    texts = engine.rows(_TYPES(types=[type_text(one) for one in none]))[0]
     return {
-        name: LiveColumn(name, told, fixed_column(name, type_))
-        for (name, type_), told in zip(types.items(), texts, strict=True)
+        name: LiveColumn(name, type_text_, fixed_column(name, type_))
+        for (name, type_), type_text_ in zip(types.items(), texts, strict=True)
     }
 
 
@@ -232,17 +268,17 @@ def _usual_name(table_name: str) -> str:
     return f"{table_name}_live"
 
 
-def _draft(engine: DuckDBEngine, found: _Found, name: str | None) -> tuple[Draft, Known | None, list[Known]]:
+def _draft(engine: DuckDBEngine, searched: _Searched, name: str | None) -> tuple[Draft, Known | None, list[Known]]:
     """What is to be made, the live view that it replaces, and the others."""
-    base, known = found.base, known_views(engine)
+    base, known = searched.base, known_views(engine)
     wanted = name if name is not None else _usual_name(base.name)
     before = named_so(known, base.db, wanted)
     refuse_others(engine, before, base.db, wanted)
     n = before.number if before is not None else max((one.number for one in known), default=0) + 1
     # Its own schema is where the names in a view are looked up first; an alias of the file may have a schema's name.
-    recipe, tables, contents = live_recipe(found.prepared, found.levels, table(base.name), found.columns, n)
+    recipe, tables, contents = live_recipe(searched.prepared, searched.levels, table(base.name), searched.columns, n)
     its = Known(n, base.db, wanted, tuple(tables))
-    row = definition(found.prepared, found.levels, its, base, utc_now())
+    row = definition(searched.prepared, searched.levels, its, base, utc_now())
     return Draft(its, recipe, tuple(contents), row), before, [one for one in known if one is not before]
 
 
@@ -253,9 +289,76 @@ def _writable() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.IOException, duckdb.TransactionException)
-        told = str(error).split("\n", 1)[0] if isinstance(error, shown) else "the engine refused it"
-        raise SourceError(f"the live view cannot be written ({type(error).__name__}): {told}") from error
+        message = str(error).split("\n", 1)[0] if isinstance(error, shown) else "the engine refused it"
+        raise SourceError(f"the live view cannot be written ({type(error).__name__}): {message}") from error
 
 
 def _silent(*figures: object) -> None:
-    """Tell nobody."""
+    """Report nothing."""
+
+
+def known_views(engine: DuckDBEngine) -> list[Known]:
+    """The live views of the database that is in use."""
+    definitions = table(DEFINITIONS, SCHEMA)
+    try:
+        engine.types(definitions)
+    except duckdb.CatalogException:
+        return []
+    found = engine.rows(_KNOWN(definitions=definitions))
+    return [Known(n, schema, name, tuple(tables)) for n, schema, name, tables in found]
+
+
+def named_so(known: Sequence[Known], schema: str, name: str) -> Known | None:
+    """The live view of a name, whatever the case."""
+    wanted = (schema.lower(), name.lower())
+    return next((one for one in known if (one.schema.lower(), one.name.lower()) == wanted), None)
+
+
+def refuse_others(engine: DuckDBEngine, before: Known | None, schema: str, name: str) -> None:
+    """Refuse to replace what is not ours."""
+    found = _there(engine, schema, name)
+    if found is not None and (before is None or not _is_ours(found)):
+        raise SourceError(f"there is a {found[0]} {name!r} already, which sqlanon live did not make: use another name")
+    status = _there(engine, SCHEMA, STATUS)
+    if status is not None and not _is_ours(status):
+        raise SourceError(f"there is a {status[0]} {SCHEMA}.{STATUS} already, which is not sqlanon's: rename it")
+
+
+def _is_ours(found: tuple[str, str | None]) -> bool:
+    kind, comment = found
+    return kind == "view" and (comment or "").startswith(MARK)
+
+
+def _there(engine: DuckDBEngine, schema: str, name: str) -> tuple[str, str | None] | None:
+    """The kind and the comment of a table or view of the database in use."""
+    rows = engine.rows(_THERE(schema=schema, name=name))
+    return rows[0] if rows else None
+
+
+def can_be_secure(engine: DuckDBEngine) -> bool:
+    """Whether the database in use can have secure views: DuckDB 2 has them, in memory and in files of its version."""
+    if int(duckdb.__version__.partition(".")[0]) < 2:
+        return False
+    path, tags = engine.rows(_DATABASE())[0]
+    version = tags.get("storage_version", "")
+    return path is None or (version.startswith("v") and int(version[1:].partition(".")[0]) >= 2)
+
+
+def status_of(engine: DuckDBEngine, known: Known) -> tuple[int, int, int]:
+    """Of a live view, now: the rows of its table, how many it leaves out, and how many it may."""
+    query = _STATUS_OF(status=status_query([known]), schema=known.schema, view=known.name)
+    rows, suppressed, limit = engine.rows(query)[0]
+    return rows, suppressed, limit
+
+
+def sound(engine: DuckDBEngine, known: Sequence[Known]) -> list[Known]:
+    """The live views that can be read: not those whose table is gone, or a column of it."""
+    return [one for one in known if _can_be_read(engine, table(status_name(one), SCHEMA))]
+
+
+def _can_be_read(engine: DuckDBEngine, view: exp.Table) -> bool:
+    try:
+        engine.types(view)
+    except (duckdb.CatalogException, duckdb.BinderException):
+        return False
+    return True

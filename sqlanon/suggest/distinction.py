@@ -15,93 +15,66 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, aliased, cast, col, ident, named, number, select, subquery, text, total
-from sqlanon.frequency.packing import (
-    SIZE,
-    SUBSET,
-    Packing,
-    group_rows,
-    pack,
-    refuse_too_many,
-    subset_groups,
-    subsets_of_size,
-)
+from sqlanon.expressions import Namer, named, template, values_query
+from sqlanon.frequency.packing import Packing, group_rows, pack, refuse_too_many, subset_groups, subsets_of_size
 from sqlanon.policy import Policy
 from sqlanon.risk.suda import uniques_and_pairs
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 
-DISTINCT = "distinct"
-TOGETHER = "together"
-ATTRIBUTES = "attributes"
+_SET_FIGURES = template("""
+    SELECT subset, count(*) AS "distinct", sum(n * (n - 1))::BIGINT AS together
+    FROM :groups AS g
+    GROUP BY subset
+""")
+_KEY_FIGURES = template('SELECT subset, :rows AS "distinct", 0 AS together FROM :sets AS s')
+_KEYS_AMONG = template('SELECT subset FROM :figures WHERE "distinct" = :rows')
+# An empty table has no groups.
+_DISTINCTION = template("""
+    SELECT
+        s.attributes,
+        s.size,
+        coalesce(f."distinct", 0) AS "distinct",
+        :rows::BIGINT AS rows,
+        coalesce(f."distinct", 0)::DOUBLE / nullif(:rows, 0)::DOUBLE AS distinction,
+        1 - f.together::DOUBLE / nullif(:pairs, 0)::DOUBLE AS separation
+    FROM :sets AS s
+    LEFT JOIN :figures AS f ON f.subset = s.subset
+    ORDER BY s.subset
+""")
 
 
 def listed_sets(names: Sequence[str], subsets: Mapping[int, Sequence[int]]) -> exp.Select:
     """The sets by their names."""
-    rows = []
-    for name, one in subsets.items():
-        own = cast(exp.Array(expressions=[text(names[i]) for i in one]), "VARCHAR[]")
-        rows.append(exp.Tuple(expressions=[cast(number(name), "BIGINT"), own, number(len(one))]))
-    columns = [ident(name) for name in (SUBSET, ATTRIBUTES, SIZE)]
-    values = exp.Values(expressions=rows, alias=exp.TableAlias(this=ident("s"), columns=columns))
-    return select([col(name.name) for name in columns], values)
+    rows = [(number, [names[i] for i in one], len(one)) for number, one in subsets.items()]
+    return values_query({"subset": "BIGINT", "attributes": "VARCHAR[]", "size": "INTEGER"}, rows)
 
 
 def set_figures(keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]]) -> exp.Select:
     """The figures of some sets."""
-    groups = subset_groups(keys, packing, subsets, [named(group_rows(), ROWS)])
-    others = exp.Paren(this=col(ROWS) - 1)
-    output: list[exp.Expr] = [
-        col(SUBSET),
-        named(exp.Count(this=exp.Star()), DISTINCT),
-        named(total(col(ROWS) * others), TOGETHER),
-    ]
-    return select(output, subquery(groups, "g"), [col(SUBSET)])
+    return _SET_FIGURES(groups=subset_groups(keys, packing, subsets, [named(group_rows(), "n")]))
 
 
 def key_figures(subsets: Iterable[int], rows: int) -> exp.Select:
     """The figures of sets that are known to tell all rows apart."""
-    listed = [exp.Tuple(expressions=[cast(number(one), "BIGINT")]) for one in subsets]
-    values = exp.Values(expressions=listed, alias=exp.TableAlias(this=ident("s"), columns=[ident(SUBSET)]))
-    output: list[exp.Expr] = [col(SUBSET), named(number(rows), DISTINCT), named(number(0), TOGETHER)]
-    return select(output, values)
+    return _KEY_FIGURES(rows=rows, sets=values_query({"subset": "BIGINT"}, [(one,) for one in subsets]))
 
 
 def keys_among(figures: exp.Table, rows: int) -> exp.Select:
     """The sets that tell all rows apart."""
-    condition = col(DISTINCT).eq(number(rows))
-    return select([col(SUBSET)], figures.copy()).where(condition, copy=False)
+    return _KEYS_AMONG(figures=figures, rows=rows)
 
 
 def distinction(sets: exp.Table, figures: exp.Table, rows: int) -> exp.Select:
     """Each set with its distinction and separation, the smaller sets first."""
-
-    def by(part: exp.Expr, whole: int) -> exp.Expr:
-        if not whole:
-            return cast(exp.null(), "DOUBLE")
-        return cast(part, "DOUBLE") / cast(number(whole), "DOUBLE")
-
-    found = exp.Coalesce(this=col(DISTINCT, "f"), expressions=[number(0)])  # an empty table has no groups
-    separation = number(1) - by(col(TOGETHER, "f"), rows * (rows - 1))
-    output: list[exp.Expr] = [
-        col(ATTRIBUTES, "s"),
-        col(SIZE, "s"),
-        named(found, DISTINCT),
-        named(cast(number(rows), "BIGINT"), "rows"),
-        named(by(found.copy(), rows), "distinction"),
-        named(separation, "separation"),
-    ]
-    on = col(SUBSET, "f").eq(col(SUBSET, "s"))
-    query = select(output, aliased(sets, "s")).join(aliased(figures, "f"), on=on, join_type="left", copy=False)
-    return query.order_by(col(SUBSET, "s"), copy=False)
+    return _DISTINCTION(rows=rows, pairs=rows * (rows - 1), sets=sets, figures=figures)
 
 
 _LISTED = 1000
-"""So many sets are listed in one statement."""
+"""The most sets in one statement."""
 
 
 def refuse_size(size: int) -> None:
@@ -171,9 +144,9 @@ def figures_of(
     return distinction(sets, figures, rows)
 
 
-def _into(steps: StatementRunner, target: exp.Table, query: exp.Select, made: exp.Table | None) -> exp.Table:
+def _into(steps: StatementRunner, target: exp.Table, query: exp.Select, table: exp.Table | None) -> exp.Table:
     """Make a table of a query, or add its rows to it."""
-    if made is None:
+    if table is None:
         return steps.make(target, query)
-    steps.add(made, query)
-    return made
+    steps.add(table, query)
+    return table

@@ -31,22 +31,8 @@ _SOME = 20  # values: of fewer, that they are all different says little
 
 @dataclass(frozen=True)
 class Profile:
-    """A column in figures.
-
-    Attributes
-    ----------
-    name, type:
-        Of the column, in the source's spelling and the engine's.
-    rows, values, distinct:
-        Of the table: rows; values that are not NULL, and distinct ones among them (about, where not all rows were
-        looked at).
-    longest, mean_length:
-        Of texts.
-    likes:
-        Of texts: the share of values that look like a kind, by its number in `KINDS`, or like `CODES`.
-    spread:
-        Of numbers: the greatest less the least.
-    """
+    """A column in figures: its values that are not NULL, and about how many are distinct; of texts their lengths and
+    the share of values that look like a kind, by its number in `KINDS`, or like `CODES`; of numbers their spread."""
 
     name: str
     type: str
@@ -85,18 +71,8 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A table that was looked at.
-
-    Attributes
-    ----------
-    rows, step:
-        Rows of the table; about every so manieth was looked at.
-    sample:
-        Those rows.
-    profiles:
-        The columns, in their order.
-    """
+class TableProfile:
+    """A table in figures: its rows, about every ``step``-th of which is in the ``sample``, and its columns in order."""
 
     rows: int
     step: int
@@ -104,8 +80,8 @@ class Looked:
     profiles: tuple[Profile, ...]
 
 
-def look_at(run: Run) -> Looked:
-    """Look at the source of a run; its table in the work schema is ``looked_rows``."""
+def profile_table(run: Run) -> TableProfile:
+    """Profile the source of a run; its sample in the work schema is ``looked_rows``."""
     steps, columns = StatementRunner(run.engine), run.source.columns
     rows = steps.count(run.source.relation)
     step = max(1, rows // ENOUGH)
@@ -146,7 +122,7 @@ def look_at(run: Run) -> Looked:
         )
 
     profiles = tuple(profile(i, name, type_) for i, (name, type_) in enumerate(columns.items()))
-    return Looked(rows, step, sample, profiles)
+    return TableProfile(rows, step, sample, profiles)
 
 
 def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:

@@ -12,8 +12,25 @@ from decimal import Decimal
 from typing import Any
 
 from sqlanon.hierarchies.parts import ColumnKind
-from sqlanon.suggest import kinds as kd
-from sqlanon.suggest.kinds import KINDS, NUMBERED, Kind, Role, kind_by_name, words_of
+from sqlanon.suggest.kinds import (
+    AGE,
+    BIRTH,
+    DATE,
+    FAMILY,
+    KINDS,
+    NUMBERED,
+    OTHER_CODE,
+    PLACE,
+    RACE,
+    SEX,
+    WORK,
+    YEAR,
+    ZIP,
+    Kind,
+    Role,
+    kind_by_name,
+    words_of,
+)
 from sqlanon.suggest.profile import CODES, Profile
 
 MOST = 10
@@ -27,11 +44,11 @@ _LONG = 50  # characters, on average: texts that may say anything
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDE = 24  # characters: of longer texts a mask would have too many levels
-_CATEGORIES = (kd.PLACE, kd.SEX, kd.RACE, kd.FAMILY, kd.WORK)  # numbers that are no measurements
+_CATEGORIES = (PLACE, SEX, RACE, FAMILY, WORK)  # numbers that are no measurements
 _OF_WHOLE_NUMBERS: dict[str | None, Rule] = {
-    kd.ZIP: {"mask": "right"},
-    kd.AGE: {"intervals": [5, 10, 20, 40]},
-    kd.YEAR: {"intervals": [5, 10, 20]},
+    ZIP: {"mask": "right"},
+    AGE: {"intervals": [5, 10, 20, 40]},
+    YEAR: {"intervals": [5, 10, 20]},
 }
 _LARGEST = 1e15
 _SMALLEST = 1e-9
@@ -39,21 +56,8 @@ _SMALLEST = 1e-9
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a column is taken for.
-
-    Attributes
-    ----------
-    column:
-        The column.
-    role:
-        Its role.
-    reason:
-        Why, for a comment; without a value of the table.
-    hierarchy:
-        Of a quasi-identifier.
-    known:
-        Whether its name or its content says what it is.
-    """
+    """The proposed role of a column; ``known``: its name or its content says what it is. The reason, which becomes a
+    comment, holds no value of the table."""
 
     column: Profile
     role: Role
@@ -97,11 +101,11 @@ def _identifying(column: Profile, by_name: Kind | None, by_content: tuple[Kind, 
     if by_name is not None and by_name.role == "identifying":
         reason = f"by its name: {by_name.name}"
     elif column.type == "UUID":
-        reason = f"by its type: {kd.OTHER_CODE}"
+        reason = f"by its type: {OTHER_CODE}"
     elif by_content is not None and by_content[0].role == "identifying":
         reason = _looks_like(*by_content)
     elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and _can_number(column):
-        reason = f"by its name, and its many values: {kd.OTHER_CODE}"
+        reason = f"by its name, and its many values: {OTHER_CODE}"
     return None if reason is None else Proposal(column, "identifying", reason, known=True)
 
 
@@ -164,10 +168,10 @@ def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
     """A hierarchy that fits a column's type."""
     what = kind.name if kind is not None else None
     if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
-        return {"dates": ["month", "year", "decade"] if what == kd.BIRTH else ["month", "quarter", "year"]}
+        return {"dates": ["month", "year", "decade"] if what == BIRTH else ["month", "quarter", "year"]}
     if column.kind is ColumnKind.TEXT:
         codes = column.likes.get(CODES, 0.0) >= 0.95 and column.distinct > _SOME_CODES
-        return {"mask": "right"} if (what in (kd.ZIP, kd.DATE) or codes) and 1 < column.longest <= _WIDE else SUPPRESS
+        return {"mask": "right"} if (what in (ZIP, DATE) or codes) and 1 < column.longest <= _WIDE else SUPPRESS
     whole = column.kind is ColumnKind.INTEGER
     if whole and what in _OF_WHOLE_NUMBERS:
         return _OF_WHOLE_NUMBERS[what]

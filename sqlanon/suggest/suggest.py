@@ -16,12 +16,12 @@ from sqlanon.search.preparation import prepare
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.kinds import OTHER_CODE
-from sqlanon.suggest.profile import Looked, look_at
+from sqlanon.suggest.policy_text import policy_text
+from sqlanon.suggest.profile import TableProfile, profile_table
 from sqlanon.suggest.propose import SUPPRESS, Proposal, propose
-from sqlanon.suggest.written import written_policy
 
 SIZE = 3
-"""Sets of so many quasi-identifiers are looked at."""
+"""The size of the largest sets of quasi-identifiers."""
 
 _PERSONS = f"by its name: {OTHER_CODE}"
 
@@ -35,10 +35,10 @@ def asks_nothing(table: str | None) -> Policy:
 def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | None, files: Sequence[str]) -> str:
     """A commented policy for a table."""
     with begin(asks_nothing(table)) as run:
-        looked = look_at(run)
-        proposals = propose(looked.profiles)
-        apart = _apart(run, looked, proposals)
-        dependencies = _dependencies(run, looked, proposals)
+        table_profile = profile_table(run)
+        proposals = propose(table_profile.profiles)
+        apart = _apart(run, table_profile, proposals)
+        dependencies = _dependencies(run, table_profile, proposals)
     source: dict[str, object] = {"database": str(database)} if database is not None else {}
     if files:
         source = {"files": [*files] if len(files) > 1 else files[0]}
@@ -50,35 +50,35 @@ def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | 
     release = {"database": f"{place}_release.duckdb", "table": name if table else place}
 
     def policy(proposals: Sequence[Proposal]) -> str:
-        return written_policy(source, release, proposals, apart, looked.rows, looked.step, dependencies)
+        return policy_text(source, release, proposals, apart, table_profile.rows, table_profile.step, dependencies)
 
     return policy(_that_hold(begin, proposals, source))
 
 
 def _apart(
-    run: Run, looked: Looked, proposals: Sequence[Proposal]
+    run: Run, table_profile: TableProfile, proposals: Sequence[Proposal]
 ) -> Mapping[frozenset[str], tuple[float | None, float | None]]:
     """Distinction and separation of the sets of quasi-identifiers."""
     names = [one.column.name for one in proposals if one.role == "quasi"]
     if not names:
         return {}
     steps = StatementRunner(run.engine)
-    query = figures_of(steps, run.work, looked.sample, names, names, SIZE)
+    query = figures_of(steps, run.work, table_profile.sample, names, names, SIZE)
     return {
         frozenset(attributes): (distinction, separation)
         for attributes, _, _, _, distinction, separation in steps.ask(query, [])
     }
 
 
-def _dependencies(run: Run, looked: Looked, proposals: Sequence[Proposal]) -> Sequence[Narrowing]:
+def _dependencies(run: Run, table_profile: TableProfile, proposals: Sequence[Proposal]) -> Sequence[Narrowing]:
     """The columns that would be released as they are, and narrow a quasi-identifier."""
     columns = [
         one.column.name for one in proposals if one.role in ("sensitive", "insensitive") and not one.column.constant
     ]
     quasi = [one.column.name for one in proposals if one.role == "quasi"]
-    rows = looked.rows // looked.step
+    rows = table_profile.rows // table_profile.step
     return narrowing_columns_of_source(
-        StatementRunner(run.engine), run.work, looked.sample, rows, columns, quasi, SourceSection()
+        StatementRunner(run.engine), run.work, table_profile.sample, rows, columns, quasi, SourceSection()
     )
 
 
@@ -107,10 +107,10 @@ def _that_hold(
                 return False
         return True
 
-    asked = [one for one in proposals if one.hierarchy not in (None, SUPPRESS)]
-    if not asked or holds(asked):
+    with_rules = [one for one in proposals if one.hierarchy not in (None, SUPPRESS)]
+    if not with_rules or holds(with_rules):
         return proposals
-    wrong = [one for one in asked if not holds([one])]
+    wrong = [one for one in with_rules if not holds([one])]
     reason = "some values have no place in intervals or dates"
     return [
         replace(one, hierarchy=SUPPRESS, reason=f"{one.reason}; {reason}") if one in wrong else one for one in proposals

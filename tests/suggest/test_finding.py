@@ -26,7 +26,7 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy import Policy
 from sqlanon.policy.reading import parse_toml
 from sqlanon.suggest.kinds import KINDS, kind_by_name
-from sqlanon.suggest.written import toml_key
+from sqlanon.suggest.policy_text import toml_key
 
 Row = tuple[Any, ...]
 NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")

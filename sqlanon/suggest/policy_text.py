@@ -47,7 +47,7 @@ def toml_value(value: object) -> str:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def written_policy(
+def policy_text(
     source: Mapping[str, object],
     release: Mapping[str, str],
     proposals: Sequence[Proposal],
