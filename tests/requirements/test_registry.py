@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from few_classes import FewClasses
 from others import Others
 from support import ROOT, cli
 
@@ -80,7 +81,7 @@ def write(folder: Path, rows: Sequence[Row], policy: str = POLICY) -> sqlanon.Po
     return sqlanon.Policy.load(folder / "policy.toml")
 
 
-def classes(rows: Sequence[Row], levels: tuple[int, int]) -> list[list[str]]:
+def classes(rows: Sequence[Row], levels: tuple[int, ...]) -> list[list[str]]:
     """The illnesses in each class of a generalization."""
     found: dict[tuple[str, int], list[str]] = {}
     width = (1, 5, 10, 20, 1000)[levels[1]]
@@ -117,7 +118,7 @@ def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> N
         result = db.anonymize(policy)
     height, levels = expected
     assert (result.score, tuple(result.generalization.values())) == (pytest.approx(height), levels)
-    found = classes(rows, (levels[0], levels[1]))
+    found = classes(rows, levels)
     assert result.suppressed_rows == sum(len(one) for one in found if not holds(one))
 
 
@@ -258,3 +259,52 @@ def test_the_table_of_the_documentation_has_every_requirement() -> None:
         assert table_of_requirements() in text
     finally:
         register(Others)
+
+
+# A requirement on the whole table, of the form of a number
+
+
+@pytest.fixture
+def few_classes() -> Iterator[None]:
+    register(FewClasses)
+    yield
+    unregister(FewClasses)
+
+
+FEW = POLICY.replace('[[privacy.others]]\nattribute = "illness"\nrows = 2', "[privacy]\nfew_classes = 4").replace(
+    "0.2", "0"
+)
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
+    rows = patients()
+    policy = write(tmp_path, rows, FEW)
+    every = itertools.product(range(HEIGHTS["zip"] + 1), range(HEIGHTS["age"] + 1))
+    enough = [levels for levels in every if len(classes(rows, levels)) <= 4]
+    expected = min(sum(level / top for level, top in zip(one, HEIGHTS.values(), strict=True)) for one in enough)
+    with sqlanon.connect() as db:
+        (risk,) = db.risk(policy).requirements
+        assert (risk.holds, risk.figure, risk.limit) == (False, len(classes(rows, (0, 0))), 4)
+        result = db.anonymize(policy)
+        assert result.score == pytest.approx(expected)
+        release = result.publish(tmp_path / "release.duckdb")
+        assert db.verify(tmp_path / "release.duckdb", policy).verified
+        audit = str(db.plan(policy, dialect="spark").stages[-1].sql[0])
+        result.report(tmp_path / "page.html")
+        with pytest.raises(PolicyError, match=r"privacy\.few_classes: is of the whole table"):
+            db.live(policy, "seen")
+    assert isinstance(release, sqlanon.Release)
+    (check,) = (one for one in release.verify().checks if one.name == "at most 4 classes")
+    assert check.passed and check.message == f"there are {len(classes(rows, tuple(result.generalization.values())))}"
+    assert audit.startswith("-- at most 4 classes") and "> 4" in audit
+    assert "There are at most 4 groups." in (tmp_path / "page.html").read_text(encoding="utf-8")
+    with pytest.raises(PolicyError, match=r"privacy\.few_classes: strategy mondrian decides class by class"):
+        write(tmp_path, rows, FEW.replace('"relative_height"', '"loss"\nstrategy = "mondrian"'))
+
+
+@pytest.mark.usefixtures("few_classes")
+def test_a_limit_on_the_table_that_cannot_be_met_is_named(tmp_path: Path) -> None:
+    policy = write(tmp_path, patients(), FEW.replace("few_classes = 4", "few_classes = 1\nk = 61"))
+    with sqlanon.connect() as db, pytest.raises(InfeasibleError, match="61-anonymity"):
+        db.anonymize(policy)

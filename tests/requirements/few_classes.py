@@ -1,0 +1,53 @@
+"""A requirement on the table as a whole, in one file outside the package: a limit on the number of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from sqlglot import exp
+
+from sqlanon.expressions import template
+from sqlanon.fields import Whole
+from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.base import Entry, Requirement, SourceFacts, TableCondition
+from sqlanon.requirements.plain_sql import Released, sizes
+
+TOO_MANY = template("SELECT count(*) AS figure FROM :classes HAVING count(*) > :limit")
+
+
+@dataclass(frozen=True)
+class FewClasses(Requirement, TableCondition):
+    """At most ``limit`` classes. Merged classes are fewer."""
+
+    limit: int
+
+    entry: ClassVar = Entry(
+        "few_classes",
+        "number",
+        "the greatest number of classes",
+        number=Annotated[Whole, Field(ge=1)],
+        scope="table",
+    )
+
+    @property
+    def name(self) -> str:
+        return f"at most {self.limit} classes"
+
+    def of(self, source: SourceFacts) -> FewClasses:
+        return self
+
+    def figure(self, classes: int, count: int, singles: int) -> float:
+        return classes
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        found = sum(audited.class_sizes().values())
+        yield Check(self.name, found <= self.limit, f"there are {found}")
+
+    def violations(self, released: Released) -> exp.Select:
+        return TOO_MANY(classes=sizes(released.release, released.quasi), limit=self.limit)
+
+    def sentence(self, who: str) -> str:
+        return f"There are at most {self.limit} groups."
