@@ -40,6 +40,22 @@ KNOWN = "known"
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column of the release.
+
+    Attributes
+    ----------
+    name:
+        Its name in the source and in the release.
+    quasi:
+        Its number among the quasi-identifiers, or None.
+    """
+
+    name: str
+    quasi: int | None = None
+
+
+@dataclass(frozen=True)
 class Coded:
     """A quasi-identifier as the queries need it.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlglot import exp
 
 from sqlanon import coding as cd
-from sqlanon.coding import Coded, Levels
+from sqlanon.coding import Coded, Column, Levels
 from sqlanon.decoys import decoy_statements
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
@@ -19,7 +19,7 @@ from sqlanon.ledger import marking_statements
 from sqlanon.noise.shown import noise_statements
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.recode.local.finish import EXAMPLE_LEAVES, example_recoding, example_trees, task_statements
-from sqlanon.recode.recoding import AnyRecoding, ByClass, Column, Recoding, suppressed_classes
+from sqlanon.recode.recoding import AnyRecoding, ByClass, Recoding, suppressed_classes
 from sqlanon.release.dependencies import ENOUGH, PAIRS, narrowing_statements
 from sqlanon.release.requirements import requirement_queries
 from sqlanon.requirements import Domain, hierarchies_needed, requirements_of

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN
+from sqlanon.coding import KNOWN, Column
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import cast, col
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.pipeline import Chosen, Found
 from sqlanon.policy.guarantee import guarantee_of
-from sqlanon.recode.recoding import AnyRecoding, Column
+from sqlanon.recode.recoding import AnyRecoding
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_told

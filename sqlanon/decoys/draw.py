@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, Coded, Levels, level_codes
+from sqlanon.coding import KNOWN, Coded, Column, Levels, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     Namer,
@@ -39,7 +39,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.measures import Figures
 from sqlanon.pipeline import Found
-from sqlanon.recode.recoding import Column, Recoding, as_they_are, in_order
+from sqlanon.recode.recoding import Recoding, as_they_are, in_order
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.classes import KEPT, ClassSpace, judged
 from sqlanon.search.full_domain import checker, measure_of

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
+from sqlanon.coding import Column, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import create_table, select, subquery
 from sqlanon.extend.extension import Extension
@@ -18,7 +18,7 @@ from sqlanon.ledger import Places, beside_earlier, opened, publications, refuse_
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
-from sqlanon.recode.recoding import Column, Recoding, suppressed_classes
+from sqlanon.recode.recoding import Recoding, suppressed_classes
 from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace

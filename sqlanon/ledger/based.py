@@ -20,7 +20,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon import catalog
-from sqlanon.coding import Coded, Levels
+from sqlanon.coding import Coded, Column, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import Namer, col, create_table, drop_table, select, subquery, table, text
@@ -30,7 +30,6 @@ from sqlanon.ledger.records import Publication, named_publications, publications
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.problems import join
-from sqlanon.recode.recoding import Column
 from sqlanon.release.manifest import Manifest
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield

@@ -9,13 +9,14 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from sqlanon.coding import Column
 from sqlanon.engines.base import Engine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import aliased, col, is_there, named, select
 from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy, unit_of
 from sqlanon.noise.statements import released, unusable_counts
 from sqlanon.policy import Policy
-from sqlanon.recode.recoding import ByClass, Column, in_order
+from sqlanon.recode.recoding import ByClass, in_order
 from sqlanon.sources import Source
 from sqlanon.sources.columns import match_columns, released_columns
 

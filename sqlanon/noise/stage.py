@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.coding import Column
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
@@ -28,7 +29,7 @@ from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.local.placement import class_figures
-from sqlanon.recode.recoding import ByClass, Column
+from sqlanon.recode.recoding import ByClass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.preparation import SearchInput

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, SOURCE, Coded, Levels, below_top, code_name
+from sqlanon.coding import KNOWN, SOURCE, Coded, Column, Levels, below_top, code_name
 from sqlanon.expressions import (
     aliased,
     all_columns,
@@ -27,22 +27,6 @@ from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.search.classes import KEPT, ClassSpace, judged
 
 MASKED = "masked"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the release.
-
-    Attributes
-    ----------
-    name:
-        Its name in the source and in the release.
-    quasi:
-        Its number among the quasi-identifiers, or None.
-    """
-
-    name: str
-    quasi: int | None = None
 
 
 class AnyRecoding(Protocol):

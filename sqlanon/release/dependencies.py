@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.coding import Column
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
@@ -38,7 +39,7 @@ from sqlanon.expressions import (
 from sqlanon.frequency.looks import some_rows
 from sqlanon.frequency.unique import KEY
 from sqlanon.policy import SourceSection, table_parts
-from sqlanon.recode.recoding import ByClass, Column
+from sqlanon.recode.recoding import ByClass
 from sqlanon.search.preparation import SearchInput, unique_columns
 from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
+from sqlanon.coding import Column, Levels
 from sqlanon.engines.base import Queries
 from sqlanon.engines.travel import count_column, repeated
 from sqlanon.expressions import (
@@ -29,7 +29,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.recoding import AnyRecoding, Column, Recoding
+from sqlanon.recode.recoding import AnyRecoding, Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import requirement_checks

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon import coding as cd
-from sqlanon.coding import Coded, Levels
+from sqlanon.coding import Coded, Column, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
@@ -30,7 +30,6 @@ from sqlanon.frequency.unique import NEARLY, nearly_unique
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
-from sqlanon.recode.recoding import Column
 from sqlanon.requirements import Domain, Requirements, hierarchies_needed, requirements_of
 from sqlanon.search import Lattice
 from sqlanon.search.classes import ClassSpace

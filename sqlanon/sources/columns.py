@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sqlanon.coding import Column
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
-from sqlanon.recode.recoding import Column
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source
 from sqlanon.sources.earlier import EARLIER

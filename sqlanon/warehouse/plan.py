@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sqlanon.coding import Coded
+from sqlanon.coding import Coded, Column
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_line
 from sqlanon.errors import PolicyError
 from sqlanon.expressions import table
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, problems
-from sqlanon.recode.recoding import Column, Recoding
+from sqlanon.recode.recoding import Recoding
 from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
 from sqlanon.sources import warehouse as wh
 from sqlanon.warehouse import statements as wa

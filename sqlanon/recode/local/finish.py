@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded
+from sqlanon.coding import Coded, Column
 from sqlanon.expressions import (
     Namer,
     all_of,
@@ -44,7 +44,6 @@ from sqlanon.recode.local.placement import (
     suppressed_ground,
 )
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.recode.recoding import Column
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.search.classes import ClassSpace

@@ -43,7 +43,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Coded, Levels
+from sqlanon.coding import ROWS, Coded, Column, Levels
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import (
     aliased,
@@ -69,7 +69,6 @@ from sqlanon.expressions import (
 from sqlanon.frequency.statements import coded_rows
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, in_combinations, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.recode.recoding import Column
 from sqlanon.requirements.base import CLASS_COUNT
 from sqlanon.search.budget import LimitReachedError
 
