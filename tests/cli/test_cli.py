@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
-from support import HOSPITAL_POLICY, cli, small_hospital
+from support import HOSPITAL_POLICY, change, cli, small_hospital
 
 import sqlanon
 from sqlanon.release.verify import verify_file
@@ -48,6 +48,18 @@ def rewrite(folder: Path, old: str, new: str) -> Path:
 
 
 # Done: 0
+
+
+def test_what_breaks_an_earlier_release_is_published_by_force_alone(folder: Path) -> None:
+    policy = rewrite(folder, 'database = "release.duckdb"', 'database = "one.duckdb"\n[catalog]\ndatabase = "c.duckdb"')
+    assert cli("anonymize", policy).status == 0
+    change(folder / "hospital.duckdb", "INSERT INTO patients SELECT * FROM patients LIMIT 1")
+    rewrite(folder, '"one.duckdb"', '"two.duckdb"')
+    ended = cli("anonymize", policy)
+    assert (ended.status, "together with" in ended.err, "--force" in ended.err) == (1, True, True)
+    assert not (folder / "two.duckdb").exists()
+    assert cli("anonymize", policy, "--force").status == 0
+    assert (folder / "two.duckdb").exists()
 
 
 def test_anonymize_says_what_it_did(folder: Path) -> None:

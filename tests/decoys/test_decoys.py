@@ -370,7 +370,8 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
         release = result.publish(path)
-        assert db.verify(path, asked).verified
+        verified = db.verify(path, asked)
+    assert verified.verified
     told = (
         "5 of the released rows are decoys, in 2 classes, and k counts them: without them, the smallest class has 1 of"
     )
@@ -384,6 +385,8 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
     assert "private-q7" not in manifest.to_json()
     messages = {check.name: check.message for check in verify_file(path).checks}
     assert messages["4-anonymity"].endswith("k counts 5 decoys, which are rows of nobody")
+    against_source = {check.name: check.message for check in verified.checks}["against the source: 4-anonymity"]
+    assert against_source.endswith("k counts 5 decoys, which are rows of nobody")
     assert messages["decoys"] == "5 rows in some of the 2 classes of 4 rows; which, the release does not show"
     assert result.proof == "optimal before decoys"
     assert {"decoys": {"rows": 5, "classes": 2, "smallest_class_without": 1}}.items() <= result.to_dict().items()

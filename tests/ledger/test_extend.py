@@ -140,6 +140,14 @@ def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> N
         assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
 
 
+def test_what_another_release_has_is_added_all_the_same(hospital: Path) -> None:
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(4)))
+    with sqlanon.connect() as db:
+        db.anonymize(policy(hospital, release={"database": hospital / "other.duckdb"})).publish(force=True)
+    result, _ = extend(hospital)
+    assert (result.added_rows, result.waiting_rows) == (4, 0)
+
+
 @pytest.mark.slow
 def test_another_release_is_not_broken(hospital: Path) -> None:
     """A second release that has some of the rows already: those that it does not have would be few."""

@@ -311,6 +311,16 @@ def test_k_map(connection: duckdb.DuckDBPyConnection) -> None:
     assert not passes(connection, attributes, {"k_map": 3}, population={"table": "people", "person": "name"}), "persons"
 
 
+def test_a_class_that_only_the_population_has_is_none(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of both values of it there are rows, but not of both together."""
+    people = [(zip_, sex) for zip_, sex in (("1", "f"), ("2", "m"), ("1", "m")) for _ in range(3)]
+    create(connection, "people", "zip VARCHAR, sex VARCHAR", people)
+    create(connection, "t", "zip VARCHAR, sex VARCHAR", [("1", "f"), ("2", "m"), ("2", "m")])
+    attributes = {"zip": {**SUPPRESS, "max_level": 0}, "sex": {**SUPPRESS, "max_level": 0}}
+    with searched(connection, attributes, {"k_map": 3}, population={"table": "people"}) as result:
+        assert (result.classes, result.smallest_class, result.suppressed_rows) == (2, 1, 0)
+
+
 def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
     """dan is nowhere; eve's row matches bob's only; ann and bob are where they should be."""
     create(connection, "people", "zip VARCHAR, name VARCHAR", [("1", "ann"), ("2", "bob"), ("3", "eve"), ("1", "eve")])

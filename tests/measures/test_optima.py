@@ -1,0 +1,58 @@
+"""One small table, and by hand the best generalization of it by each measure."""
+
+from __future__ import annotations
+
+import math
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.measures import MEASURES
+
+# Seven rows, of which two may be suppressed. Below: p and q are g, r and s are h. At level 0 the classes p and q are
+# kept, of three and two rows, and r and s are suppressed; at level 1 there are classes of five and two rows.
+ROWS = "pppqqrs"
+OPTIMA = {
+    "loss": (0, 2 / 7),
+    "precision": (0, 2 / 7),
+    "height": (0, 0),
+    "relative_height": (0, 0),
+    "discernibility": (0, 3**2 + 2**2 + 7 * 2),
+    "average_class_size": (0, 7 / 3),
+    "distinct": (0, 2),
+    "suppression": (1, 0),
+    "entropy": (0, 2),  # two suppressed rows have two values
+}
+# With no row to suppress.
+WHOLE = {
+    "loss": 1 / 3,
+    "precision": 1 / 2,
+    "height": 1,
+    "relative_height": 1 / 2,
+    "discernibility": 5**2 + 2**2,
+    "average_class_size": 7 / 2,
+    "distinct": 2,
+    "suppression": 0,
+    "entropy": 3 * math.log2(5 / 3) + 2 * math.log2(5 / 2) + 2 * math.log2(2),
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_optimum_of_each_measure(measure: str) -> None:
+    attributes = {"x": {"table": "tree"}}
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT unnest({list(ROWS)}) AS x")
+        connection.execute(
+            "CREATE TABLE tree AS FROM (VALUES ('p', 'g', '*'), ('q', 'g', '*'), ('r', 'h', '*'), ('s', 'h', '*')) "
+            "AS r(ground, middle, top)"
+        )
+        with sqlanon.connect(connection) as db:
+            found = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))
+            whole = db.anonymize(make_policy(attributes, search={"measure": measure}))
+    level, score = OPTIMA[measure]
+    assert (found.generalization, found.suppressed_rows) == ({"x": level}, 0 if level else 2)
+    assert found.score == pytest.approx(score, abs=1e-12)
+    assert whole.generalization == {"x": 1}
+    assert whole.score == pytest.approx(WHOLE[measure], abs=1e-12)
