@@ -19,8 +19,6 @@ approximated within O(k log k) by their algorithm and within O(k) by that of Agg
 tables", 2005), which look at all pairs of tuples. Here pairs are looked at in blocks only, and no factor is
 guaranteed: just that every group holds, and that as lowest common ancestors the groups lose no more than the optimal
 full-domain generalization.
-
-Grouping similar combinations: all groups that a few can make, and pairs of groups that cost least together.
 """
 
 from __future__ import annotations
@@ -30,202 +28,128 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import (
-    aliased,
-    all_columns,
-    all_of,
-    anonymous,
-    cast,
-    col,
-    ident,
-    is_there,
-    named,
-    number,
-    select,
-    subquery,
-    total,
-    union_all,
+from sqlanon.expressions import fragment, number, template
+from sqlanon.recode.local.groups import (
+    UNIT,
+    Grouping,
+    Groups,
+    common_price,
+    placed,
+    summed,
 )
-from sqlanon.recode.local import groups as gr
-from sqlanon.recode.local.groups import CELL, PRICE, Grouping, Groups, common_price, summed
-from sqlanon.recode.local.nodes import COMBINATION, Tree
-from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
+from sqlanon.recode.local.nodes import Tree
+from sqlanon.recode.local.summaries import allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search import Search
 from sqlanon.search.budget import LimitReachedError
-from sqlanon.search.classes import KEPT
-
-BLOCK = "block"
-
-
-def all_groups(combinations: exp.Table, count: int) -> exp.Select:
-    """Every group that so many combinations can make: ``combination`` and ``cell``, in which its bit is set."""
-    series = exp.Table(
-        this=anonymous("range", number(1), number(2**count)),
-        alias=exp.TableAlias(this=ident("s"), columns=[ident(CELL)]),
-    )
-    bit = exp.BitwiseRightShift(this=cast(col(CELL, "s"), "INTEGER"), expression=col(COMBINATION, "c"))
-    odd = exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=bit), expression=number(1))).eq(1)
-    query = select([col(COMBINATION, "c"), named(cast(col(CELL, "s"), "INTEGER"), CELL)], series)
-    query = query.join(aliased(combinations, "c"), join_type="cross", copy=False)
-    return query.where(odd, copy=False)
-
-
-def group_prices(classes: exp.Table, judged: exp.Select) -> exp.Select:
-    """The groups that hold and may be released: ``cell``, ``n``, and the price of all their rows."""
-    on = col(CELL, "g").eq(col(CELL, "j"))
-    whole = col(ROWS, "g") * col(PRICE, "g")
-    query = select([col(CELL, "g"), col(ROWS, "g"), whole], aliased(classes, "g"))
-    query = query.join(subquery(judged, "j"), on=on, copy=False)
-    there = is_there(col(PRICE, "g"))
-    return query.where(col(KEPT, "j"), there, copy=False)
-
-
-def in_cells(of: exp.Table, cells: Sequence[int]) -> exp.Select:
-    """The members of some groups."""
-    query = select([col(COMBINATION), col(CELL)], of.copy())
-    return query.where(exp.In(this=col(CELL), expressions=[number(cell) for cell in cells]), copy=False)
-
-
-def open_blocks(of: exp.Table, classes: exp.Table, rows: int, most: int) -> exp.Select:
-    """The members of groups that may be worth dividing: ``combination``, ``block`` (their group), and ``cell``, a group
-    of their own.
-    """
-    together = exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col(CELL, "m")])
-    on = col(CELL, "m").eq(col(CELL, "g"))
-    output: list[exp.Expr] = [
-        col(COMBINATION, "m"),
-        named(col(CELL, "m"), BLOCK),
-        named(col(COMBINATION, "m"), CELL),
-        named(together, "together"),
-    ]
-    query = select(output, aliased(of, "m")).join(aliased(classes, "g"), on=on, copy=False)
-    query = query.where(
-        col(ROWS, "g") >= number(rows),
-        col(PRICE, "g") > 0,
-        copy=False,
-    )
-    few = col("together") <= number(most)
-    return select([col(COMBINATION), col(BLOCK), col(CELL)], subquery(query, "b")).where(few, copy=False)
-
-
-def proposals(
-    classes: exp.Table, judged: exp.Table, of: exp.Table, prices: exp.Table, trees: Sequence[Tree], size: int
-) -> exp.Select:
-    """For each group that does not hold, ``one``, the ``other`` of its block that it is to join; whether both together
-    are ``large``, of at least ``size`` rows; and how much ``more`` they cost.
-
-    Those that are not large come first, then those that cost least.
-    """
-
-    def side(alias: str) -> exp.Select:
-        output: list[exp.Expr] = [all_columns(alias), col(BLOCK, "b"), col(KEPT, "j")]
-        query = select(output, aliased(classes, alias))
-        of_block = col(CELL, alias).eq(col(COMBINATION, "b"))
-        query = query.join(aliased(of, "b"), on=of_block, copy=False)
-        same = col(CELL, alias).eq(col(CELL, "j"))
-        return query.join(aliased(judged, "j"), on=same, copy=False)
-
-    price = summed([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
-    output: list[exp.Expr] = [
-        named(col(CELL, "f"), "one"),
-        named(col(CELL, "g"), "other"),
-        named(col(ROWS, "f"), "n_f"),
-        named(col(ROWS, "g"), "n_g"),
-        named(col(PRICE, "f"), "p_f"),
-        named(col(PRICE, "g"), "p_g"),
-        named(price, PRICE),
-    ]
-    query = select(output, subquery(side("f"), "f"))
-    pair = all_of(
-        [
-            col(BLOCK, "f").eq(col(BLOCK, "g")),
-            col(CELL, "f").neq(col(CELL, "g")),
-        ]
-    )
-    query = query.join(subquery(side("g"), "g"), on=pair, copy=False)
-    for alias, of_side in (("x", "f"), ("y", "g")):
-        on = col(CELL, of_side).eq(col(COMBINATION, alias))
-        query = query.join(aliased(prices, alias), on=on, copy=False)
-    query = query.where(~col(KEPT, "f"), copy=False)
-    rows = exp.Paren(this=col("n_f") + col("n_g"))
-    before = [(col(f"n_{side}") * col(f"p_{side}")) for side in ("f", "g")]
-    more = ((rows * col(PRICE)) - before[0]) - before[1]
-    large = rows >= number(size)
-    order: list[exp.Expr] = [
-        large,
-        more,
-        *(anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST")),
-    ]
-    there = is_there(col(PRICE))
-    best = [
-        named(exp.ArgMin(this=value.copy(), expression=exp.Tuple(expressions=[term.copy() for term in order])), name)
-        for value, name in ((col("other"), "other"), (large, "large"), (more, "more"))
-    ]
-    return select([col("one"), *best], subquery(query, "p"), [col("one")]).where(there, copy=False)
-
-
-def unions(proposed: exp.Table) -> exp.Query:
-    """The groups that are joined in a round: ``cell``, and ``into``, the lesser of both.
-
-    Two that propose each other are; and a group that holds takes in the one that fits it best. No group is in two
-    unions.
-    """
-    low, high = (anonymous(name, col("one", "p"), col("other", "p")) for name in ("LEAST", "GREATEST"))
-    mutual = all_of(
-        [
-            col("other", "p").eq(col("one", "q")),
-            col("one", "p").eq(col("other", "q")),
-            col("one", "p") < col("one", "q"),
-        ]
-    )
-    both = select([named(high, CELL), named(low, "into")], aliased(proposed, "p"))
-    both = both.join(aliased(proposed, "q"), on=mutual, copy=False)
-    order = exp.Tuple(expressions=[col("large", "p"), col("more", "p"), col("one", "p")])
-    fits = exp.ArgMin(this=col("one", "p"), expression=order)
-    on = col("other", "p").eq(col("one", "q"))
-    taken = select([named(fits, "one"), col("other", "p")], aliased(proposed, "p"), [col("other", "p")])
-    taken = taken.join(aliased(proposed, "q"), on=on, join_type="anti", copy=False)
-    low, high = (anonymous(name, col("one"), col("other")) for name in ("LEAST", "GREATEST"))
-    one = select([named(high, CELL), named(low, "into")], subquery(taken, "t"))
-    return union_all(both, one)
-
-
-def united(of: exp.Table, joined: exp.Table) -> exp.Select:
-    """The combinations with their block and the group that they are in now."""
-    on = col(CELL, "m").eq(col(CELL, "u"))
-    cell = exp.Coalesce(this=col("into", "u"), expressions=[col(CELL, "m")])
-    query = select([col(COMBINATION, "m"), col(BLOCK, "m"), named(cell, CELL)], aliased(of, "m"))
-    return query.join(aliased(joined, "u"), on=on, join_type="left", copy=False)
-
-
-def cheaper(of: exp.Table, classes: exp.Table, before: exp.Table) -> exp.Select:
-    """The members of the blocks that cost no more as they are divided: ``combination``, ``block``, ``cell``."""
-    on = col(CELL, "g").eq(col(COMBINATION, "m"))
-    whole = total(col(ROWS, "g") * col(PRICE, "g"))
-    sums = select([col(BLOCK, "m"), named(whole, "whole")], aliased(of, "m"), [col(BLOCK, "m")])
-    sums = sums.join(aliased(classes, "g"), on=on, copy=False)
-    old = col(ROWS, "b") * col(PRICE, "b")
-    query = select([all_columns("o")], aliased(of, "o"))
-    query = query.join(subquery(sums, "s"), on=col(BLOCK, "o").eq(col(BLOCK, "s")), copy=False)
-    query = query.join(aliased(before, "b"), on=col(BLOCK, "o").eq(col(CELL, "b")), copy=False)
-    return query.where(col("whole", "s") <= old, copy=False)
-
-
-def divided(of: exp.Table, better: exp.Table) -> exp.Select:
-    """The members of all groups, where some are divided: ``combination`` and ``cell``."""
-    on = col(COMBINATION, "m").eq(col(COMBINATION, "d"))
-    cell = exp.Coalesce(this=col(CELL, "d"), expressions=[col(CELL, "m")])
-    query = select([col(COMBINATION, "m"), named(cell, CELL)], aliased(of, "m"))
-    return query.join(aliased(better, "d"), on=on, join_type="left", copy=False)
-
 
 FEW = 10
 """Of so many combinations every grouping is tried: 1,023 groups, and 3¹⁰ steps."""
 
 MOST_TOGETHER = 500
 """Blocks of more combinations are not divided: pairs are compared."""
+
+# Every group that so many combinations can form, as the number in which the bits of its combinations are set.
+_ALL_GROUPS = template("""
+    SELECT c.combination, s.cell::INTEGER AS cell
+    FROM range(1, :end) AS s(cell)
+    CROSS JOIN :combinations AS c
+    WHERE ((s.cell::INTEGER >> c.combination) & 1) = 1
+""")
+# The groups that hold and may be released, with the price of all their rows.
+_GROUP_PRICES = template("""
+    SELECT g.cell, g.n, g.n * g.price
+    FROM :classes AS g
+    JOIN :judged AS j ON g.cell = j.cell
+    WHERE j.kept AND g.price IS NOT NULL
+""")
+_IN_CELLS = template("SELECT combination, cell FROM :members WHERE cell IN (:cells)")
+# The members of groups that may be worth dividing, each a group of its own; their group is the block.
+_OPEN_BLOCKS = template("""
+    SELECT combination, block, cell
+    FROM (
+        SELECT
+            m.combination,
+            m.cell AS block,
+            m.combination AS cell,
+            count(*) OVER (PARTITION BY m.cell) AS together
+        FROM :members AS m
+        JOIN :classes AS g ON m.cell = g.cell
+        WHERE g.n >= :rows AND g.price > 0
+    ) AS b
+    WHERE together <= :most
+""")
+# For each group that does not hold, ``one``, the ``other`` of its block that it is to join; whether both together are
+# ``large``; and how much ``more`` they cost. Those that are not large come first, then those that cost least.
+_PROPOSALS = template("""
+    SELECT
+        one,
+        arg_min(other, (:large, :more, least(one, other), greatest(one, other))) AS other,
+        arg_min(:large, (:large, :more, least(one, other), greatest(one, other))) AS large,
+        arg_min(:more, (:large, :more, least(one, other), greatest(one, other))) AS more
+    FROM (
+        SELECT
+            f.cell AS one, g.cell AS other, f.n AS n_f, g.n AS n_g, f.price AS p_f, g.price AS p_g, :price AS price
+        FROM (
+            SELECT f.*, b.block, j.kept
+            FROM :classes AS f
+            JOIN :blocks AS b ON f.cell = b.combination
+            JOIN :judged AS j ON f.cell = j.cell
+        ) AS f
+        JOIN (
+            SELECT g.*, b.block, j.kept
+            FROM :classes AS g
+            JOIN :blocks AS b ON g.cell = b.combination
+            JOIN :judged AS j ON g.cell = j.cell
+        ) AS g ON f.block = g.block AND f.cell <> g.cell
+        JOIN :prices AS x ON f.cell = x.combination
+        JOIN :prices AS y ON g.cell = y.combination
+        WHERE NOT f.kept
+    ) AS p
+    WHERE price IS NOT NULL
+    GROUP BY one
+""")
+_IS_LARGE = fragment("(n_f + n_g) >= :rows")
+_MORE = fragment("(n_f + n_g) * price - n_f * p_f - n_g * p_g")
+# The groups that are united in a round: ``cell``, and ``into``, the lesser of both. Two that propose each other are;
+# and a group that holds takes in the one that fits it best. No group is in two unions.
+_UNIONS = fragment("""
+    SELECT greatest(p.one, p.other) AS cell, least(p.one, p.other) AS "into"
+    FROM :proposed AS p
+    JOIN :proposed AS q ON p.other = q.one AND p.one = q.other AND p.one < q.one
+    UNION ALL
+    SELECT greatest(one, other) AS cell, least(one, other) AS "into"
+    FROM (
+        SELECT arg_min(p.one, (p.large, p.more, p.one)) AS one, p.other
+        FROM :proposed AS p
+        ANTI JOIN :proposed AS q ON p.other = q.one
+        GROUP BY p.other
+    ) AS t
+""")
+_UNITED = template("""
+    SELECT m.combination, m.block, coalesce(u."into", m.cell) AS cell
+    FROM :blocks AS m
+    LEFT JOIN :united AS u ON m.cell = u.cell
+""")
+# The members of the blocks that cost no more as they are divided.
+_CHEAPER = template("""
+    SELECT o.*
+    FROM :blocks AS o
+    JOIN (
+        SELECT m.block, sum(g.n * g.price)::BIGINT AS whole
+        FROM :blocks AS m
+        JOIN :classes AS g ON g.cell = m.combination
+        GROUP BY m.block
+    ) AS s ON o.block = s.block
+    JOIN :before AS b ON o.block = b.cell
+    WHERE s.whole <= b.n * b.price
+""")
+_DIVIDED = template("""
+    SELECT m.combination, coalesce(d.cell, m.cell) AS cell
+    FROM :members AS m
+    LEFT JOIN :better AS d ON m.combination = d.combination
+""")
+_PARTS = template("SELECT combination, cell AS part FROM :members")
 
 
 def k_similar(task: LocalTask) -> LocalOutcome:
@@ -236,12 +160,11 @@ def k_similar(task: LocalTask) -> LocalOutcome:
     search, start, best, rounds = grouped(task)
     if best is start and task.prepared.requirements.shields:
         # What is less than the generalization might break what the shields ask of some attributes.
-        nodes = gr.placed(best.members, best.classes, len(task.trees))
+        nodes = placed(best.members, best.classes, len(task.trees))
         return LocalOutcome(task, task.steps.make(task.work("similar_placed"), nodes), rounds=rounds, search=search)
-    columns: list[exp.Expr] = [col(COMBINATION), named(col(gr.CELL), PART)]
-    parts = task.steps.make(task.work("similar_parts"), select(columns, best.members.copy()))
-    shown = summarise(task, parts, allowed_nodes(task, "similar"), "similar", rounds)
-    return replace(shown, search=search)
+    parts = task.steps.make(task.work("similar_parts"), _PARTS(members=best.members))
+    outcome = summarise(task, parts, allowed_nodes(task, "similar"), "similar", rounds)
+    return replace(outcome, search=search)
 
 
 def grouped(task: LocalTask) -> tuple[Search, Grouping, Grouping, int]:
@@ -273,26 +196,47 @@ class _Similar:
         """Of all groupings of few combinations, numbered from 0, the one that costs least."""
         groups, task = self.groups, self.task
         groups.refuse_late()
-        every = groups.make(all_groups(task.combinations, count))
+        every = groups.make(_ALL_GROUPS(end=2**count, combinations=task.combinations))
         classes = groups.tight(every).classes
-        judged = task.judged(subquery(gr.sized(every, groups.prices), "s"), [gr.CELL])
-        rows = {cell: (n, price) for cell, n, price in task.engine.rows(group_prices(classes, judged))}
+        holding = task.engine.rows(_GROUP_PRICES(classes=classes, judged=groups.judged_cells(every)))
+        rows = {cell: (n, price) for cell, n, price in holding}
         chosen = best_grouping(count, rows, task.rows - task.allowed_rows)
-        return groups.tight(groups.make(in_cells(every, chosen)))
+        cells = [number(cell) for cell in chosen]
+        return groups.tight(groups.make(_IN_CELLS(members=every, cells=cells)))
 
     def _divided(self, whole: Grouping) -> Grouping:
-        groups, task, least = self.groups, self.task, self.task.members.requirements.least_class
-        now = groups.make(open_blocks(whole.members, whole.classes, 2 * least, MOST_TOGETHER))
+        groups, least = self.groups, self.task.members.requirements.least_class
+        blocks = groups.make(
+            _OPEN_BLOCKS(members=whole.members, classes=whole.classes, rows=2 * least, most=MOST_TOGETHER)
+        )
         while True:
             groups.refuse_late()
-            classes = groups.tight(now).classes
-            judged = groups.make(task.judged(subquery(gr.sized(now, groups.prices), "s"), [gr.CELL]))
-            proposed = groups.make(proposals(classes, judged, now, groups.prices, task.trees, 2 * least))
-            if not task.steps.count(proposed):
+            classes = groups.tight(blocks).classes
+            judged = groups.make(groups.judged_cells(blocks))
+            proposed = groups.make(proposals(classes, judged, blocks, groups.prices, self.task.trees, 2 * least))
+            if not self.task.steps.count(proposed):
                 break
-            now = groups.make(united(now, groups.make(unions(proposed))))
-        better = groups.make(cheaper(now, classes, whole.classes))
-        return groups.tight(groups.make(divided(whole.members, better)))
+            united = groups.make(unions(proposed))
+            blocks = groups.make(_UNITED(blocks=blocks, united=united))
+        better = groups.make(_CHEAPER(blocks=blocks, classes=classes, before=whole.classes))
+        return groups.tight(groups.make(_DIVIDED(members=whole.members, better=better)))
+
+
+def proposals(
+    classes: exp.Table, judged: exp.Table, blocks: exp.Table, prices: exp.Table, trees: Sequence[Tree], rows: int
+) -> exp.Select:
+    """For each group that does not hold the other of its block that it is to join; together they are large from so
+    many rows on."""
+    price = summed([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
+    large, more = _IS_LARGE(rows=rows), _MORE()
+    return _PROPOSALS(large=large, more=more, price=price, classes=classes, blocks=blocks, judged=judged, prices=prices)
+
+
+def unions(proposed: exp.Table) -> exp.Query:
+    """The groups that are united in a round."""
+    query = _UNIONS(proposed=proposed)
+    assert isinstance(query, exp.Query)
+    return query
 
 
 def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -> list[int]:
@@ -318,7 +262,7 @@ def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -
         if options:
             best[things] = min(options, key=lambda one: one[1:])
     enough = [one for one in best.values() if one[0] >= needed]
-    return min(enough, key=lambda one: (one[1] - one[0] * gr.UNIT, one[2]), default=(0, 0, []))[2]
+    return min(enough, key=lambda one: (one[1] - one[0] * UNIT, one[2]), default=(0, 0, []))[2]
 
 
 run = on_combinations(k_similar)

@@ -37,34 +37,17 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
-from sqlanon.expressions import (
-    aliased,
-    all_of,
-    cast,
-    col,
-    drop_table,
-    is_there,
-    named,
-    number,
-    select,
-    subquery,
-    total,
-    union_all,
-    where,
-)
+from sqlanon.expressions import aliased, all_of, col, drop_table, fragment, named, number, subquery, template, union_all
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.budget import LimitReachedError
-from sqlanon.search.classes import KEPT
 
 SCALE = 10**12
 """The cost of a row that shows nothing. Beside its loss a value costs 1 for each level, so that of two nodes that stand
 for the same ground values the lower one is released."""
 
-COST, EXTRA, GROUND, OTHER, SPLIT = "cost", "extra", "ground", "other", "split"
-PRICE, LOST = "price", "lost"
+COST, OTHER, SPLIT = "cost", "other", "split"
 
 
 def suppressed_cost(trees: Sequence[Tree]) -> int:
@@ -72,14 +55,18 @@ def suppressed_cost(trees: Sequence[Tree]) -> int:
     return SCALE + sum(tree.height for tree in trees) + 1
 
 
+_COSTS = template("""
+    SELECT node, round(leaves * :each)::BIGINT + level AS cost, released
+    FROM :nodes
+""")
+
+
 def _costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
     """The nodes of an attribute with what they cost: ``node``, ``cost``, ``released``."""
     tree = trees[attribute]
     share = tree.weight / sum(one.weight for one in trees)
     each = SCALE * share / (tree.leaves - 1) if tree.leaves > 1 else 0.0
-    rounded = cast(exp.Round(this=col("leaves") * number(each)), "BIGINT")
-    cost = rounded + col("level")
-    return select([col(NODE), named(cost, COST), col("released")], tree.nodes.copy())
+    return _COSTS(each=each, nodes=tree.nodes)
 
 
 def ground_name(trees: Sequence[Tree], attribute: int) -> str:
@@ -92,18 +79,33 @@ def _columns(trees: Sequence[Tree], alias: str) -> list[exp.Expr]:
     return [col(COMBINATION, alias), col(ROWS, alias), *grounds]
 
 
+_CUTTING = template("SELECT :columns, :nodes, :cost AS cost FROM :combinations AS c")
+
+
 def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The cutting of a generalization."""
-    query = exp.Select().from_(aliased(combinations, "c"), copy=False)
-    nodes: list[exp.Expr] = []
     cost: exp.Expr = number(0)
-    for i, level in enumerate(levels):
-        node = col(node_name(i, level), "c")
+    for i in range(len(trees)):
+        cost = cost + col(COST, f"v{i}")
+    nodes = [col(node_name(i, level), "c") for i, level in enumerate(levels)]
+    released = [named(node, released_name(i)) for i, node in enumerate(nodes)]
+    query = _CUTTING(columns=_columns(trees, "c"), nodes=released, cost=cost, combinations=combinations)
+    for i, node in enumerate(nodes):
         on = node.eq(col(NODE, f"v{i}"))
         query = query.join(subquery(_costs(trees, i), f"v{i}"), on=on, copy=False)
-        nodes.append(named(node, released_name(i)))
-        cost = cost + col(COST, f"v{i}")
-    return query.select(*_columns(trees, "c"), *nodes, named(cost, COST), copy=False)
+    return query
+
+
+_SPLITS = template("""
+    SELECT node, ground, other, extra
+    FROM (SELECT *, bool_and(other IS NOT NULL) OVER (PARTITION BY node) AS possible FROM :pairs AS s) AS m
+    WHERE possible
+""")
+_RAISES = template("SELECT * FROM :pairs AS s WHERE other IS NOT NULL")
+_NO_MOVES = template("""
+    SELECT NULL::INTEGER AS node, NULL::INTEGER AS ground, NULL::INTEGER AS other, NULL::BIGINT AS extra
+    WHERE FALSE
+""")
 
 
 def splits(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Query:
@@ -117,12 +119,7 @@ def splits(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> ex
         _pairs(combinations, trees, attribute, level, range(level - 1, tree.floor - 1, -1))
         for level in range(tree.floor + 1, tree.height + 1)
     ]
-    if not parts:
-        return _none()
-    possible = exp.Window(this=exp.LogicalAnd(this=_is_there(OTHER)), partition_by=[col(NODE)])
-    marked = select([exp.Star(), named(possible, "possible")], subquery(_union(parts), "s"))
-    output: list[exp.Expr] = [col(name) for name in (NODE, GROUND, OTHER, EXTRA)]
-    return select(output, subquery(marked, "m")).where(col("possible"), copy=False)
+    return _SPLITS(pairs=union_all(*parts)) if parts else _NO_MOVES()
 
 
 def raises(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Query:
@@ -130,7 +127,16 @@ def raises(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> ex
     tree = trees[attribute]
     levels = range(tree.floor, tree.height + 1)
     parts = [_pairs(combinations, trees, attribute, low, [high]) for low in levels for high in levels if low < high]
-    return select([exp.Star()], subquery(_union(parts), "s")).where(_is_there(OTHER), copy=False) if parts else _none()
+    return _RAISES(pairs=union_all(*parts)) if parts else _NO_MOVES()
+
+
+_PAIRS = template("""
+    SELECT :node AS node, :ground AS ground, :other AS other, :cost - :own_cost AS extra
+    FROM (SELECT DISTINCT :paths FROM :combinations) AS c
+    WHERE :released
+""")
+# A node that costs the same stands for the same values.
+_IS_OTHER = fragment(":released AND :cost <> :own_cost")
 
 
 def _pairs(
@@ -139,64 +145,58 @@ def _pairs(
     """The nodes at a level, and for each ground value the first of the nodes at other levels that may be released
     and stands for other values."""
     ground, nodes = ground_name(trees, attribute), {one: node_name(attribute, one) for one in (level, *others)}
-    names = dict.fromkeys([ground, *nodes.values()])
-    paths = exp.Select(expressions=[col(name) for name in names], distinct=exp.Distinct())
-    query = exp.Select().from_(subquery(paths.from_(combinations.copy(), copy=False), "c"), copy=False)
+    own_cost = col(COST, f"v{level}")
+    other, cost = exp.Case(), exp.Case()
+    for one in others:
+        is_other = _IS_OTHER(released=col("released", f"v{one}"), cost=col(COST, f"v{one}"), own_cost=own_cost)
+        other = other.when(is_other, col(nodes[one], "c"))
+        cost = cost.when(is_other, col(COST, f"v{one}"))
+    query = _PAIRS(
+        node=col(nodes[level], "c"),
+        ground=col(ground, "c"),
+        other=other,
+        cost=cost,
+        own_cost=own_cost,
+        paths=[col(name) for name in dict.fromkeys([ground, *nodes.values()])],
+        combinations=combinations,
+        released=col("released", f"v{level}"),
+    )
     for one, name in nodes.items():
         on = col(name, "c").eq(col(NODE, f"v{one}"))
         query = query.join(subquery(_costs(trees, attribute), f"v{one}"), on=on, copy=False)
-    other, cost = exp.Case(), exp.Case()
-    for one in others:
-        # A node that costs the same stands for the same values.
-        differs = col(COST, f"v{one}").neq(col(COST, f"v{level}"))
-        is_other = col("released", f"v{one}") & differs
-        other = other.when(is_other, col(nodes[one], "c"))
-        cost = cost.when(is_other.copy(), col(COST, f"v{one}"))
-    extra = cost - col(COST, f"v{level}")
-    output: list[exp.Expr] = [
-        named(col(nodes[level], "c"), NODE),
-        named(col(ground, "c"), GROUND),
-        named(other, OTHER),
-        named(extra, EXTRA),
-    ]
-    return query.select(*output, copy=False).where(col("released", f"v{level}"), copy=False)
-
-
-def _is_there(name: str) -> exp.Expr:
-    return is_there(col(name))
-
-
-def _none() -> exp.Select:
-    """No moves: of an attribute whose hierarchy has one level."""
-    columns = [(name, "INTEGER") for name in (NODE, GROUND, OTHER)] + [(EXTRA, "BIGINT")]
-    output: list[exp.Expr] = [named(cast(exp.null(), type_), name) for name, type_ in columns]
-    return exp.Select(expressions=output).where(exp.false(), copy=False)
-
-
-def _union(parts: Sequence[exp.Select]) -> exp.Query:
-    query: exp.Query = union_all(*parts)
     return query
 
 
-def _same_value(trees: Sequence[Tree], attribute: int) -> list[exp.Expr]:
-    """A row ``p`` of a cutting and a move ``s`` of its node."""
-    return [
-        col(NODE, "s").eq(col(released_name(attribute), "p")),
-        col(GROUND, "s").eq(col(ground_name(trees, attribute), "p")),
-    ]
+_IS_MOVE = fragment("s.node = :node AND s.ground = :ground")
+
+
+def _is_move(trees: Sequence[Tree], attribute: int) -> exp.Expr:
+    """Whether ``s`` is a move of the node of a row ``p`` of a cutting."""
+    return _IS_MOVE(node=col(released_name(attribute), "p"), ground=col(ground_name(trees, attribute), "p"))
+
+
+_ALL_SPLIT = template("""
+    SELECT :columns, :nodes, :former AS split, p.cost + s.extra AS cost
+    FROM :cutting AS p
+    JOIN :moves AS s ON :is_move
+""")
 
 
 def all_split(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table) -> exp.Select:
-    """The rows of a cutting whose nodes of an attribute can be split, with all of them split.
-
-    ``split`` has the former node.
-    """
+    """The rows of a cutting whose nodes of an attribute can be split, with all of them split; ``split`` has the former
+    node."""
     nodes: list[exp.Expr] = [col(released_name(i), "p") for i in range(len(trees))]
-    split = named(nodes[attribute], SPLIT)
-    nodes[attribute] = named(col(OTHER, "s"), released_name(attribute))
-    cost = named(col(COST, "p") + col(EXTRA, "s"), COST)
-    query = select([*_columns(trees, "p"), *nodes, split, cost], aliased(cutting, "p"))
-    return query.join(aliased(moves, "s"), on=all_of(_same_value(trees, attribute)), copy=False)
+    former, nodes[attribute] = nodes[attribute], named(col(OTHER, "s"), released_name(attribute))
+    columns, is_move = _columns(trees, "p"), _is_move(trees, attribute)
+    return _ALL_SPLIT(columns=columns, nodes=nodes, former=former, cutting=cutting, moves=moves, is_move=is_move)
+
+
+_MOVED = template("""
+    SELECT :columns, :nodes, p.cost + coalesce(s.extra, 0) AS cost
+    FROM :cutting AS p
+    LEFT JOIN :moves AS s ON :is_move AND :column IN (:chosen)
+""")
+_NEW_NODE = fragment("coalesce(s.other, :node)")
 
 
 def moved(
@@ -204,63 +204,66 @@ def moved(
 ) -> exp.Select:
     """A cutting with some of an attribute's nodes replaced."""
     columns: list[exp.Expr] = [col(released_name(i), "p") for i in range(len(trees))]
-    new = exp.Coalesce(this=col(OTHER, "s"), expressions=[columns[attribute]])
-    columns[attribute] = named(new, released_name(attribute))
-    extra = exp.Coalesce(this=col(EXTRA, "s"), expressions=[number(0)])
-    cost = named(col(COST, "p") + extra, COST)
-    only = exp.In(this=col(column, "s"), expressions=[number(node) for node in nodes])
-    query = select([*_columns(trees, "p"), *columns, cost], aliased(cutting, "p"))
-    on = all_of([*_same_value(trees, attribute), only])
-    return query.join(aliased(moves, "s"), on=on, join_type="left", copy=False)
+    columns[attribute] = named(_NEW_NODE(node=columns[attribute]), released_name(attribute))
+    return _MOVED(
+        columns=_columns(trees, "p"),
+        nodes=columns,
+        cutting=cutting,
+        moves=moves,
+        is_move=_is_move(trees, attribute),
+        column=col(column, "s"),
+        chosen=[number(node) for node in nodes],
+    )
+
+
+_PRICED = template("""
+    SELECT
+        *,
+        class_size::HUGEINT * CASE WHEN kept THEN cost ELSE :suppressed END AS price,
+        CASE WHEN kept THEN 0 ELSE class_size END AS lost
+    FROM :judged AS j
+""")
+_WHOLE = template("""
+    SELECT sum(price), coalesce(sum(lost)::BIGINT, 0), count(*) FILTER (WHERE kept)
+    FROM :classes
+""")
+# One row for each node that is worth splitting, with the price that it saves and the rows that it loses beside.
+_GAINS = template("""
+    SELECT b.node, b.price - a.price, a.lost - b.lost
+    FROM (SELECT :node AS node, sum(price) AS price, sum(lost)::BIGINT AS lost FROM :classes GROUP BY :node) AS b
+    JOIN (
+        SELECT split AS node, sum(price) AS price, sum(lost)::BIGINT AS lost
+        FROM :split AS s
+        GROUP BY split
+    ) AS a ON b.node = a.node
+    WHERE b.price - a.price > 0
+""")
+# The nodes above an attribute's cut, each with what all rows cost more if it replaces what is below it.
+_UPWARDS = template("""
+    SELECT s.other, sum(p.n::HUGEINT * s.extra)
+    FROM :cutting AS p
+    JOIN :moves AS s ON :is_move
+    GROUP BY s.other
+""")
+_KEPT = template("""
+    SELECT p.combination, :nodes
+    FROM :cutting AS p
+    JOIN :classes AS j ON :same
+    WHERE j.kept
+""")
+_ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :combinations")
 
 
 def priced(judged: exp.Query, trees: Sequence[Tree]) -> exp.Select:
     """Judged classes with ``price``, what all their rows cost, and ``lost``, their rows if they are not kept."""
-    each = exp.If(this=col(KEPT), true=col(COST), false=number(suppressed_cost(trees)))
-    price = cast(col(CLASS_SIZE), "HUGEINT") * each
-    lost = exp.If(this=col(KEPT), true=number(0), false=col(CLASS_SIZE))
-    return select([exp.Star(), named(price, PRICE), named(lost, LOST)], subquery(judged, "j"))
-
-
-def whole(classes: exp.Table) -> exp.Select:
-    """One row: the price of all rows, the rows that are lost, and the kept classes."""
-    kept_classes = where(exp.Count(this=exp.Star()), col(KEPT))
-    lost = exp.Coalesce(this=total(col(LOST)), expressions=[number(0)])
-    return select([exp.Sum(this=col(PRICE)), lost, kept_classes], classes.copy())
-
-
-def gains(split: exp.Query, classes: exp.Table, attribute: int) -> exp.Select:
-    """What splitting gains: one row for each node that is worth it, with the price that it saves and the rows that it
-    loses beside.
-    """
-
-    def sums(key: exp.Expr, source: exp.Expr) -> exp.Select:
-        price, lost = named(exp.Sum(this=col(PRICE)), PRICE), named(total(col(LOST)), LOST)
-        return select([named(key, NODE), price, lost], source, [key.copy()])
-
-    after = subquery(sums(col(SPLIT), subquery(split, "s")), "a")
-    before = subquery(sums(col(released_name(attribute)), classes.copy()), "b")
-    gain = col(PRICE, "b") - col(PRICE, "a")
-    lost = col(LOST, "a") - col(LOST, "b")
-    on = col(NODE, "b").eq(col(NODE, "a"))
-    query = select([col(NODE, "b"), gain, lost], before).join(after, on=on, copy=False)
-    return query.where(gain > 0, copy=False)
-
-
-def ways_up(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table) -> exp.Select:
-    """The nodes above an attribute's cut, each with what all rows cost more if it replaces what is below it."""
-    extra = cast(col(ROWS, "p"), "HUGEINT") * col(EXTRA, "s")
-    query = select([col(OTHER, "s"), exp.Sum(this=extra)], aliased(cutting, "p"))
-    query = query.join(aliased(moves, "s"), on=all_of(_same_value(trees, attribute)), copy=False)
-    return query.group_by(col(OTHER, "s"), copy=False)
+    return _PRICED(suppressed=suppressed_cost(trees), judged=judged)
 
 
 def kept(cutting: exp.Table, classes: exp.Table, attributes: int) -> exp.Select:
     """The combinations of kept classes, with their nodes."""
     names = [released_name(i) for i in range(attributes)]
-    on = all_of(col(name, "p").eq(col(name, "j")) for name in names)
-    query = select([col(COMBINATION, "p"), *(col(name, "p") for name in names)], aliased(cutting, "p"))
-    return query.join(aliased(classes, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
+    same = all_of(col(name, "p").eq(col(name, "j")) for name in names)
+    return _KEPT(nodes=[col(name, "p") for name in names], cutting=cutting, classes=classes, same=same)
 
 
 TRIED = 32
@@ -274,21 +277,13 @@ def subtree(task: LocalTask) -> LocalOutcome:
 
 @dataclass(frozen=True)
 class _Cut:
-    """A cut of each hierarchy.
-
-    Attributes
-    ----------
-    cutting, classes:
-        Tables of the statements above.
-    price, lost, count:
-        The price of all rows, the rows that are suppressed, and the kept classes.
-    """
+    """A cut of each hierarchy."""
 
     cutting: exp.Table
-    classes: exp.Table
-    price: int
-    lost: int
-    count: int
+    classes: exp.Table  # judged, with prices
+    price: int  # of all rows
+    lost: int  # suppressed rows
+    count: int  # kept classes
 
 
 @dataclass(frozen=True)
@@ -312,7 +307,7 @@ class _Cuts:
         self.task = task
         self.attributes = range(len(task.trees))
         self.checks = 0
-        self._made = 0
+        self._number = 0
         self._nodes = [released_name(i) for i in self.attributes]
 
     def run(self) -> LocalOutcome:
@@ -323,7 +318,7 @@ class _Cuts:
             for name, moves in (("splits", splits), ("raises", raises))
         )
         # Rows of unknown values are in no combination, and suppressed in any case.
-        rows = task.engine.rows(select([total(col(ROWS))], task.combinations.copy()))
+        rows = task.engine.rows(_ROW_COUNT(combinations=task.combinations))
         self._allowed = task.allowed_rows - (task.rows - int(rows[0][0] or 0))
         at_levels = cutting_at(task.combinations, trees, levels)
         start = self._cut(at_levels.copy(), replace(task.members, requirements=task.prepared.requirements))
@@ -339,12 +334,12 @@ class _Cuts:
     def _cut(self, query: exp.Select, members: Members | None = None) -> _Cut:
         """Make a cutting, and judge its classes."""
         task = self.task
-        self._made += 1
+        self._number += 1
         self._count()
-        cutting = task.steps.make(task.work(f"subtree_cutting_{self._made}"), query)
+        cutting = task.steps.make(task.work(f"subtree_cutting_{self._number}"), query)
         judged = judged_groups(members or task.members, aliased(cutting, "p"), [*self._nodes, COST])
-        classes = task.steps.make(task.work(f"subtree_classes_{self._made}"), priced(judged, task.trees))
-        price, lost, count = task.engine.rows(whole(classes))[0]
+        classes = task.steps.make(task.work(f"subtree_classes_{self._number}"), priced(judged, task.trees))
+        price, lost, count = task.engine.rows(_WHOLE(classes=classes))[0]
         return _Cut(cutting, classes, int(price or 0), lost, count)
 
     def _count(self) -> None:
@@ -361,15 +356,16 @@ class _Cuts:
 
     def _drop(self, cut: _Cut) -> None:
         for table in (cut.cutting, cut.classes):
-            self.task.engine.execute(drop_table(table.copy()))
+            self.task.engine.execute(drop_table(table))
 
     def _splits(self, cut: _Cut, i: int) -> list[_Split]:
         """The nodes of an attribute that are worth splitting, the best first."""
         self._count()
         task = self.task
         split = all_split(cut.cutting, task.trees, i, self.down[i])
-        judged = task.judged(exp.Subquery(this=split), [*self._nodes, SPLIT, COST])
-        rows = task.engine.rows(gains(priced(judged, task.trees), cut.classes, i))
+        judged = task.judged(subquery(split), [*self._nodes, SPLIT, COST])
+        gains = _GAINS(node=col(released_name(i)), classes=cut.classes, split=priced(judged, task.trees))
+        rows = task.engine.rows(gains)
         found = [_Split(node, int(gain), int(lost)) for node, gain, lost in rows]
         return sorted(found, key=lambda one: (-one.worth, one.node))
 
@@ -413,18 +409,20 @@ class _Cuts:
                 return
             yield one.node
 
+    def _upwards(self, cut: _Cut, i: int) -> list[tuple[int, int]]:
+        """The nodes above an attribute's cut, with what raising it to them costs."""
+        is_move = _is_move(self.task.trees, i)
+        rows = self.task.engine.rows(_UPWARDS(cutting=cut.cutting, moves=self.up[i], is_move=is_move))
+        return [(node, int(extra)) for node, extra in rows]
+
     def _exchange(self, cut: _Cut) -> _Cut | None:
         """The best of what a move up and then all splits lead to, if it is better than the cut."""
         best: _Cut | None = None
-        ways = sorted(
-            (int(extra), i, node)
-            for i in self.attributes
-            for node, extra in self.task.engine.rows(ways_up(cut.cutting, self.task.trees, i, self.up[i]))
-        )
-        for place, (_, i, node) in enumerate(ways[:TRIED]):
+        upwards = sorted((extra, i, node) for i in self.attributes for node, extra in self._upwards(cut, i))
+        for place, (_, i, node) in enumerate(upwards[:TRIED]):
             if self._is_over():
                 break
-            self.task.progress(len(ways) - place, self.checks, None)
+            self.task.progress(len(upwards) - place, self.checks, None)
             after = self._cut(moved(cut.cutting, self.task.trees, i, self.up[i], OTHER, [node]))
             if after.lost <= self._allowed and after.count:
                 after = self._descend(after, (i, node))
