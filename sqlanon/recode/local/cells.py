@@ -7,9 +7,9 @@ k-anonymous in which a reader finds smaller classes.
 Rows that read the same at the generalization are blanked alike, and kept rows stay as they are. What is sought is the
 least weight of blanked cells, by the attributes' weights, a suppressed row counting as one that is all blank:
 
-- Of up to `EXACT` failing classes, and where no kept row reads as blank, every way to part them into blocks is tried;
-  a block is blanked where its rows differ. That is the least weight there is, if two classes that meet the policy meet
-  it as one (all requirements but for persons who are in several combinations).
+- Of up to `EXACT` failing classes, and where no kept row reads as blank, every partition of them into blocks is
+  tried; a block is blanked where its rows differ. That is the least weight there is, if two classes that meet the
+  policy meet it as one (all requirements but for persons who are in several combinations).
 - Else in rounds, by sets of blanked attributes, the lightest first. Each class chooses, among those of its sets that
   would be in a class that meets the policy if all others chose so too, the lightest, then the largest class. What then
   does meet it stays; if nothing does, the best single class is made. There is no bound on how far that is from the
@@ -17,10 +17,9 @@ least weight of blanked cells, by the attributes' weights, a suppressed row coun
 
 What finds no place is suppressed.
 
-``way`` numbers the ways to part classes, ``block`` the blocks of a way from 1 on. Block 0 is suppressed.
-Names of columns, all ours: ``class`` numbers the classes that break the policy; ``node_i`` is the node that a
-reader sees, so that one whose label is the top label is the root; ``pattern`` is a set of blanked attributes, a bit for
-each.
+``partition`` numbers the partitions of classes into blocks, ``block`` the blocks of one from 1 on. Block 0 is
+suppressed. ``class`` numbers the classes that break the policy; ``node_i`` is the node that a reader sees, so that one
+whose label is the top label is the root; ``pattern`` is a set of blanked attributes, a bit for each.
 """
 
 from __future__ import annotations
@@ -30,33 +29,28 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Levels
+from sqlanon.coding import Levels
 from sqlanon.expressions import (
     aliased,
     all_of,
-    anonymous,
-    cast,
     col,
     drop_table,
-    greatest,
+    fragment,
     is_there,
     named,
     number,
-    select,
     star,
     subquery,
-    total,
+    template,
     union_all,
 )
-from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
+from sqlanon.recode.local.nodes import NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
-from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.budget import LimitReachedError
-from sqlanon.search.classes import KEPT
 from sqlanon.search.full_domain import SearchTask
 
-CLASS, PATTERN, WEIGHT, BUCKET = "class", "pattern", "weight", "bucket"
+CLASS, PARTITION = "class", "partition"
 
 
 def nodes_of(attributes: int, alias: str | None = None) -> list[exp.Expr]:
@@ -70,40 +64,57 @@ def agree(attributes: int, one: str, other: str) -> exp.Expr:
     return all_of(a.eq(b) for a, b in pairs)
 
 
+_AS_READ = template("SELECT c.combination, c.n FROM :combinations AS c")
+_ROOT_OR_OWN = fragment("""
+    CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :own END
+""")
+
+
 def as_read(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The combinations at a generalization, as readers see them: ``combination``, ``n``, ``node_i``."""
-    query = exp.Select().from_(aliased(combinations, "c"), copy=False)
-    nodes: list[exp.Expr] = []
+    query = _AS_READ(combinations=combinations)
     for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
         own = col(node_name(i, level), "c")
         query = query.join(aliased(tree.nodes, f"v{i}"), on=own.eq(col(NODE, f"v{i}")), copy=False)
-        is_root = col(NODE).eq(number(tree.root))
-        top = exp.Subquery(this=select([col("label")], tree.nodes.copy()).where(is_root, copy=False))
-        reads_top = col("label", f"v{i}").eq(top)
-        nodes.append(named(exp.If(this=reads_top, true=number(tree.root), false=own.copy()), released_name(i)))
-    return query.select(col(COMBINATION, "c"), col(ROWS, "c"), *nodes, copy=False)
+        node = _ROOT_OR_OWN(label=col("label", f"v{i}"), nodes=tree.nodes, root=tree.root, own=own)
+        query = query.select(named(node, released_name(i)), copy=False)
+    return query
+
+
+_IS_RELEASED = template("SELECT released FROM :nodes WHERE node = :root")
 
 
 def is_released(tree: Tree) -> exp.Select:
     """Whether an attribute may be blanked: its top label may be released."""
-    return select([col("released")], tree.nodes.copy()).where(col(NODE).eq(number(tree.root)), copy=False)
+    return _IS_RELEASED(nodes=tree.nodes, root=tree.root)
 
 
-def with_classes(read: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
+_WITH_CLASSES = template("""
+    SELECT *, (dense_rank() OVER (PARTITION BY kept ORDER BY :nodes))::INTEGER AS class
+    FROM (
+        SELECT r.combination, r.n, :nodes_of_rows, j.kept
+        FROM :seen AS r
+        JOIN :judged AS j ON :same
+    ) AS w
+""")
+_WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :read AS r WHERE NOT r.kept")
+_HELPERS = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:is_blank)")
+
+
+def with_classes(seen: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
     """The combinations as read, with ``kept`` of their class, and the number of the class."""
-    order = exp.Order(expressions=[exp.Ordered(this=node) for node in nodes_of(attributes)])
-    rank = exp.Window(this=exp.DenseRank(), partition_by=[col(KEPT)], order=order)
-    output = [col(COMBINATION, "r"), col(ROWS, "r"), *nodes_of(attributes, "r"), col(KEPT, "j")]
-    query = select(output, aliased(read, "r"))
-    query = query.join(subquery(judged, "j"), on=agree(attributes, "r", "j"), copy=False)
-    return select([exp.Star(), named(cast(rank, "INTEGER"), CLASS)], subquery(query, "w"))
+    return _WITH_CLASSES(
+        nodes=nodes_of(attributes),
+        nodes_of_rows=nodes_of(attributes, "r"),
+        seen=seen,
+        judged=judged,
+        same=agree(attributes, "r", "j"),
+    )
 
 
 def waiting(read: exp.Table, attributes: int, placed: exp.Table | None = None) -> exp.Select:
     """The rows of failing classes that have no place yet: ``class``, ``combination``, ``n``, ``node_i``."""
-    output = [col(CLASS, "r"), col(COMBINATION, "r"), col(ROWS, "r"), *nodes_of(attributes, "r")]
-    query = select(output, aliased(read, "r"))
-    query = query.where(~col(KEPT, "r"), copy=False)
+    query = _WAITING(nodes=nodes_of(attributes, "r"), read=read)
     if placed is None:
         return query
     same = col(CLASS, "r").eq(col(CLASS, "d"))
@@ -115,8 +126,21 @@ def helpers(read: exp.Table, trees: Sequence[Tree], blankable: Sequence[int]) ->
     blank: exp.Expr = exp.false()
     for i in blankable:
         blank = blank | col(released_name(i)).eq(number(trees[i].root))
-    query = select([col(COMBINATION), col(ROWS), *nodes_of(len(trees))], read.copy())
-    return query.where(col(KEPT), exp.Paren(this=blank), copy=False)
+    return _HELPERS(nodes=nodes_of(len(trees)), read=read, is_blank=blank)
+
+
+_PATTERNS = template("""
+    SELECT *, row_number() OVER (ORDER BY bucket, pattern) AS place
+    FROM (
+        SELECT *, ceil(round(weight / :mean, 9))::INTEGER AS bucket
+        FROM (
+            SELECT pattern, :weight AS weight
+            FROM (SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)) AS m
+        ) AS w
+    ) AS p
+""")
+_BIT = fragment("((range >> :place) & 1) * :bit")
+_IF_BLANK = fragment("CASE WHEN (:pattern & :bit) <> 0 THEN :yes ELSE :no END")
 
 
 def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
@@ -125,27 +149,23 @@ def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Selec
     With equal weights the bucket is the number of blanks.
     """
     weight: exp.Expr = number(0.0)
-    for i in blankable:
-        weight = weight + _if_blank(i, number(float(trees[i].weight)), number(0.0))
-    mean = sum(trees[i].weight for i in blankable) / len(blankable)
     bits: exp.Expr = number(0)
-    for bit_number, i in enumerate(blankable):
-        shifted = exp.BitwiseRightShift(this=col("range"), expression=number(bit_number))
-        bit = exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=shifted), expression=number(1)))
-        bits = bits + (bit * number(1 << i))
-    every = exp.Table(this=anonymous("range", number(1), number(1 << len(blankable))))
-    masks = select([named(cast(bits, "BIGINT"), PATTERN)], every)
-    weighed = select([col(PATTERN), named(weight, WEIGHT)], subquery(masks, "m"))
-    rounded = exp.Round(this=col(WEIGHT) / number(mean), decimals=number(9))
-    bucket = named(cast(exp.Ceil(this=rounded), "INTEGER"), BUCKET)
-    order = exp.Order(expressions=[exp.Ordered(this=col(name)) for name in (BUCKET, PATTERN)])
-    place = named(exp.Window(this=exp.RowNumber(), order=order), "place")
-    return select([exp.Star(), place], subquery(select([exp.Star(), bucket], subquery(weighed, "w")), "p"))
+    for place, i in enumerate(blankable):
+        weight = weight + _if_blank(i, number(float(trees[i].weight)), number(0.0))
+        bits = bits + _BIT(place=place, bit=1 << i)
+    mean = sum(trees[i].weight for i in blankable) / len(blankable)
+    return _PATTERNS(mean=mean, weight=weight, bits=bits, end=1 << len(blankable))
 
 
 def _if_blank(attribute: int, yes: exp.Expr, no: exp.Expr, alias: str | None = None) -> exp.Expr:
-    masked = exp.BitwiseAnd(this=col(PATTERN, alias), expression=number(1 << attribute))
-    return exp.If(this=exp.Paren(this=masked).neq(0), true=yes, false=no)
+    return _IF_BLANK(pattern=col("pattern", alias), bit=1 << attribute, yes=yes, no=no)
+
+
+_TRIES = template("""
+    SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
+    FROM :rows AS w
+    JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :shows
+""")
 
 
 def tries(
@@ -157,74 +177,89 @@ def tries(
     Only what is not blank is blanked.
     """
     nodes: list[exp.Expr] = []
-    conditions: list[exp.Expr] = [exp.Between(this=col("place", "p"), low=number(first), high=number(last))]
+    shows: list[exp.Expr] = []
     for i, tree in enumerate(trees):
         own = col(released_name(i), "w")
-        if i in blankable:
-            nodes.append(named(_if_blank(i, number(tree.root), own, "p"), released_name(i)))
-            shows = own.neq(number(tree.root))
-            conditions.append(_if_blank(i, shows, exp.true(), "p"))
-        else:
+        if i not in blankable:
             nodes.append(own)
-    output = [col(CLASS, "w"), col(COMBINATION, "w"), col(ROWS, "w"), *nodes, col(WEIGHT, "p"), col(PATTERN, "p")]
-    query = select(output, aliased(rows, "w"))
-    return query.join(aliased(all_patterns, "p"), on=all_of(conditions), copy=False)
+            continue
+        nodes.append(named(_if_blank(i, number(tree.root), own, "p"), released_name(i)))
+        shows.append(_if_blank(i, own.neq(number(tree.root)), exp.true(), "p"))
+    return _TRIES(nodes=nodes, rows=rows, patterns=all_patterns, first=first, last=last, shows=all_of(shows))
+
+
+_ROWS = template("SELECT combination, n, :nodes FROM :rows")
 
 
 def together(tried: exp.Expr, fixed: Sequence[exp.Expr], attributes: int) -> exp.Subquery:
     """What is tried and what has its place: ``combination``, ``n``, ``node_i``."""
-    columns = [col(COMBINATION), col(ROWS), *nodes_of(attributes)]
-    parts = [select([column.copy() for column in columns], one.copy()) for one in (tried, *fixed)]
-    query: exp.Query = union_all(*parts)
-    return subquery(query, "t")
+    return subquery(union_all(*(_ROWS(nodes=nodes_of(attributes), rows=one) for one in (tried, *fixed))), "t")
+
+
+_OPTIONS = template("""
+    SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
+    FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
+    JOIN :judged AS j ON :same
+    WHERE j.kept
+""")
+# The least weight is the best; then the largest class, so that many choose the same.
+_CHOSEN = template("""
+    SELECT class, :nodes
+    FROM (
+        SELECT
+            *,
+            row_number() OVER (
+                PARTITION BY class ORDER BY round(weight, 9), class_size DESC, pattern
+            ) AS rank
+        FROM :options
+    ) AS r
+    WHERE rank = 1
+""")
+_SINGLE_BEST = template("""
+    SELECT o.class, :nodes
+    FROM :options AS o
+    JOIN (
+        SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
+    ) AS b ON :same
+""")
+_PLACED_ROWS = template("""
+    SELECT w.combination, w.n, :nodes
+    FROM :rows AS w
+    JOIN :choice AS d ON w.class = d.class
+""")
+_GOOD = template("SELECT d.class, :nodes FROM :choice AS d JOIN :judged AS j ON :same WHERE j.kept")
 
 
 def options(tried: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
     """Where waiting classes may be placed, all of them together: a row for each class and each pattern that would be in
     a class that meets the policy: ``class``, ``node_i``, ``weight``, ``pattern``, ``class_size``."""
-    names = [CLASS, *(released_name(i) for i in range(attributes)), WEIGHT, PATTERN]
-    each = exp.Select(expressions=[col(name) for name in names], distinct=exp.Distinct())
-    query = select([*(col(name, "t") for name in names), col(CLASS_SIZE, "j")], subquery(each.from_(tried.copy()), "t"))
-    query = query.join(subquery(judged, "j"), on=agree(attributes, "t", "j"), copy=False)
-    return query.where(col(KEPT, "j"), copy=False)
-
-
-def _best_first(*last: str) -> exp.Order:
-    """The least weight; then the largest class, so that many choose the same."""
-    weight = exp.Round(this=col(WEIGHT), decimals=number(9))
-    size = exp.Ordered(this=col(CLASS_SIZE), desc=True)
-    return exp.Order(expressions=[exp.Ordered(this=weight), size, *(exp.Ordered(this=col(name)) for name in last)])
+    return _OPTIONS(
+        nodes_tried=nodes_of(attributes, "t"),
+        nodes=nodes_of(attributes),
+        tried=tried,
+        judged=judged,
+        same=agree(attributes, "t", "j"),
+    )
 
 
 def chosen_nodes(possible: exp.Table, attributes: int) -> exp.Select:
     """What each waiting class chooses: ``class`` and ``node_i``."""
-    rank = exp.Window(this=exp.RowNumber(), partition_by=[col(CLASS)], order=_best_first(PATTERN))
-    ranked = select([exp.Star(), named(rank, "rank")], possible.copy())
-    first = col("rank").eq(1)
-    return select([col(CLASS), *nodes_of(attributes)], subquery(ranked, "r")).where(first, copy=False)
+    return _CHOSEN(nodes=nodes_of(attributes), options=possible)
 
 
 def placed_rows(rows: exp.Table, choice: exp.Table, attributes: int) -> exp.Select:
     """The rows of the classes of a choice, where it places them."""
-    same = col(CLASS, "w").eq(col(CLASS, "d"))
-    query = select([col(COMBINATION, "w"), col(ROWS, "w"), *nodes_of(attributes, "d")], aliased(rows, "w"))
-    return query.join(aliased(choice, "d"), on=same, copy=False)
+    return _PLACED_ROWS(nodes=nodes_of(attributes, "d"), rows=rows, choice=choice)
 
 
 def good(choice: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
     """What of a choice is in a class that meets the policy."""
-    query = select([col(CLASS, "d"), *nodes_of(attributes, "d")], aliased(choice, "d"))
-    query = query.join(subquery(judged, "j"), on=agree(attributes, "d", "j"), copy=False)
-    return query.where(col(KEPT, "j"), copy=False)
+    return _GOOD(nodes=nodes_of(attributes, "d"), choice=choice, judged=judged, same=agree(attributes, "d", "j"))
 
 
 def single_best(possible: exp.Table, attributes: int) -> exp.Select:
     """The best option, with all that would be in one class with it."""
-    best = star(possible.copy())
-    best.set("order", _best_first(PATTERN, CLASS))
-    query = select([col(CLASS, "o"), *nodes_of(attributes, "o")], aliased(possible, "o"))
-    one = subquery(best.limit(1, copy=False), "b")
-    return query.join(one, on=agree(attributes, "o", "b"), copy=False)
+    return _SINGLE_BEST(nodes=nodes_of(attributes, "o"), options=possible, same=agree(attributes, "o", "b"))
 
 
 def both(before: exp.Table, accepted: exp.Table) -> exp.Query:
@@ -232,124 +267,160 @@ def both(before: exp.Table, accepted: exp.Table) -> exp.Query:
     return union_all(star(before.copy()), star(accepted.copy()))
 
 
+_RELEASED = template("""
+    SELECT c.combination, :nodes
+    FROM :combinations AS c
+    JOIN :read AS r ON c.combination = r.combination
+    LEFT JOIN :choice AS d ON r.class = d.class AND NOT r.kept
+    WHERE r.kept OR d.class IS NOT NULL
+""")
+_BLANK_OR_OWN = fragment("(CASE WHEN :chosen <> :before THEN :root ELSE :own END)::INTEGER")
+
+
 def released(
     combinations: exp.Table, read: exp.Table, choice: exp.Table, trees: Sequence[Tree], levels: Levels
 ) -> exp.Select:
     """All that is released: the kept rows as they are, and those of a choice with their blanks."""
-    query = exp.Select().from_(aliased(combinations, "c"), copy=False)
-    same = col(COMBINATION, "c").eq(col(COMBINATION, "r"))
-    query = query.join(aliased(read, "r"), on=same, copy=False)
-    in_choice = col(CLASS, "r").eq(col(CLASS, "d")) & (~col(KEPT, "r"))
-    query = query.join(aliased(choice, "d"), on=in_choice, join_type="left", copy=False)
-    output: list[exp.Expr] = [col(COMBINATION, "c")]
+    nodes = []
     for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
-        blank = col(released_name(i), "d").neq(col(released_name(i), "r"))
-        node = exp.If(this=blank, true=number(tree.root), false=col(node_name(i, level), "c"))
-        output.append(named(cast(node, "INTEGER"), released_name(i)))
-    there = is_there(col(CLASS, "d"))
-    either = col(KEPT, "r") | there
-    return query.select(*output, copy=False).where(either, copy=False)
+        chosen, before = col(released_name(i), "d"), col(released_name(i), "r")
+        node = _BLANK_OR_OWN(chosen=chosen, before=before, root=tree.root, own=col(node_name(i, level), "c"))
+        nodes.append(named(node, released_name(i)))
+    return _RELEASED(nodes=nodes, combinations=combinations, read=read, choice=choice)
 
 
-WAY, BLOCK, LAST = "way", "block", "last"
+# No partition yet, before the first class: ``last`` is the number of blocks.
+_NO_PARTITION = template("SELECT 0 AS last")
+_MORE_PARTITIONS = template("""
+    SELECT :blocks, greatest(w.last, b.range::INTEGER) AS last
+    FROM :partitions AS w
+    JOIN range(:end) AS b ON b.range <= w.last + 1
+""")
+_NEW_BLOCK = fragment("b.range::INTEGER")
 
 
-def first_ways() -> exp.Select:
-    """No way yet, before the first class: ``last`` is the number of blocks."""
-    return exp.Select(expressions=[named(number(0), LAST)])
-
-
-def more_ways(ways: exp.Table, classes: int) -> exp.Select:
+def more_partitions(partitions: exp.Table, classes: int) -> exp.Select:
     """The ways to part classes into blocks, with one class more: it is in a block that is there, in one of its own, or
     in none, block 0, which is suppressed."""
-    block = cast(col("range", "b"), "INTEGER")
-    last = greatest(col(LAST, "w"), block)
-    output: list[exp.Expr] = [col(f"block_{i}", "w") for i in range(classes)]
-    output.append(named(block.copy(), f"block_{classes}"))
-    every = aliased(exp.Table(this=anonymous("range", number(classes + 2))), "b")
-    on = col("range", "b") <= (col(LAST, "w") + 1)
-    return select([*output, named(last, LAST)], aliased(ways, "w")).join(every, on=on, copy=False)
+    return _MORE_PARTITIONS(
+        blocks=[*(col(f"block_{i}", "w") for i in range(classes)), named(_NEW_BLOCK(), f"block_{classes}")],
+        partitions=partitions,
+        end=classes + 2,
+    )
 
 
-def parted(ways: exp.Table, classes: int) -> exp.Select:
-    """The ways, a row for each class: ``way``, ``class`` and ``block``."""
-    order = exp.Order(expressions=[exp.Ordered(this=col(f"block_{i}")) for i in range(classes)])
-    numbered = select([exp.Star(), named(exp.Window(this=exp.RowNumber(), order=order), WAY)], ways.copy())
+_PARTED = template("SELECT * FROM :classes AS e")
+_CLASS_OF_EACH = template("""
+    SELECT partition, :class AS class, :block AS block
+    FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS n
+""")
+
+
+def parted(partitions: exp.Table, classes: int) -> exp.Select:
+    """The partitions, a row for each class: ``partition``, ``class`` and ``block``."""
+    numbered = [col(f"block_{i}") for i in range(classes)]
     each = [
-        select([col(WAY), named(number(i + 1), CLASS), named(col(f"block_{i}"), BLOCK)], subquery(numbered.copy(), "n"))
-        for i in range(classes)
+        _CLASS_OF_EACH(**{"class": i + 1}, block=block, blocks=numbered, partitions=partitions)
+        for i, block in enumerate(numbered)
     ]
-    query: exp.Query = each[0] if classes == 1 else union_all(*each)
-    return star(subquery(query, "e"))
+    return _PARTED(classes=union_all(*each))
+
+
+_BLOCKS = template("""
+    SELECT *
+    FROM (
+        SELECT p.partition, p.class, :nodes
+        FROM :parts AS p
+        JOIN (SELECT DISTINCT class, :nodes_of_rows FROM :rows) AS r ON p.class = r.class
+        WHERE p.block > 0
+    ) AS b
+""")
+_COMMON_OR_BLANK = fragment("""
+    CASE
+        WHEN min(:node) OVER (PARTITION BY p.partition, p.block) = max(:node) OVER (PARTITION BY p.partition, p.block)
+            THEN min(:node) OVER (PARTITION BY p.partition, p.block)
+        ELSE :blank
+    END
+""")
 
 
 def blocks(parts: exp.Table, rows: exp.Table, trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
-    """Where the ways place each class: ``way``, ``class`` and ``node_i``, with blanks where its block differs.
+    """Where the partitions place each class: ``partition``, ``class`` and ``node_i``, with blanks where its block
+    differs.
 
     A block that differs in what cannot be blanked is left out.
     """
-    names = [CLASS, *(released_name(i) for i in range(len(trees)))]
-    each = exp.Select(expressions=[col(name) for name in names], distinct=exp.Distinct()).from_(rows.copy())
-    query = exp.Select().from_(aliased(parts, "p"), copy=False)
-    query = query.join(subquery(each, "r"), on=col(CLASS, "p").eq(col(CLASS, "r")), copy=False)
-    output: list[exp.Expr] = [col(WAY, "p"), col(CLASS, "p")]
-    conditions: list[exp.Expr] = []
+    nodes = []
     for i, tree in enumerate(trees):
-        low, high = (
-            exp.Window(this=extreme(this=col(released_name(i), "r")), partition_by=[col(WAY, "p"), col(BLOCK, "p")])
-            for extreme in (exp.Min, exp.Max)
-        )
         blank = number(tree.root) if i in blankable else exp.null()
-        node = exp.If(this=low.eq(high), true=low.copy(), false=blank)
-        output.append(named(node, released_name(i)))
-        conditions.append(is_there(col(released_name(i))))
-    query = query.select(*output, copy=False).where(col(BLOCK, "p") > 0, copy=False)
-    return star(subquery(query, "b")).where(*conditions, copy=False)
+        nodes.append(named(_COMMON_OR_BLANK(node=col(released_name(i), "r"), blank=blank), released_name(i)))
+    query = _BLOCKS(nodes=nodes, parts=parts, nodes_of_rows=nodes_of(len(trees)), rows=rows)
+    return query.where(*(is_there(node) for node in nodes_of(len(trees))), copy=False)
 
 
-def best_way(
+_BEST = template("""
+    SELECT p.partition
+    FROM :parts AS p
+    JOIN (SELECT class, :nodes, sum(n)::BIGINT AS n FROM :rows GROUP BY class, :nodes) AS r ON p.class = r.class
+    LEFT JOIN :placed AS b ON p.partition = b.partition AND p.class = b.class
+    LEFT JOIN :judged AS j ON b.partition = j.partition AND :same
+    GROUP BY p.partition
+    ORDER BY
+        round(sum(r.n * CASE WHEN coalesce(j.kept, FALSE) THEN :blanks ELSE :all_blank END), 6),
+        sum(CASE WHEN coalesce(j.kept, FALSE) THEN 0 ELSE r.n END),
+        p.partition
+    LIMIT 1
+""")
+_BLANK_WEIGHT = fragment("CASE WHEN :placed <> :read THEN :weight ELSE 0.0 END")
+
+
+def best_partition(
     parts: exp.Table, placed: exp.Table, judged: exp.Query, rows: exp.Table, trees: Sequence[Tree]
 ) -> exp.Select:
-    """The number of the way that blanks least, a suppressed row counting as one that is all blank.
+    """The number of the partition that blanks least, a suppressed row counting as one that is all blank.
 
     Of equals, the one that suppresses fewest rows; then the first.
     """
-    count = len(trees)
-    keys: list[exp.Expr] = [col(CLASS), *nodes_of(count)]
-    sizes = select([*keys, named(total(col(ROWS)), ROWS)], rows.copy(), [key.copy() for key in keys])
-    query = exp.Select().from_(aliased(parts, "p"), copy=False)
-    query = query.join(subquery(sizes, "r"), on=col(CLASS, "p").eq(col(CLASS, "r")), copy=False)
-    on = all_of(col(name, "p").eq(col(name, "b")) for name in (WAY, CLASS))
-    query = query.join(aliased(placed, "b"), on=on, join_type="left", copy=False)
-    in_class = col(WAY, "b").eq(col(WAY, "j")) & agree(count, "b", "j")
-    query = query.join(subquery(judged, "j"), on=in_class, join_type="left", copy=False)
     blanks: exp.Expr = number(0.0)
     for i, tree in enumerate(trees):
-        is_blank = col(released_name(i), "b").neq(col(released_name(i), "r"))
-        blanks = blanks + exp.If(this=is_blank, true=number(float(tree.weight)), false=number(0.0))
-    kept = exp.Coalesce(this=col(KEPT, "j"), expressions=[exp.false()])
-    all_blank = number(float(sum(tree.weight for tree in trees)))
-    each = col(ROWS, "r") * exp.If(this=kept, true=blanks, false=all_blank)
-    lost = exp.Sum(this=exp.If(this=kept.copy(), true=number(0), false=col(ROWS, "r")))
-    query = query.select(col(WAY, "p"), copy=False).group_by(col(WAY, "p"), copy=False)
-    price = exp.Round(this=exp.Sum(this=each), decimals=number(6))
-    query = query.order_by(exp.Ordered(this=price), exp.Ordered(this=lost), col(WAY, "p"), copy=False)
-    return query.limit(1, copy=False)
+        names = {"placed": col(released_name(i), "b"), "read": col(released_name(i), "r")}
+        blanks = blanks + _BLANK_WEIGHT(**names, weight=float(tree.weight))
+    return _BEST(
+        parts=parts,
+        nodes=nodes_of(len(trees)),
+        rows=rows,
+        placed=placed,
+        judged=judged,
+        same=agree(len(trees), "b", "j"),
+        blanks=blanks,
+        all_blank=float(sum(tree.weight for tree in trees)),
+    )
 
 
-def of_way(placed: exp.Table, judged: exp.Query, way: int, attributes: int) -> exp.Select:
-    """What a way places, where it is in a class that meets the policy: a choice."""
-    query = select([col(CLASS, "b"), *nodes_of(attributes, "b")], aliased(placed, "b"))
-    in_class = [col(WAY, "b").eq(col(WAY, "j")), agree(attributes, "b", "j")]
-    query = query.join(subquery(judged, "j"), on=all_of(in_class), copy=False)
-    return query.where(col(WAY, "b").eq(number(way)), col(KEPT, "j"), copy=False)
+_OF_PARTITION = template("""
+    SELECT b.class, :nodes
+    FROM :placed AS b
+    JOIN :judged AS j ON b.partition = j.partition AND :same
+    WHERE b.partition = :chosen AND j.kept
+""")
 
+
+def of_partition(placed: exp.Table, judged: exp.Query, chosen: int, attributes: int) -> exp.Select:
+    """What a partition places, where it is in a class that meets the policy: a choice."""
+    return _OF_PARTITION(
+        nodes=nodes_of(attributes, "b"), placed=placed, judged=judged, same=agree(attributes, "b", "j"), chosen=chosen
+    )
+
+
+_NO_CHOICE = template("SELECT class, :nodes FROM :rows WHERE FALSE")
+_FAILING = template("SELECT count(DISTINCT class), count(*) FROM :rows")
+_BUCKETS = template("SELECT bucket, count(*) FROM :patterns GROUP BY bucket ORDER BY bucket")
 
 EXACT = 8
-"""Of so many failing classes every way is tried: 21,147."""
+"""Of so many failing classes every partition is tried: 21,147."""
 
 TRIES = 2_000_000
-"""So many rows are tried in one statement, at most: waiting combinations times sets of blanks, or times ways."""
+"""So many rows are tried in one statement, at most: waiting combinations times sets of blanks, or times partitions."""
 
 
 def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
@@ -370,7 +441,7 @@ class _Cells:
         self.count = len(task.trees)
         self.nodes = [released_name(i) for i in range(self.count)]
         self.rounds = 0
-        self._made = 0
+        self._number = 0
 
     def run(self) -> LocalOutcome:
         task, trees = self.task, self.task.trees
@@ -394,35 +465,32 @@ class _Cells:
 
     def _choice(self) -> exp.Table:
         """Where the rows of failing classes are placed: ``class`` and ``node_i``."""
-        none = select([col(CLASS), *(col(node) for node in self.nodes)], self.rows.copy())
-        nowhere = self._make("choice", none.where(exp.false(), copy=False))
-        failing: list[exp.Expr] = [exp.Count(this=exp.Distinct(expressions=[col(CLASS)])), exp.Count(this=exp.Star())]
-        classes, combinations = self.task.engine.rows(select(failing, self.rows.copy()))[0]
+        nowhere = self._make("choice", _NO_CHOICE(nodes=nodes_of(self.count), rows=self.rows))
+        classes, combinations = self.task.engine.rows(_FAILING(rows=self.rows))[0]
         if not classes or not self.blankable:
             return nowhere
         helped = self.task.steps.count(self.helpers)
-        if classes <= EXACT and not helped and combinations * _ways(classes) <= TRIES:
+        if classes <= EXACT and not helped and combinations * _partitions(classes) <= TRIES:
             return self._exactly(classes)
         return self._in_rounds(nowhere)
 
     def _exactly(self, classes: int) -> exp.Table:
         trees, judged = self.task.trees, self.task.judged
-        ways = self._make("ways", first_ways())
+        partitions = self._make("ways", _NO_PARTITION())
         for done in range(classes):
-            ways = self._make("ways", more_ways(ways, done))
-        parts = self._make("parts", parted(ways, classes))
+            partitions = self._make("ways", more_partitions(partitions, done))
+        parts = self._make("parts", parted(partitions, classes))
         placed = self._make("blocks", blocks(parts, self.rows, trees, self.blankable))
-        query = placed_rows(self.rows, placed, self.count).select(col(WAY, "d"), copy=False)
-        groups = self._make("groups", judged(subquery(query), [WAY, *self.nodes]))
+        query = placed_rows(self.rows, placed, self.count).select(col(PARTITION, "d"), copy=False)
+        groups = star(self._make("groups", judged(subquery(query), [PARTITION, *self.nodes])))
         self.rounds += 1
-        best = self.task.engine.rows(best_way(parts, placed, star(groups.copy()), self.rows, trees))
-        return self._make("choice", of_way(placed, star(groups.copy()), best[0][0], self.count))
+        best = self.task.engine.rows(best_partition(parts, placed, groups, self.rows, trees))
+        return self._make("choice", of_partition(placed, groups, best[0][0], self.count))
 
     def _in_rounds(self, choice: exp.Table) -> exp.Table:
         patterns = self._make("patterns", blank_patterns(self.task.trees, self.blankable))
-        sizes = select([col(BUCKET), exp.Count(this=exp.Star())], patterns.copy(), [col(BUCKET)])
         first = 1
-        for _, many in self.task.engine.rows(sizes.order_by(col(BUCKET), copy=False)):
+        for _, many in self.task.engine.rows(_BUCKETS(patterns=patterns)):
             end = first + many
             while first < end:
                 rows = self._make("waiting", waiting(self.read, self.count, choice))
@@ -464,18 +532,18 @@ class _Cells:
         return self.task.judged(together(tried, fixed, self.count), self.nodes)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
-        self._made += 1
-        return self.task.steps.make(self.task.work(f"cells_{name}_{self._made}"), query)
+        self._number += 1
+        return self.task.steps.make(self.task.work(f"cells_{name}_{self._number}"), query)
 
     def _drop(self, *tables: exp.Table) -> None:
         for table in tables:
-            self.task.engine.execute(drop_table(table.copy()))
+            self.task.engine.execute(drop_table(table))
 
 
-def _ways(classes: int) -> int:
-    """How many ways there are to part so many classes into blocks, of which one may be suppressed: a Bell number.
+def _partitions(classes: int) -> int:
+    """How many partitions so many classes have into blocks, of which one may be suppressed: a Bell number.
 
-    >>> [_ways(classes) for classes in range(1, 9)]
+    >>> [_partitions(classes) for classes in range(1, 9)]
     [2, 5, 15, 52, 203, 877, 4140, 21147]
     """
     row = [1]

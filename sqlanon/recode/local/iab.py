@@ -25,8 +25,6 @@ though the top of the full domain does.
 
 Source: the IAB's paper on anonymizing its data, with its pairs of shield and k.
 
-The tables of strategy ``iab``: generalized tables as one node for each value, their tuples, and how they go on.
-
 Names of tables and columns, all ours. ``maps`` holds the generalized tables: ``state`` (which one), ``attribute``,
 ``ground`` (a node at the attribute's lowest level) and ``node`` (what it reads there). ``steps``: by attribute and node
 the ``next`` one above it that may be released. ``hits``: by state and attribute those that violating rows go to.
@@ -43,33 +41,24 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Coded, Column, Levels
+from sqlanon.coding import Coded, Column, Levels
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import (
-    aliased,
-    all_columns,
     all_of,
-    anonymous,
-    cast,
     col,
     column_definitions,
     create_table,
     drop_table,
-    ident,
-    is_there,
+    fragment,
     named,
     number,
-    select,
     subquery,
-    table,
-    total,
+    template,
     union_all,
-    where,
 )
 from sqlanon.frequency.statements import coded_rows
-from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, in_combinations, node_name, released_name
+from sqlanon.recode.local.nodes import Tree, in_combinations, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.requirements.base import CLASS_COUNT
 from sqlanon.search.budget import LimitReachedError
 
 STATE = "state"
@@ -79,31 +68,43 @@ VIOLATES = "violates"
 HITS = {STATE: "INTEGER", "attribute": "INTEGER", "next": "INTEGER"}
 """Columns and types of ``hits``."""
 
+_NEXT_NODES = template("""
+    SELECT *
+    FROM (
+        WITH RECURSIVE climbing AS (
+            SELECT node, parent AS next FROM :nodes WHERE parent IS NOT NULL
+            UNION ALL
+            SELECT c.node, u.parent
+            FROM climbing AS c
+            JOIN :nodes AS u ON u.node = c.next
+            WHERE NOT u.released AND u.parent IS NOT NULL
+        )
+        SELECT :attribute AS attribute, c.node, c.next
+        FROM climbing AS c
+        JOIN :nodes AS u ON u.node = c.next
+        WHERE u.released
+    ) AS found
+""")
+
 
 def next_nodes(trees: Sequence[Tree]) -> exp.Query:
     """``attribute``, ``node`` and ``next``: for each node the nearest one above it that may be released, if any may.
 
     What may not be released is climbed past.
     """
-    parts = [_next_nodes(i, tree.nodes) for i, tree in enumerate(trees)]
-    return union_all(*parts)
+    return union_all(*(_NEXT_NODES(nodes=tree.nodes, attribute=i) for i, tree in enumerate(trees)))
 
 
-def _next_nodes(attribute: int, nodes: exp.Table) -> exp.Select:
-    climbing = table("climbing")
-    there = is_there(col("parent"))
-    first = select([col(NODE), named(col("parent"), "next")], nodes.copy()).where(there, copy=False)
-    past = ~col("released", "u")
-    on = col(NODE, "u").eq(col("next", "c"))
-    above = select([col(NODE, "c"), col("parent", "u")], aliased(climbing, "c"))
-    above = above.join(aliased(nodes, "u"), on=on, copy=False)
-    above = above.where(past, is_there(col("parent", "u")), copy=False)
-    found = select([named(number(attribute), "attribute"), col(NODE, "c"), col("next", "c")], aliased(climbing, "c"))
-    found = found.join(aliased(nodes, "u"), on=on.copy(), copy=False).where(col("released", "u"), copy=False)
-    both = union_all(first, above)
-    # In a subquery, for each attribute has its own.
-    query = found.with_(ident("climbing"), as_=both, recursive=True, copy=False)
-    return select([exp.Star()], subquery(query, "found"))
+_FIRST_MAPS = template("""
+    SELECT
+        0 AS state,
+        :attribute AS attribute,
+        v.node AS ground,
+        CASE WHEN v.released THEN v.node ELSE s.next END AS node
+    FROM :nodes AS v
+    LEFT JOIN :steps AS s ON s.attribute = :attribute AND s.node = v.node
+    WHERE v.level = :floor AND CASE WHEN v.released THEN v.node ELSE s.next END IS NOT NULL
+""")
 
 
 def first_maps(trees: Sequence[Tree], steps: exp.Table) -> exp.Query:
@@ -111,27 +112,16 @@ def first_maps(trees: Sequence[Tree], steps: exp.Table) -> exp.Query:
 
     What has none is in no generalized table.
     """
-    parts = []
-    for i, tree in enumerate(trees):
-        mine = all_of(
-            [
-                col("attribute", "s").eq(number(i)),
-                col(NODE, "s").eq(col(NODE, "v")),
-            ]
-        )
-        node = exp.If(this=col("released", "v"), true=col(NODE, "v"), false=col("next", "s"))
-        output: list[exp.Expr] = [
-            named(number(0), STATE),
-            named(number(i), "attribute"),
-            named(col(NODE, "v"), "ground"),
-            named(node, NODE),
-        ]
-        query = select(output, aliased(tree.nodes, "v")).join(
-            aliased(steps, "s"), on=mine, join_type="left", copy=False
-        )
-        ground = col("level", "v").eq(number(tree.floor))
-        parts.append(query.where(ground, is_there(node.copy()), copy=False))
-    return union_all(*parts)
+    return union_all(
+        *(_FIRST_MAPS(attribute=i, nodes=tree.nodes, steps=steps, floor=tree.floor) for i, tree in enumerate(trees))
+    )
+
+
+_VALUES = template("SELECT :values FROM :source")
+_OTHERS = template("""
+    SELECT combination, (dense_rank() OVER (ORDER BY :others))::INTEGER AS other, n
+    FROM (SELECT combination, :others, count(*) AS n FROM :rows AS r GROUP BY combination, :others) AS c
+""")
 
 
 def others(
@@ -142,37 +132,38 @@ def others(
     trees: Sequence[Tree],
 ) -> exp.Select:
     """The source's rows by combination and all released columns that are no quasi-identifiers: ``other`` numbers
-    these.
-    """
+    these."""
     names = [column.name for column in columns if column.quasi is None]
-    values: list[exp.Expr] = [named(col(one.column), f"q{i}") for i, one in enumerate(attributes)]
-    values += [named(col(name), f"o{j}") for j, name in enumerate(names)]
-    floor: Levels = tuple(tree.floor for tree in trees)
-    query, codes = coded_rows(subquery(select(values, source.copy()), "s"), attributes, floor)
     rest = [f"o{j}" for j in range(len(names))]
+    values = [named(col(one.column), f"q{i}") for i, one in enumerate(attributes)]
+    values += [named(col(name), o) for name, o in zip(names, rest, strict=True)]
+    floor: Levels = tuple(tree.floor for tree in trees)
+    query, codes = coded_rows(subquery(_VALUES(values=values, source=source), "s"), attributes, floor)
     coded = query.select(*(named(code, name) for name, code in codes.items()), *(col(o, "r") for o in rest), copy=False)
     heights: Levels = tuple(tree.height for tree in trees)
     offsets = [tree.offsets for tree in trees]
     rows = in_combinations(subquery(coded, "f"), combinations, heights, floor, offsets, rest)
-    keys: list[exp.Expr] = [col(COMBINATION), *(col(o) for o in rest)]
-    counts = select([*keys, named(exp.Count(this=exp.Star()), ROWS)], subquery(rows, "r"), [key.copy() for key in keys])
-    rank = exp.Window(this=exp.DenseRank(), order=exp.Order(expressions=[exp.Ordered(this=col(o)) for o in rest]))
-    return select([col(COMBINATION), named(cast(rank, "INTEGER"), OTHER), col(ROWS)], subquery(counts, "c"))
+    return _OTHERS(others=[col(o) for o in rest], rows=rows)
+
+
+_GROUND = template("SELECT combination, n, :grounds FROM :combinations")
+_IS_MAPPED = fragment(":node IN (SELECT ground FROM :maps WHERE attribute = :attribute)")
 
 
 def ground(combinations: exp.Table, maps: exp.Table, trees: Sequence[Tree]) -> exp.Select:
     """The combinations that can be released: ``combination``, ``n``, and by attribute its lowest node ``ground_i``."""
-    keys = [node_name(i, tree.floor) for i, tree in enumerate(trees)]
-    output: list[exp.Expr] = [
-        col(COMBINATION),
-        col(ROWS),
-        *(named(col(key), f"ground_{i}") for i, key in enumerate(keys)),
-    ]
-    query = select(output, combinations.copy())
-    for i, key in enumerate(keys):
-        mine = select([col("ground")], maps.copy()).where(col("attribute").eq(number(i)), copy=False)
-        query = query.where(exp.In(this=col(key), query=exp.Subquery(this=mine)), copy=False)
-    return query
+    nodes = [col(node_name(i, tree.floor)) for i, tree in enumerate(trees)]
+    query = _GROUND(grounds=[named(node, f"ground_{i}") for i, node in enumerate(nodes)], combinations=combinations)
+    return query.where(*(_IS_MAPPED(node=node, maps=maps, attribute=i) for i, node in enumerate(nodes)), copy=False)
+
+
+_PLACED = template("""
+    SELECT t.state, c.combination, c.n, :nodes
+    FROM :combinations AS c
+    CROSS JOIN :states AS t(state)
+""")
+_MAP = template("SELECT state, ground, node FROM :maps WHERE state IN (:states) AND attribute = :attribute")
+_READS = fragment(":ground = :mapped AND :state = t.state")
 
 
 def placed(combinations: exp.Table, maps: exp.Table, attributes: int, states: Sequence[int]) -> exp.Select:
@@ -181,123 +172,114 @@ def placed(combinations: exp.Table, maps: exp.Table, attributes: int, states: Se
     Every combination has a node in each. Outer joins are made in the order in which they stand: inner ones the engine
     may begin with the maps of all attributes, a product of them.
     """
-    listed = exp.Values(
-        expressions=[exp.Tuple(expressions=[number(state)]) for state in states],
-        alias=exp.TableAlias(this=ident("t"), columns=[ident(STATE)]),
-    )
-    query = exp.Select().from_(aliased(combinations, "c"), copy=False).join(listed, join_type="cross", copy=False)
-    output: list[exp.Expr] = [col(STATE, "t"), col(COMBINATION, "c"), col(ROWS, "c")]
+    nodes = [named(col("node", f"m{i}"), released_name(i)) for i in range(attributes)]
+    listed = exp.values([(state,) for state in states])
+    query = _PLACED(nodes=nodes, combinations=combinations, states=listed)
     for i in range(attributes):
-        mine = select([col(STATE), col("ground"), col(NODE)], maps.copy())
-        mine = mine.where(_among(states), col("attribute").eq(number(i)), copy=False)
-        reads = col(f"ground_{i}", "c").eq(col("ground", f"m{i}"))
-        on = reads & _same(STATE, f"m{i}", "t")
-        query = query.join(subquery(mine, f"m{i}"), on=on, join_type="left", copy=False)
-        output.append(named(col(NODE, f"m{i}"), released_name(i)))
-    return query.select(*output, copy=False)
+        mine = _MAP(maps=maps, states=_numbers(states), attribute=i)
+        of = f"m{i}"
+        on = _READS(ground=col(f"ground_{i}", "c"), mapped=col("ground", of), state=col(STATE, of))
+        query = query.join(subquery(mine, of), on=on, join_type="left", copy=False)
+    return query
+
+
+_FLAGGED = template("SELECT p.*, :violates AS violates FROM :rows AS p")
+_IS_SMALL = fragment(":key IS NOT NULL")
 
 
 def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
     """Placed rows with ``violates``: whether one of the requirements' groups that they are in is too small."""
-    query = exp.Select().from_(aliased(rows, "p"), copy=False)
-    is_small: list[exp.Expr] = []
-    for number_, (groups, keys) in enumerate(small):
-        alias = f"g{number_}"
-        on = all_of(col(key, "p").eq(col(key, alias)) for key in keys)
-        query = query.join(subquery(groups, alias), on=on, join_type="left", copy=False)
-        is_small.append(is_there(col(keys[0], alias)))
-    violates = named(exp.or_(*is_small, copy=False), VIOLATES)
-    return query.select(all_columns("p"), violates, copy=False)
+    are_small = [_IS_SMALL(key=col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small)]
+    query = _FLAGGED(violates=exp.or_(*are_small, copy=False), rows=rows)
+    for j, (groups, keys) in enumerate(small):
+        on = all_of(col(key, "p").eq(col(key, f"g{j}")) for key in keys)
+        query = query.join(subquery(groups, f"g{j}"), on=on, join_type="left", copy=False)
+    return query
+
+
+_TUPLES = template("""
+    SELECT
+        state,
+        count(*) AS tuples,
+        count(*) FILTER (WHERE violates) AS violating,
+        sum(n)::BIGINT AS rows,
+        coalesce((sum(n) FILTER (WHERE violates))::BIGINT, 0) AS violating_rows
+    FROM :tuples AS t
+    GROUP BY state
+    ORDER BY state
+""")
+_ROWS = template("""
+    SELECT p.state, p.violates, sum(p.n)::BIGINT AS n
+    FROM :rows AS p
+    GROUP BY p.state, :nodes, p.violates
+""")
+_ROWS_BY_OTHERS = template("""
+    SELECT p.state, p.violates, sum(o.n)::BIGINT AS n
+    FROM :rows AS p
+    JOIN :others AS o ON p.combination = o.combination
+    GROUP BY p.state, :nodes, p.violates, o.other
+""")
 
 
 def tuples(rows: exp.Table, other: exp.Table | None, attributes: int) -> exp.Select:
     """One row of figures for each generalized table: ``state``, ``tuples`` (distinct ones), ``violating`` (those that
-    violate), ``rows`` and ``violating_rows``.
-    """
-    keys: list[exp.Expr] = [col(name, "p") for name in (STATE, *map(released_name, range(attributes)), VIOLATES)]
-    query = exp.Select().from_(aliased(rows, "p"), copy=False)
-    counted = "p"
-    if other is not None:
-        on = col(COMBINATION, "p").eq(col(COMBINATION, "o"))
-        query = query.join(aliased(other, "o"), on=on, copy=False)
-        keys.append(col(OTHER, "o"))
-        counted = "o"
-    each = query.select(col(STATE, "p"), col(VIOLATES, "p"), named(total(col(ROWS, counted)), ROWS), copy=False)
-    each = each.group_by(*keys, copy=False)
-    output: list[exp.Expr] = [
-        col(STATE),
-        named(exp.Count(this=exp.Star()), "tuples"),
-        named(where(exp.Count(this=exp.Star()), col(VIOLATES)), "violating"),
-        named(total(col(ROWS)), "rows"),
-        named(exp.Coalesce(this=total(col(ROWS), col(VIOLATES)), expressions=[number(0)]), "violating_rows"),
-    ]
-    return select(output, subquery(each, "t"), [col(STATE)]).order_by(col(STATE), copy=False)
+    violate), ``rows`` and ``violating_rows``."""
+    nodes = [col(released_name(i), "p") for i in range(attributes)]
+    if other is None:
+        return _TUPLES(tuples=_ROWS(rows=rows, nodes=nodes))
+    return _TUPLES(tuples=_ROWS_BY_OTHERS(rows=rows, others=other, nodes=nodes))
+
+
+_HITS = template("""
+    SELECT DISTINCT p.state, s.attribute, s.next
+    FROM :rows AS p
+    JOIN :steps AS s ON s.attribute = :attribute AND s.node = :node
+    WHERE p.violates
+""")
 
 
 def hits(rows: exp.Table, steps: exp.Table, target: exp.Table, attributes: int) -> exp.Insert:
     """Insert, by generalized table and attribute, the nodes that the values of violating rows go to, each once:
     ``state``, ``attribute``, ``next``."""
-    parts = []
-    for i in range(attributes):
-        goes = col(NODE, "s").eq(col(released_name(i), "p"))
-        on = col("attribute", "s").eq(number(i)) & goes
-        query = select([col(STATE, "p"), col("attribute", "s"), col("next", "s")], aliased(rows, "p"))
-        query = query.join(aliased(steps, "s"), on=on, copy=False)
-        parts.append(query.where(col(VIOLATES, "p"), copy=False).distinct(copy=False))
-    query_: exp.Query = union_all(*parts)
-    return exp.Insert(this=target.copy(), expression=query_)
+    parts = [_HITS(rows=rows, steps=steps, attribute=i, node=col(released_name(i), "p")) for i in range(attributes)]
+    return exp.Insert(this=target, expression=union_all(*parts))
+
+
+_KEPT = template("""
+    SELECT state, combination, n, :nodes
+    FROM :rows
+    WHERE state IN (:state) AND NOT violates
+""")
+_SMALL = template("SELECT :keys FROM :judged AS j WHERE class_count < :k")
+
+_CHILDREN = fragment("""
+    INSERT INTO :maps
+    SELECT c.attribute + :first AS state, m.attribute, m.ground, coalesce(h.next, m.node) AS node
+    FROM (SELECT * FROM :maps WHERE state IN (:state)) AS m
+    CROSS JOIN (SELECT DISTINCT attribute FROM :hits WHERE state IN (:state)) AS c
+    LEFT JOIN :steps AS s ON s.attribute = m.attribute AND s.node = m.node
+    LEFT JOIN :hits AS h
+        ON h.state = m.state AND h.attribute = m.attribute AND h.next = s.next AND h.attribute = c.attribute
+""")
+
+# Equal tables have equal digests.
+_DIGESTS = template("""
+    SELECT state, md5(array_agg(node ORDER BY attribute, ground)::VARCHAR) AS digest
+    FROM :maps
+    WHERE state >= :first
+    GROUP BY state
+    ORDER BY state
+""")
+_FORGET = fragment("DELETE FROM :relation WHERE state IN (:states)")
 
 
 def kept(rows: exp.Table, state: int, nodes: Sequence[str]) -> exp.Select:
     """The rows of a generalized table, with flags, that do not violate: ``state``, ``combination``, ``n``, nodes."""
-    columns: list[exp.Expr] = [col(name) for name in (STATE, COMBINATION, ROWS, *nodes)]
-    return select(columns, rows.copy()).where(_among([state]), ~col(VIOLATES), copy=False)
+    return _KEPT(rows=rows, state=state, nodes=[col(node) for node in nodes])
 
 
-def children(maps: exp.Table, steps: exp.Table, hit: exp.Table, state: int, first: int) -> exp.Insert:
-    """Insert what follows from a generalized table: for each attribute that violating rows can go up in, the table in
-    which all values that have the same next one as a violating row's are generalized to that.
-    """
-    mine = subquery(select([exp.Star()], maps.copy()).where(_among([state]), copy=False), "m")
-    moved = exp.Select(expressions=[col("attribute")], distinct=exp.Distinct()).from_(hit.copy())
-    moved = moved.where(_among([state]), copy=False)
-    output: list[exp.Expr] = [
-        named(col("attribute", "c") + number(first), STATE),
-        col("attribute", "m"),
-        col("ground", "m"),
-        named(exp.Coalesce(this=col("next", "h"), expressions=[col(NODE, "m")]), NODE),
-    ]
-    query = exp.Select(expressions=output).from_(mine, copy=False)
-    query = query.join(subquery(moved, "c"), join_type="cross", copy=False)
-    goes = [_same("attribute", "s", "m"), _same(NODE, "s", "m")]
-    query = query.join(aliased(steps, "s"), on=all_of(goes), join_type="left", copy=False)
-    is_hit = [_same(STATE, "h", "m"), _same("attribute", "h", "m"), _same("next", "h", "s")]
-    is_hit.append(_same("attribute", "h", "c"))
-    query = query.join(aliased(hit, "h"), on=all_of(is_hit), join_type="left", copy=False)
-    return exp.Insert(this=maps.copy(), expression=query)
-
-
-def digests(maps: exp.Table, first: int) -> exp.Select:
-    """``state`` and a digest for each generalized table from a number on: equal tables have equal digests."""
-    order = [exp.Ordered(this=col("attribute")), exp.Ordered(this=col("ground"))]
-    nodes = exp.ArrayAgg(this=exp.Order(this=col(NODE), expressions=order))
-    output: list[exp.Expr] = [col(STATE), named(anonymous("md5", cast(nodes, "VARCHAR")), "digest")]
-    newer = col(STATE) >= number(first)
-    query = select(output, maps.copy(), [col(STATE)]).where(newer, copy=False)
-    return query.order_by(col(STATE), copy=False)
-
-
-def without(relation: exp.Table, states: Sequence[int]) -> exp.Delete:
-    """Delete what there is of generalized tables."""
-    return exp.Delete(this=relation.copy(), where=exp.Where(this=_among(states)))
-
-
-def _among(states: Sequence[int]) -> exp.Expr:
-    return exp.In(this=col(STATE), expressions=[number(state) for state in states])
-
-
-def _same(name: str, left: str, right: str) -> exp.Expr:
-    return col(name, left).eq(col(name, right))
+def _numbers(states: Sequence[int]) -> list[exp.Expr]:
+    return [number(state) for state in states]
 
 
 def iab(task: LocalTask) -> LocalOutcome:
@@ -307,25 +289,13 @@ def iab(task: LocalTask) -> LocalOutcome:
 
 @dataclass(frozen=True)
 class State:
-    """What a check says of a generalized table.
-
-    Attributes
-    ----------
-    number:
-        Which one.
-    tuples, violating:
-        Its distinct tuples, and those that violate.
-    suppressed_rows:
-        Rows in the latter, or with values that can never be released.
-    satisfies:
-        Whether it satisfies the policy without them.
-    """
+    """The figures of a generalized table."""
 
     number: int
-    tuples: int
-    violating: int
-    suppressed_rows: int
-    satisfies: bool
+    tuples: int  # distinct ones
+    violating: int  # of these
+    suppressed_rows: int  # violating, or with values that can never be released
+    satisfies: bool  # the policy, without the suppressed rows
 
     @property
     def kept(self) -> int:
@@ -339,16 +309,8 @@ class State:
 
 
 class Balance:
-    """The search, and what it has learnt.
-
-    Attributes
-    ----------
-    checks:
-        States that were counted.
-    best, nearest:
-        Of what was counted, the one that satisfies with the most tuples, the first of equals; and the one with the
-        fewest suppressed rows.
-    """
+    """The search: ``checks`` counts the states, ``best`` satisfies with the most tuples, the first of equals, and
+    ``nearest`` has the fewest suppressed rows."""
 
     def __init__(self, task: LocalTask) -> None:
         self.task = task
@@ -360,7 +322,7 @@ class Balance:
         self._waiting: list[tuple[tuple[int, int, int], State]] = []
         self._met: set[str] = set()
         self._nodes = [released_name(i) for i in self.attributes]
-        self._asked = self._requirements()
+        self._least_counts = self._requirements()
         self._tables = Tables(task)
         self._last = 0
 
@@ -368,7 +330,7 @@ class Balance:
         """Search, and place the best."""
         stopped = ""
         try:
-            newest = self._look_at(0)
+            newest = self._check_from(0)
             while (state := self._next(newest)) is not None:
                 newest = self._expand(state)
         except LimitReachedError as reached:
@@ -396,9 +358,9 @@ class Balance:
         self._tables.make_children(state.number, self._last)
         if state != self.best:
             self._tables.forget([state.number])
-        return self._look_at(self._last)
+        return self._check_from(self._last)
 
-    def _look_at(self, first: int) -> list[State]:
+    def _check_from(self, first: int) -> list[State]:
         """Check the states from a number on, but for those that were met before; let those that may lead on wait."""
         found, before = self._tables.digests(first), self.best
         again = [number_ for number_, digest in found if digest in self._met]
@@ -448,30 +410,29 @@ class Balance:
         """Generalized tables, with their violating rows flagged."""
         tables = self._tables
         with (
-            tables.made("placed", tables.placed(numbers)) as rows,
-            tables.made("flagged", with_violations(rows, self._small(rows))) as flagged,
+            tables.temporary("placed", tables.placed(numbers)) as rows,
+            tables.temporary("flagged", with_violations(rows, self._small(rows))) as flagged,
         ):
             yield flagged
 
     def _holds_without(self, flagged: exp.Table, number_: int) -> bool:
         """Whether no row violates once those that do are left out. (Of groups of one kind, others are untouched.)"""
-        if len(self._asked) == 1:
+        if len(self._least_counts) == 1:
             return True
         tables = self._tables
         with (
-            tables.made("rest", kept(flagged, number_, self._nodes)) as rows,
-            tables.made("flagged_rest", with_violations(rows, self._small(rows))) as again,
+            tables.temporary("rest", kept(flagged, number_, self._nodes)) as rows,
+            tables.temporary("flagged_rest", with_violations(rows, self._small(rows))) as again,
         ):
             return not any(violating for _, _, violating, *_ in self._tables.tuples(again))
 
     def _small(self, rows: exp.Table) -> list[tuple[exp.Query, list[str]]]:
         """For each requirement its groups that are too small, and their keys."""
         found: list[tuple[exp.Query, list[str]]] = []
-        for attributes, k in self._asked:
+        for attributes, k in self._least_counts:
             keys = [STATE, *(released_name(i) for i in attributes)]
-            few = col(CLASS_COUNT) < number(k)
-            groups = select([col(key) for key in keys], subquery(self.task.judged(rows, keys), "j"))
-            found.append((groups.where(few, copy=False), keys))
+            groups = _SMALL(keys=[col(key) for key in keys], judged=self.task.judged(rows, keys), k=k)
+            found.append((groups, keys))
         return found
 
     def _requirements(self) -> list[tuple[tuple[int, ...], int]]:
@@ -507,7 +468,7 @@ class Tables:
         self._maps = make(task.work("iab_maps"), first_maps(trees, self._steps))
         self._combinations = make(task.work("iab_ground"), ground(task.combinations, self._maps, trees))
         self._hits = task.work("iab_hits")
-        task.engine.execute(column_definitions(self._hits.copy(), HITS.items()))
+        task.engine.execute(column_definitions(self._hits, HITS.items()))
         self._others = None
         if any(column.quasi is None for column in prepared.released):
             attributes, source = prepared.attributes, prepared.source.relation
@@ -515,12 +476,12 @@ class Tables:
             self._others = make(task.work("iab_others"), query)
 
     @contextmanager
-    def made(self, name: str, query: exp.Query) -> Iterator[exp.Table]:
+    def temporary(self, name: str, query: exp.Query) -> Iterator[exp.Table]:
         """A table for a while."""
         target = self.task.work(f"iab_{name}")
-        self.task.engine.execute(create_table(target.copy(), query))
+        self.task.engine.execute(create_table(target, query))
         yield target
-        self.task.engine.execute(drop_table(target.copy()))
+        self.task.engine.execute(drop_table(target))
 
     def placed(self, numbers: Sequence[int]) -> exp.Select:
         """Generalized tables, laid out."""
@@ -532,7 +493,7 @@ class Tables:
 
     def digests(self, first: int) -> list[tuple[Any, ...]]:
         """Number and digest of the states from a number on."""
-        return self.task.engine.rows(digests(self._maps, first))
+        return self.task.engine.rows(_DIGESTS(maps=self._maps, first=first))
 
     def note_hits(self, rows: exp.Table) -> None:
         """Remember where the violating rows of generalized tables go."""
@@ -540,12 +501,13 @@ class Tables:
 
     def make_children(self, number_: int, first: int) -> None:
         """Make what follows from a state; the child on attribute ``i`` is ``first + i``."""
-        self.task.engine.execute(children(self._maps, self._steps, self._hits, number_, first))
+        children = _CHILDREN(maps=self._maps, first=first, state=number_, hits=self._hits, steps=self._steps)
+        self.task.engine.execute(children)
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Drop what there is of states."""
         for relation in (self._maps, self._hits) if numbers else ():
-            self.task.engine.execute(without(relation, numbers))
+            self.task.engine.execute(_FORGET(relation=relation, states=_numbers(numbers)))
 
 
 run = on_combinations(iab)

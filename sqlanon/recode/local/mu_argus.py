@@ -21,8 +21,6 @@ L. Sweeney, "Achieving k-anonymity privacy protection using generalization and s
 tables of µ-Argus with single rows. A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure
 control" (1996).
 
-Unsafe combinations of two or three attributes: which rows have them, and which of their cells are in most.
-
 Names of columns, all ours: ``combination``, ``n`` and ``node_i`` in what is placed; ``count_i`` in the unsafe rows: in
 how many of a row's unsafe combinations of attributes the cell of attribute ``i`` is, if it is not blank.
 """
@@ -33,29 +31,13 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Levels
-from sqlanon.expressions import (
-    aliased,
-    all_columns,
-    all_of,
-    cast,
-    col,
-    greatest,
-    is_null,
-    is_there,
-    named,
-    number,
-    select,
-    subquery,
-    total,
-    union_all,
-)
+from sqlanon.coding import Levels
+from sqlanon.expressions import aliased, all_of, col, fragment, greatest, named, number, template, union_all
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
-from sqlanon.recode.local.nodes import COMBINATION, Tree, node_name, released_name
+from sqlanon.recode.local.nodes import Tree, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.budget import LimitReachedError
-from sqlanon.search.classes import KEPT
 
 
 def count_name(attribute: int) -> str:
@@ -63,10 +45,23 @@ def count_name(attribute: int) -> str:
     return f"count_{attribute}"
 
 
+_PLACED = template("SELECT combination, n, :nodes FROM :combinations")
+
+
 def placed_at(combinations: exp.Table, levels: Levels) -> exp.Select:
     """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
     nodes = [named(col(node_name(i, level)), released_name(i)) for i, level in enumerate(levels)]
-    return select([col(COMBINATION), col(ROWS), *nodes], combinations.copy())
+    return _PLACED(nodes=nodes, combinations=combinations)
+
+
+_UNSAFE = template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")
+_UNSAFE_IN_SOME = template("""
+    SELECT p.combination, p.n, :counts
+    FROM :placed AS p
+    JOIN (SELECT :keys FROM :judged AS j WHERE NOT kept) AS f ON :same
+""")
+_IS_SHOWN = fragment("CASE WHEN :node <> :root THEN 1 ELSE 0 END")
+_SUM = fragment("sum(:count)::BIGINT")
 
 
 def unsafe(
@@ -79,28 +74,44 @@ def unsafe(
     parts = []
     for attributes in checked:
         keys = [released_name(i) for i in attributes]
-        failing = select([col(key) for key in keys], subquery(judged(aliased(placed, "g"), keys), "j"))
-        failing = failing.where(~col(KEPT), copy=False)
         counts: list[exp.Expr] = []
         for i, tree in enumerate(trees):
-            shows = col(released_name(i), "p").neq(number(tree.root))
-            value = exp.If(this=shows, true=number(1), false=number(0)) if i in attributes else number(0)
-            counts.append(named(value, count_name(i)))
-        query = select([col(COMBINATION, "p"), col(ROWS, "p"), *counts], aliased(placed, "p"))
-        on = all_of(col(key, "p").eq(col(key, "f")) for key in keys)
-        parts.append(query.join(subquery(failing, "f"), on=on, copy=False))
-    every: exp.Query = union_all(*parts)
-    sums: list[exp.Expr] = [named(total(col(count_name(i))), count_name(i)) for i in range(len(trees))]
-    keys_ = [col(COMBINATION), col(ROWS)]
-    return select([*keys_, *sums], subquery(every, "e"), [key.copy() for key in keys_])
+            node = col(released_name(i), "p")
+            shown = _IS_SHOWN(node=node, root=tree.root) if i in attributes else number(0)
+            counts.append(named(shown, count_name(i)))
+        parts.append(
+            _UNSAFE_IN_SOME(
+                counts=counts,
+                placed=placed,
+                keys=[col(key) for key in keys],
+                judged=judged(aliased(placed, "g"), keys),
+                same=all_of(col(key, "p").eq(col(key, "f")) for key in keys),
+            )
+        )
+    sums = [named(_SUM(count=col(count_name(i))), count_name(i)) for i in range(len(trees))]
+    return _UNSAFE(sums=sums, parts=union_all(*parts))
+
+
+_OCCURRENCES = template("SELECT coalesce(sum(n)::BIGINT, 0), :counts FROM :unsafe")
+_OCCURRENCE = fragment("coalesce(sum(n * :count)::BIGINT, 0)")
 
 
 def occurrences(found: exp.Table, attributes: int) -> exp.Select:
     """One row: the unsafe rows; and for each attribute in how many unsafe combinations of them its cells are."""
-    none = number(0)
-    figures = [total(col(ROWS))]
-    figures += [total(col(ROWS) * col(count_name(i))) for i in range(attributes)]
-    return select([exp.Coalesce(this=one, expressions=[none.copy()]) for one in figures], found.copy())
+    counts = [_OCCURRENCE(count=col(count_name(i))) for i in range(attributes)]
+    return _OCCURRENCES(counts=counts, unsafe=found)
+
+
+_BLANKED = template("""
+    SELECT p.combination, p.n, :nodes
+    FROM :placed AS p
+    LEFT JOIN (
+        SELECT combination, CASE WHEN most > 0 THEN :choice END AS cell
+        FROM (SELECT *, :most AS most FROM :unsafe) AS c
+    ) AS u ON p.combination = u.combination
+    WHERE u.combination IS NULL OR u.cell IS NOT NULL
+""")
+_BLANK_OR_OWN = fragment("(CASE WHEN u.cell = :attribute THEN :root ELSE :node END)::INTEGER")
 
 
 def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: Sequence[int]) -> exp.Select:
@@ -109,38 +120,29 @@ def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: S
     Rows without such a cell are left out.
     """
     most: exp.Expr = number(0)
-    for i in order:
-        most = greatest(most, col(count_name(i)))
     choice = exp.Case()
     for i in order:
-        is_most = col(count_name(i)).eq(col("most"))
-        choice = choice.when(is_most, number(i))
-    counted = select([exp.Star(), named(most, "most")], found.copy())
-    chosen = exp.If(this=col("most") > 0, true=choice if order else number(-1))
-    cells = select([col(COMBINATION), named(chosen, "cell")], subquery(counted, "c"))
-    output: list[exp.Expr] = [col(COMBINATION, "p"), col(ROWS, "p")]
+        most = greatest(most, col(count_name(i)))
+        choice = choice.when(col(count_name(i)).eq(col("most")), number(i))
+    nodes = []
     for i, tree in enumerate(trees):
-        own = col(released_name(i), "p")
-        is_it = col("cell", "u").eq(number(i))
-        node = exp.If(this=is_it, true=number(tree.root), false=own)
-        output.append(named(cast(node, "INTEGER"), released_name(i)))
-    query = select(output, aliased(placed, "p"))
-    same = col(COMBINATION, "p").eq(col(COMBINATION, "u"))
-    query = query.join(subquery(cells, "u"), on=same, join_type="left", copy=False)
-    is_safe = is_null(col(COMBINATION, "u"))
-    has_cell = is_there(col("cell", "u"))
-    return query.where(is_safe | has_cell, copy=False)
+        node = _BLANK_OR_OWN(attribute=i, root=tree.root, node=col(released_name(i), "p"))
+        nodes.append(named(node, released_name(i)))
+    return _BLANKED(nodes=nodes, placed=placed, choice=choice if order else number(-1), most=most, unsafe=found)
+
+
+_KEPT = template("SELECT p.* FROM :placed AS p JOIN :judged AS j ON :same WHERE j.kept")
+_ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :placed")
 
 
 def kept(placed: exp.Table, judged: exp.Query, keys: Sequence[str]) -> exp.Select:
     """The rows whose group meets the policy."""
-    query = select([all_columns("p")], aliased(placed, "p"))
-    on = all_of(col(key, "p").eq(col(key, "j")) for key in keys)
-    return query.join(subquery(judged, "j"), on=on, copy=False).where(col(KEPT, "j"), copy=False)
+    same = all_of(col(key, "p").eq(col(key, "j")) for key in keys)
+    return _KEPT(placed=placed, judged=judged, same=same)
 
 
 def mu_argus(task: LocalTask) -> LocalOutcome:
-    """Make the combinations of attributes safe."""
+    """Generalize and blank until the combinations of attributes are safe."""
     return _Argus(task).run()
 
 
@@ -149,7 +151,7 @@ class _Argus:
         self.task = task
         self.attributes = range(len(task.trees))
         self.rounds = 0
-        self._made = 0
+        self._number = 0
         names = [tree.name for tree in task.trees]
         specs = task.prepared.policy.attributes
         listed = guaranteed_combinations({name: specs[name].identification for name in names})
@@ -162,11 +164,11 @@ class _Argus:
 
     def run(self) -> LocalOutcome:
         try:
-            return self._made_safe() if all(self.levels) else self._full_domain()
+            return self._safe_release() if all(self.levels) else self._full_domain()
         except LimitReachedError:
             return self._full_domain()
 
-    def _made_safe(self) -> LocalOutcome:
+    def _safe_release(self) -> LocalOutcome:
         steps = [self._safe_alone(i) for i in self.attributes]
         while True:
             placed = self._at(steps)
@@ -222,11 +224,11 @@ class _Argus:
         return LocalOutcome(task, self._make("placed", kept(placed, judged, nodes)), rounds=self.rounds, search=search)
 
     def _rows(self, placed: exp.Table) -> int:
-        return int(self.task.engine.rows(select([total(col(ROWS))], placed.copy()))[0][0] or 0)
+        return int(self.task.engine.rows(_ROW_COUNT(placed=placed))[0][0] or 0)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
-        self._made += 1
-        return self.task.steps.make(self.task.work(f"mu_argus_{name}_{self._made}"), query)
+        self._number += 1
+        return self.task.steps.make(self.task.work(f"mu_argus_{name}_{self._number}"), query)
 
 
 run = on_combinations(mu_argus)
