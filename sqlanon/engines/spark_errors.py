@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlanon.engines.dialects.spark_casts import OURS
+from sqlanon.engines.dialects.spark_rewrites import OURS
 
 _NAMES = {
     "TABLE_OR_VIEW_NOT_FOUND": ("relationName", "there is no table or view {}"),

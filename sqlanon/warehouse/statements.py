@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.postgres_qualified import by_full_names
-from sqlanon.engines.dialects.qualified import Qualified
+from sqlanon.engines.dialects.qualified import Qualified, by_full_names
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.values import FLOATING
 from sqlanon.errors import PolicyError, Problem, SourceError

@@ -15,7 +15,7 @@ from sqlglot import parse_one
 
 import sqlanon
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_java import java_home
+from sqlanon.engines.spark_session import java_home
 from sqlanon.errors import MissingLibraryError
 
 TOKEN = "token-of-the-tests"

@@ -33,7 +33,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.egress_guard import is_counted
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_workers import sent
+from sqlanon.engines.spark_session import sent
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import name_of, of_rows, table

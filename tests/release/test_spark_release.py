@@ -35,7 +35,7 @@ from test_readme import SPARK, blocks
 
 import sqlanon
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_java import java_home
+from sqlanon.engines.spark_session import java_home
 from sqlanon.expressions import col, select, star, table
 from sqlanon.ledger import Places, publications, records
 from sqlanon.release.anywhere import verify_anywhere

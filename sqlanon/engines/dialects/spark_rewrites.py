@@ -5,15 +5,302 @@ It is Spark 4 with ANSI mode on and the time zone UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.kinds import Kinds
-from sqlanon.engines.dialects.spark_casts import DAYS, by_type, cast_there, converted, refused_there, to_decimals
-from sqlanon.engines.dialects.spark_lists import LIST_FUNCTIONS, called, filtered, list_of, listed
+from sqlanon.engines.dialects.kinds import WHOLE, Kind, Kinds, type_text
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import ANY_NUMBER, anonymous, is_null, number, text
+from sqlanon.expressions import ANY_NUMBER, anonymous, ident, is_null, native_type, number, text
+
+_TYPES: Mapping[str, str] = {
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INTEGER": "INT",
+    "INT": "INT",
+    "BIGINT": "BIGINT",
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INT",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20,0)",
+    "HUGEINT": "DECIMAL(38,0)",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "BOOLEAN": "BOOLEAN",
+    "VARCHAR": "STRING",
+    "TEXT": "STRING",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP_NTZ",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+    "INTEGER[]": "ARRAY<INT>",
+}
+"""Spark's types, by DuckDB's; unsigned ones become the signed ones that hold them."""
+
+OURS = "sqlanon: "
+"""So begins what errors say that our statements raise: no value is in it."""
+
+_Caster: TypeAlias = Callable[[exp.Expr], exp.Expr]
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_FLOATING = ("float", "double")
+_DECIMAL = ("decimal",)
+DAYS = ("date", "timestamp_ntz", "timestamp")
+_SAME_TEXT = (*_INTEGERS, "boolean", "date", "timestamp_ntz", "string", "void")
+
+
+def spark_type(type_: str) -> str:
+    """Spark's name of a type, by DuckDB's.
+
+    >>> spark_type("UINTEGER"), spark_type("DECIMAL(8,2)")
+    ('BIGINT', 'DECIMAL(8,2)')
+    """
+    if type_.startswith("DECIMAL("):
+        return type_
+    if type_ not in _TYPES:
+        raise UntranslatableError(f"the type {type_} has no equal in Spark")
+    return _TYPES[type_]
+
+
+def converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """A cast. To integers it rounds (of two, DOUBLE to the even one), where here it cuts off."""
+    assert isinstance(node, exp.Cast)
+    type_ = type_text(node)
+    target, value, kind = spark_type(type_), node.this, kinds.of(node.this)
+
+    def to(what: exp.Expr) -> exp.Expr:
+        # (Without it sqlglot makes a CAST of a TRY_CAST.)
+        tried = {"safe": True} if isinstance(node, exp.TryCast) else {}
+        return type(node)(this=what.copy(), to=native_type(target), **tried)
+
+    nothing = kind == "null" or (isinstance(value, exp.Array) and not value.expressions)
+    if nothing or target in ("FLOAT", "DOUBLE"):
+        return to(value)
+    if type_ in WHOLE:
+        return _to_whole(value, kind, to)
+    if type_.startswith("DECIMAL("):
+        return _to_decimal(value, kind, int(type_[:-1].partition(",")[2] or 0), to)
+    return _to_text(value, kind, to) if target == "STRING" else _to_other(value, kind, target, to)
+
+
+def _to_other(value: exp.Expr, kind: Kind | None, target: str, to: _Caster) -> exp.Expr:
+    """To a boolean, a date or a time: of text each engine reads some that others do not."""
+    if target.endswith(">"):
+        raise UntranslatableError(f"{to(value).sql('spark')}: lists are not cast in Spark")
+    types = ("boolean", *_INTEGERS, "void") if target == "BOOLEAN" else DAYS
+    known = kind == ("boolean" if target == "BOOLEAN" else "date")
+    literal = target != "BOOLEAN" and isinstance(value, exp.Literal) and value.is_string
+    if known or literal:
+        return to(value)
+    return by_type(value, [(types, to(value))], refused_there(f"a value of another type: {value.sql('duckdb')}"))
+
+
+def _to_whole(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
+    to_even = to(anonymous("RINT", value.copy()))
+    if kind in ("whole", "boolean", "text"):
+        return to(value)
+    if kind == "double":
+        return to_even
+    away_from_zero = exp.Round(this=value.copy())
+    if kind == "decimal":
+        return to(away_from_zero)
+    return by_type(value, [(_FLOATING, to_even), (_DECIMAL, to(away_from_zero))], to(value))
+
+
+def _to_decimal(value: exp.Expr, kind: Kind | None, scale: int, to: _Caster) -> exp.Expr:
+    """Of a DOUBLE it is the binary number that is rounded."""
+    of_double = to(to_decimals(cast_there(value.copy(), "DOUBLE"), scale))
+    if kind == "double":
+        return of_double
+    return to(value) if kind is not None else by_type(value, [(_FLOATING, of_double)], to(value))
+
+
+def _to_text(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
+    if kind in ("whole", "text", "date", "boolean", "decimal"):
+        return to(value)
+    in_utc = exp.DPipe(this=to(value), expression=text("+00"))
+    same = [(_SAME_TEXT, to(value)), (_DECIMAL, to(value)), (("timestamp",), in_utc)]
+    return by_type(value, same, refused_there(f"a value that has another text in Spark: {value.sql('duckdb')}"))
+
+
+def by_type(value: exp.Expr, cases: Sequence[tuple[Sequence[str], exp.Expr]], default: exp.Expr) -> exp.Expr:
+    """What is written for a value by Spark's name of its type, which it knows before it reads rows."""
+    conditions = [(_is_decimal(value) if types is _DECIMAL else _type_in(value, types), what) for types, what in cases]
+    return exp.Case(ifs=[exp.If(this=condition, true=what) for condition, what in conditions], default=default)
+
+
+def refused_there(message: str) -> exp.Expr:
+    """An error, when it is looked at."""
+    return anonymous("RAISE_ERROR", text(f"{OURS}{message}"))
+
+
+def to_decimals(value: exp.Expr, decimals: int) -> exp.Expr:
+    """A DOUBLE, rounded to some decimals as the binary number that it is."""
+    if decimals == 0:
+        return exp.Round(this=value.copy())
+    unit = cast_there(number(10**decimals), "DOUBLE")
+    return exp.Div(this=exp.Round(this=exp.Mul(this=value.copy(), expression=unit)), expression=unit.copy())
+
+
+def _type_in(value: exp.Expr, types: Sequence[str]) -> exp.Expr:
+    return exp.In(this=anonymous("TYPEOF", value.copy()), expressions=[text(one) for one in types])
+
+
+def _is_decimal(value: exp.Expr) -> exp.Expr:
+    return exp.Like(this=anonymous("TYPEOF", value.copy()), expression=text("decimal%"))
+
+
+def cast_there(value: exp.Expr, type_: str) -> exp.Cast:
+    """A cast as Spark knows it."""
+    return exp.Cast(this=value, to=native_type(type_))
+
+
+def listed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """A list, unless a filter or a window is around it: then it is made with that."""
+    outer = isinstance(node.parent, (exp.Filter, exp.Window)) and node.arg_key == "this"
+    return node if outer else list_of(node) or node
+
+
+def list_of(node: exp.Expr) -> exp.Expr | None:
+    """A list, within its filter and window: with its NULLs, in its order, and NULL where nothing is listed."""
+    aggregate = node
+    while isinstance(aggregate, (exp.Filter, exp.Window)):
+        aggregate = aggregate.this
+    if not isinstance(aggregate, exp.ArrayAgg):
+        return None
+    what, order = aggregate.this, None
+    if isinstance(what, exp.Order):
+        what, order = what.this, what.expressions
+    distinct = isinstance(what, exp.Distinct)
+    value = what.expressions[0] if distinct else what
+    if isinstance(value, exp.Struct) and not order and not distinct:  # it is never NULL
+        return _none_for_empty(_around(node, anonymous("COLLECT_LIST", value.copy())))
+    keys, descending = _sort_keys(aggregate, order or [])
+    parts: exp.Expr = exp.Struct(expressions=[*keys, _field("value", value.copy())])
+    each = exp.Distinct(expressions=[parts]) if distinct else parts
+    result = _around(node, anonymous("COLLECT_LIST", each))
+    if order:
+        result = anonymous("SORT_ARRAY", result, exp.convert(not descending))
+    one = exp.Dot(this=exp.Var(this="one"), expression=ident("value"))
+    only = exp.Lambda(this=one, expressions=[exp.Identifier(this="one")])
+    return _none_for_empty(anonymous("TRANSFORM", result, only))
+
+
+def _around(node: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
+    """The filter and the window of a list, around another aggregate."""
+    if not isinstance(node, (exp.Filter, exp.Window)):
+        return aggregate
+    copy = node.copy()
+    copy.set("this", _around(node.this, aggregate))
+    return copy
+
+
+def _none_for_empty(list_: exp.Expr) -> exp.Expr:
+    return exp.Nullif(this=list_, expression=exp.Array(expressions=[]))
+
+
+def _sort_keys(aggregate: exp.Expr, order: Sequence[exp.Expr]) -> tuple[list[exp.Expr], bool]:
+    """What structures are sorted by: whether a key is NULL, so that it comes last, and the key."""
+    descending = {bool(term.args.get("desc")) for term in order}
+    if len(descending) > 1 or any(term.args.get("nulls_first") for term in order):
+        raise UntranslatableError(f"{aggregate.sql('duckdb')} cannot be put in the dialect of spark: its order")
+    down = True in descending
+    keys: list[exp.Expr] = []
+    for i, term in enumerate(order):
+        last = exp.Not(this=is_null(term.this.copy())) if down else is_null(term.this.copy())
+        keys += [_field(f"last_{i}", last), _field(f"key_{i}", term.this.copy())]
+    return keys, down
+
+
+def _field(name: str, value: exp.Expr) -> exp.PropertyEQ:
+    return exp.PropertyEQ(this=ident(name), expression=value)
+
+
+def filtered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """A list of some rows, unless a window is around it."""
+    outer = isinstance(node.parent, exp.Window) and node.arg_key == "this"
+    return node if outer else list_of(node) or node
+
+
+def _prepended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    element, list_ = node.expressions
+    return anonymous("CONCAT", exp.Array(expressions=[element.copy()]), *_pieces(list_))
+
+
+def _appended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    list_, element = node.expressions
+    return anonymous("CONCAT", *_pieces(list_), exp.Array(expressions=[element.copy()]))
+
+
+def _pieces(list_: exp.Expr) -> list[exp.Expr]:
+    """The lists that a list is put together from; where it is NULL, an empty one."""
+    if _is_concat(list_):
+        return [one.copy() for one in list_.expressions]
+    return [exp.Coalesce(this=list_.copy(), expressions=[exp.Array(expressions=[])])]
+
+
+def _is_concat(list_: exp.Expr) -> bool:
+    return isinstance(list_, exp.Anonymous) and list_.name == "CONCAT"
+
+
+def _reduced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """From the first element on, which here has to be given."""
+    list_, step = node.expressions
+    if not (_is_concat(list_) and isinstance(first := list_.expressions[0], exp.Array)):
+        raise UntranslatableError(f"{node.sql('duckdb')}: only of a list that begins with LIST_PREPEND in Spark")
+    others = [one.copy() for one in list_.expressions[1:]]
+    return anonymous("AGGREGATE", anonymous("CONCAT", *others), first.expressions[0].copy(), step.copy())
+
+
+def _summed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """As DOUBLE; NULL is passed over, and is the sum of nothing."""
+    so_far, one = (exp.Var(this=name) for name in ("so_far", "one"))
+    added = exp.Add(this=so_far, expression=cast_there(one, "DOUBLE"))
+    either = exp.Coalesce(this=added, expressions=[so_far.copy(), cast_there(one.copy(), "DOUBLE")])
+    add = exp.Lambda(this=either, expressions=[exp.Identifier(this="so_far"), exp.Identifier(this="one")])
+    return anonymous("AGGREGATE", node.expressions[0].copy(), cast_there(exp.null(), "DOUBLE"), add)
+
+
+def _sliced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """From a place to a place, from 1 on; here a place and a length."""
+    list_, first, last = (one.copy() for one in node.expressions)
+    length = exp.Add(
+        this=exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first.copy())), expression=number(1)
+    )
+    return anonymous("SLICE", list_, first, anonymous("GREATEST", length, number(0)))
+
+
+def _flat(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    return anonymous("FLATTEN", anonymous("ARRAY_COMPACT", node.expressions[0].copy()))
+
+
+def _distinct(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    return anonymous("ARRAY_COMPACT", anonymous("ARRAY_DISTINCT", node.expressions[0].copy()))
+
+
+def called(name: str) -> Callable[[exp.Expr, Kinds], exp.Expr]:
+    """The same function by another name."""
+
+    def rule(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+        return anonymous(name, *(one.copy() for one in node.expressions))
+
+    return rule
+
+
+LIST_FUNCTIONS: Mapping[str, Callable[[exp.Expr, Kinds], exp.Expr]] = {
+    "LEN": called("ARRAY_SIZE"),
+    "LIST_TRANSFORM": called("TRANSFORM"),
+    "LIST_SORT": called("ARRAY_SORT"),
+    "LIST_EXTRACT": called("TRY_ELEMENT_AT"),
+    "LIST_DISTINCT": _distinct,
+    "LIST_PREPEND": _prepended,
+    "LIST_APPEND": _appended,
+    "LIST_REDUCE": _reduced,
+    "LIST_SUM": _summed,
+    "LIST_SLICE": _sliced,
+    "FLATTEN": _flat,
+}
+"""By the name of the function, how it is written for Spark."""
 
 
 def _double(value: exp.Expr, kinds: Kinds) -> exp.Expr:

@@ -15,7 +15,7 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.dialects import postgres as pg
-from sqlanon.engines.dialects.postgres_qualified import by_full_names
+from sqlanon.engines.dialects.qualified import by_full_names
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
