@@ -22,13 +22,13 @@ from sqlanon.pipeline import Chosen, anonymize, choose
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.recoding import Recoding
-from sqlanon.release.anywhere import Spot, rows_beside
 from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.decoy_claims import k_counts_decoys
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
+from sqlanon.release.target import ReleasePlace
 from sqlanon.release.verify import Verification
 from sqlanon.release_draft import suppressed_rows_by
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
@@ -36,7 +36,7 @@ from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
 
-def check_against_source(run: Run, prepared: SearchInput, found: Verification, spot: Spot) -> list[Check]:
+def check_against_source(run: Run, prepared: SearchInput, found: Verification, place: ReleasePlace) -> list[Check]:
     """Recode the source by the manifest's generalization, and compare; then check every requirement on the result.
 
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
@@ -56,7 +56,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, s
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
-        checks.append(_same_rows(run, found, spot, view))
+        checks.append(_same_rows(run, found, place, view))
         if checks[-1].passed and found.suppressed is not None:
             told = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
             right = told == sorted(found.suppressed, key=str)
@@ -93,7 +93,9 @@ def _recode(run: Run, prepared: SearchInput, again: Chosen, view: exp.Table) -> 
     return view
 
 
-def check_extended(run: Run, policy: Policy, found: Verification, publication: Publication, spot: Spot) -> list[Check]:
+def check_extended(
+    run: Run, policy: Policy, found: Verification, publication: Publication, place: ReleasePlace
+) -> list[Check]:
     """Recode the rows of the source that the ledger says are in an extended release, and compare; then check every
     requirement on the result.
 
@@ -112,7 +114,7 @@ def check_extended(run: Run, policy: Policy, found: Verification, publication: P
     recoding = Recoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
-    checks.append(_same_rows(run, found, spot, recoded))
+    checks.append(_same_rows(run, found, place, recoded))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
     return checks + _audited(audit, run, recoded)
 
@@ -147,14 +149,14 @@ def _with_decoys(
         return checks + k_counts_decoys(_audited(audit, run, released), manifest)
 
 
-def _same_rows(run: Run, found: Verification, spot: Spot, recoded: exp.Table) -> Check:
+def _same_rows(run: Run, found: Verification, place: ReleasePlace, recoded: exp.Table) -> Check:
     """Whether the source, recoded, has the rows of the release: each row as often, not a digest of them."""
     engine, claimed = run.engine, {column.name: column.type for column in found.manifest.columns}
     name = "recoded source"
     if any(check.name == "columns" and not check.passed for check in found.checks):
         return source_check(name, False, "the release has its columns")
     try:
-        with rows_beside(engine, spot, found.manifest) as released:
+        with place.rows(engine, found.manifest) as released:
             if engine.columns(recoded) != claimed or engine.columns(released) != claimed:
                 return source_check(name, False, "the release has its columns")
             added, missing = engine.rows(different_rows(released, recoded, claimed))[0]

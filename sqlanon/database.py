@@ -26,9 +26,9 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
 from sqlanon.policy import Policy, is_server
-from sqlanon.release.anywhere import spot_of, verify_anywhere
 from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.release.manifest import utc_now
+from sqlanon.release.target import place_of
 from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
@@ -641,18 +641,18 @@ class Database(Looking, Viewing):
         """
         from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
-        spot = spot_of(release, table)
-        found = verify_anywhere(release, table, self._space.limits, sha256)
+        place = place_of(release, table)
+        found = place.verify(self._space.limits, sha256)
         if not found.is_file and (policy.noisy or policy.decoys):
             raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
         with self._space.run(policy, counted=True) as run, readable():
             recorded = check_against_ledger(run.engine, policy, found)
             known = publication_of(run.engine, policy, found)
             if known is not None and known.extends is not None:
-                checks = check_extended(run, policy, found, known, spot)
+                checks = check_extended(run, policy, found, known, place)
             else:
                 prepared = based_on_earlier(run, policy, None if known is None else known.after)
-                checks = check_against_source(run, prepared, found, spot)
+                checks = check_against_source(run, prepared, found, place)
             checks += recorded
         return replace(found, checks=(*found.checks, *checks))
 

@@ -19,14 +19,14 @@ from sqlglot import Dialect, exp
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
-from sqlanon.ledger import Export, LedgerEntry, Places, compared_with_nothing, exports, publications, recording_export
+from sqlanon.ledger import Export, LedgerEntry, compared_with_nothing, exports, publications, recording_export
 from sqlanon.markup import html_table
 from sqlanon.pipeline import Found
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
-from sqlanon.release.target import target_for
+from sqlanon.release.target import Reach, target_for
 from sqlanon.release.targets.postgres_reader import PostgresRelease
 from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
@@ -516,7 +516,7 @@ class Result(ResultFigures):
             yield
             return
         path, run = catalog.database, self._run
-        told = compared_with_nothing(exports(engine, path), publications(engine, path, Places.of(self.policy)))
+        told = compared_with_nothing(exports(engine, path), publications(engine, path, Reach(self.policy)))
         name = "release" if section is None else section.table
         made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity)
         with recording_export(engine, path, made):

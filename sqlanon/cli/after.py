@@ -36,11 +36,11 @@ def verify(
 ) -> None:
     """Check a release: what it shows against what it claims."""
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.anywhere import verify_anywhere
+    from sqlanon.release.target import place_of
 
     limits = Limits(memory_limit, threads)
     if policy is None:
-        found = verify_anywhere(release, table, limits, sha256)
+        found = place_of(release, table).verify(limits, sha256)
     else:
         from sqlanon.database import connect
 

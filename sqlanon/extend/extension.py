@@ -27,7 +27,7 @@ from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
 from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
-from sqlanon.release.target import Expected
+from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
 from sqlanon.release_draft import ranges_of
 from sqlanon.search.preparation import SearchInput
@@ -115,7 +115,7 @@ class Extension:
         if self._refusals:
             raise AuditError(list(self._refusals))
         run, prepared, publication = self._run, self._prepared, self._publication
-        with opened(run.engine, publication, verified=True) as release:
+        with opened(run.engine, publication, Reach(), verified=True) as release:
             draft = ExtensionDraft(run, prepared, self, release, self._recoding)
             entry = LedgerEntry(
                 run,

@@ -14,12 +14,13 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import create_table, select, subquery
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
-from sqlanon.ledger import Places, beside_earlier, opened, publications, refuse_keys, trees_of
+from sqlanon.ledger import beside_earlier, opened, publications, refuse_keys, trees_of
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
 from sqlanon.recode.recoding import Recoding, suppressed_classes
 from sqlanon.release.dependencies import narrowing_columns, refused
+from sqlanon.release.target import Reach
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.full_domain import measure_of
@@ -37,17 +38,17 @@ def extend(run: Run, policy: Policy) -> Extension:
     publication = publication_to_extend(run, policy)
     assert policy.catalog is not None
     refuse_keys(run, policy)
-    with opened(run.engine, publication) as release:
+    with opened(run.engine, publication, Reach()) as release:
         manifest = release.manifest
     refuse_others(policy, manifest, publication)
-    known = publications(run.engine, policy.catalog.database, Places.of(policy))
+    known = publications(run.engine, policy.catalog.database, Reach(policy))
     others = [one for one in known if one.run_id in publication.after]
     prepared = beside_earlier(run, policy, [publication, *others], manifest, {publication.run_id})
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
     count = run.engine.rows(select([exp.Count(this=exp.Star())], run.work("added")))[0][0]
-    with opened(run.engine, publication, verified=True) as release:
+    with opened(run.engine, publication, Reach(), verified=True) as release:
         names = [one.name for one in manifest.columns]
         rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
         figures = StatementRunner(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger import Places, Publication, publications
+from sqlanon.ledger import Publication, publications
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, problems
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import Recoding
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Reach
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
@@ -30,7 +31,7 @@ def publication_to_extend(run: Run, policy: Policy) -> Publication:
     assert policy.catalog is not None
     assert policy.release is not None
     place = Path(os.path.realpath(policy.release.database or policy.release.file or ""))
-    known = publications(run.engine, policy.catalog.database, Places.of(policy))
+    known = publications(run.engine, policy.catalog.database, Reach(policy))
     found = [one for one in known if one.path == place and one.source == run.identity]
     if not found:
         raise ReleaseError(

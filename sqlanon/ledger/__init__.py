@@ -3,7 +3,6 @@
 from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.exports import Export, compared_with_nothing, exports, recording_export
-from sqlanon.ledger.intents import Places
 from sqlanon.ledger.joint_audit import JointAudit
 from sqlanon.ledger.publication import LedgerEntry
 from sqlanon.ledger.records import Publication, check_against_ledger, publication_of, publications
@@ -14,7 +13,6 @@ __all__ = [
     "Export",
     "JointAudit",
     "LedgerEntry",
-    "Places",
     "Publication",
     "based_on_earlier",
     "beside_earlier",

@@ -25,12 +25,12 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import Namer, col, create_table, drop_table, select, subquery, table, text
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.intents import Places
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.problems import join
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Reach
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.search.preparation import SearchInput, prepare
@@ -72,7 +72,7 @@ def beside_earlier(
     run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
     floors, ks, problems, lost = dict[str, int](), list[int](), list[Problem](), set[str]()
     for i, publication in enumerate(earlier):
-        with opened(run.engine, publication, publication.run_id in verified) as one:
+        with opened(run.engine, publication, Reach(), publication.run_id in verified) as one:
             problems += _differences(run, first, one, fixed is None)
             if problems:
                 continue
@@ -113,7 +113,7 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     if policy.catalog is None:
         message = "asks for the ledger, which is in the catalog: add [catalog] database = ..."
         raise PolicyError([Problem("release.after", message)])
-    known = publications(run.engine, policy.catalog.database, Places.of(policy, run.source))
+    known = publications(run.engine, policy.catalog.database, Reach(policy, run.source))
     if runs is None:
         return named_publications(known, after, run.identity)
     found = [one for one in known if one.run_id in runs]

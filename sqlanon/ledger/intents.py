@@ -7,9 +7,9 @@ and counts as a release that is out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
@@ -18,47 +18,14 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.errors import ReleaseError, SourceError, SqlanonError
+from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.expressions import col, is_null, number, select, table
 from sqlanon.ledger.trees import forget_trees, is_gone
-from sqlanon.policy import Policy, address_of, in_postgres
-from sqlanon.policy.postgres import MANIFEST
-from sqlanon.policy.spark import in_spark
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import open_release
-from sqlanon.release.targets import postgres_statements as pr
-from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.postgres_reader import PostgresSpot, types_of
-from sqlanon.release.targets.spark_catalog import Described, SparkSpot, names_there
-from sqlanon.sources import Source
+from sqlanon.release.target import Reach, recorded_place
 from sqlanon.workdir import BusyError, alone_at
 
 Claims: TypeAlias = "frozenset[tuple[str, int | None]]"
 """What a place has: the fingerprints of the manifests there, with their versions."""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a run can look, beside files.
-
-    Attributes
-    ----------
-    addresses:
-        The PostgreSQL servers that its policy names.
-    spark:
-        The Spark that its source is in.
-    """
-
-    addresses: Sequence[str] = field(default=(), repr=False)
-    spark: SparkEngine | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, policy: Policy, source: Source | None = None) -> Places:
-        """Those of a policy, and the Spark of its source."""
-        named = [policy.source.postgres, policy.release.postgres if policy.release is not None else None]
-        spark = None if source is None else source.server(SparkEngine)
-        return cls([address_of(one) for one in named if one is not None], spark)
 
 
 @dataclass(frozen=True)
@@ -102,13 +69,13 @@ def intents(engine: DuckDBEngine) -> list[Intent]:
     return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(query)]
 
 
-def settle(engine: DuckDBEngine, path: Path, places: Places) -> None:
+def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
     """Complete or drop the intents of runs that have ended, as far as their places can be read. For who has the
     lock.
     """
     with catalog.open_catalog(engine, path):
         found = intents(engine)
-    there = {one: _claims_at(one, places, engine) for one in found}
+    there = {one: _claims_at(one, reach, engine) for one in found}
     if not any(claims is not None for claims in there.values()):
         return
     with catalog.open_catalog(engine, path):
@@ -178,56 +145,10 @@ def _at_place() -> exp.Expr:
     return col("path").eq(exp.Placeholder())
 
 
-def _claims_at(intent: Intent, places: Places, engine: DuckDBEngine) -> Claims | None:
+def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> Claims | None:
     """What the place of an intent has now; None if it cannot be read."""
     try:
-        if in_postgres(intent.path):
-            return _in_postgres(intent, places)
-        if in_spark(intent.path):
-            return _in_spark(intent, places)
-        if not intent.path.exists():
-            return frozenset() if intent.path.parent.is_dir() else None  # a folder may come back
-        with open_release(intent.path, engine.limits) as release:
-            return frozenset((one.fingerprint(), one.version) for one in release.manifests)
+        found = recorded_place(intent.path, intent.table_name, reach).manifests(engine.limits)
     except (SqlanonError, OSError):
         return None
-
-
-def _in_postgres(intent: Intent, places: Places) -> Claims | None:
-    schema = _schema_of(intent)
-    for address in places.addresses:
-        spot = PostgresSpot(address, schema, intent.table_name)
-        if spot.path != intent.path:
-            continue
-        with spot.opened() as server, server.told(ReleaseError):
-            with server.reading():  # the server may still be at the commit of a run that is gone
-                server.rows(pr.alone(str(spot.path)))
-            with server.reading():
-                known = types_of(server, schema, MANIFEST)
-                rows = server.rows(pr.manifest_of(schema), [spot.name]) if known else []
-        return _claims(text for _, text in rows)
-    return None
-
-
-def _in_spark(intent: Intent, places: Places) -> Claims | None:
-    if (server := places.spark) is None:
-        return None
-    spot = SparkSpot.of(server.home, f"{_schema_of(intent)}.{intent.table_name}")
-    if spot.path != intent.path:
-        return None
-    with server.told(ReleaseError):
-        shown = Described.by(server, spot.table).version_shown(spot) if spot.name in names_there(server, spot) else None
-        rows = server.rows(sr.manifest_of(spot.manifest(shown))) if shown is not None else []
-    return _claims(text for _, _, text in rows)
-
-
-def _claims(texts: Iterable[str]) -> Claims | None:
-    try:
-        manifests = [Manifest.from_json(text) for text in texts]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
-    return frozenset((one.fingerprint(), one.version) for one in manifests)
-
-
-def _schema_of(intent: Intent) -> str:
-    return intent.path.name.removesuffix(f".{intent.table_name}")
+    return None if found is None else frozenset((one.fingerprint(), one.version) for one in found)

@@ -35,7 +35,6 @@ from sqlanon.expressions import (
 )
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.exports import exports, not_compared
-from sqlanon.ledger.intents import Places
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
 from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
 from sqlanon.ledger.release_links import (
@@ -64,6 +63,7 @@ from sqlanon.policy.noise import ROUNDING
 from sqlanon.policy.spark import in_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Reach
 from sqlanon.requirements import promised_k
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
@@ -295,8 +295,8 @@ class JointAudit:
         name = f"together with {publication}"
         try:
             own = self.open.get(publication.run_id)
-            addresses = Places.of(self.prepared.policy).addresses if in_postgres(publication.path) else ()
-            with opened(self.run.engine, publication, addresses=addresses) if own is None else nullcontext(own) as one:
+            reach = Reach(self.prepared.policy)
+            with opened(self.run.engine, publication, reach) if own is None else nullcontext(own) as one:
                 found = self._found(one, new)
         except ReleaseError as error:
             if publication.run_id in self.prepared.after:
@@ -554,7 +554,7 @@ def held_against(
     policy = prepared.policy
     if policy.catalog is None:
         return None
-    known = publications(run.engine, policy.catalog.database, Places.of(policy, prepared.source))
+    known = publications(run.engine, policy.catalog.database, Reach(policy, prepared.source))
     noisy = spent(run.engine, policy.catalog.database) if policy.noisy else []
     everything: list[Publication | Spent] = [*known, *noisy]
     others = [one for one in everything if one.source not in (None, run.identity)]

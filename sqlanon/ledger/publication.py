@@ -13,12 +13,12 @@ from sqlglot import exp
 from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.earlier import Earlier
-from sqlanon.ledger.intents import Places
 from sqlanon.ledger.joint_audit import JointAudit, held_against, released_row
 from sqlanon.ledger.records import recording, recording_replaced, secret_of
 from sqlanon.ledger.source_match import sample_of
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Reach
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
@@ -66,9 +66,9 @@ class LedgerEntry:
         run, prepared, policy = self.run, self.prepared, self.prepared.policy
         if policy.catalog is None:
             return nullcontext()
-        path, places = policy.catalog.database, Places.of(policy, prepared.source)
+        path, reach = policy.catalog.database, Reach(policy, prepared.source)
         if self._ledger is None:
-            return recording_replaced(run.engine, path, self.place, manifest, places)
+            return recording_replaced(run.engine, path, self.place, manifest, reach)
         after = [run_id for run_id in prepared.after if run_id != self.extends]
         row = released_row(self.run_id, self.place, manifest, sha256, run.identity, after, self.joint_audit)
         if self.extends is not None:
@@ -76,7 +76,7 @@ class LedgerEntry:
         known = frozenset() if self.joint_audit is None else self.joint_audit.known
         trees = prepared.own_hierarchies if self.trees is None else self.trees
         keep = 1 if policy.release is None else policy.release.keep
-        return recording(run.engine, path, row, places, self._keys, trees, known, keep, self._sample, self.row_of_run)
+        return recording(run.engine, path, row, reach, self._keys, trees, known, keep, self._sample, self.row_of_run)
 
     def _key_hashes(self, path: Path) -> exp.Query | None:
         """The hashes of the keys of the released rows."""

@@ -21,12 +21,13 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, PolicyError, Problem, ReleaseError, SqlanonError
 from sqlanon.expressions import col, is_null, is_there, named, select, table, text
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.intents import UNRECORDED, Intent, Places, alone_with, complete, intents, settle
+from sqlanon.ledger.intents import UNRECORDED, Intent, alone_with, complete, intents, settle
 from sqlanon.ledger.trees import keep_trees
 from sqlanon.policy import Policy, same_file, shown_place
 from sqlanon.release.check import Check
 from sqlanon.release.file_hash import file_check
 from sqlanon.release.manifest import Manifest, versioned
+from sqlanon.release.target import Reach
 from sqlanon.release.verify import Verification
 
 
@@ -116,7 +117,7 @@ _COLUMNS = (
 )
 
 
-def publications(engine: DuckDBEngine, path: Path, places: Places) -> list[Publication]:
+def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> list[Publication]:
     """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first.
 
     What a run was about to publish that has ended is looked for; where its place cannot be read, it counts as out.
@@ -128,7 +129,7 @@ def publications(engine: DuckDBEngine, path: Path, places: Places) -> list[Publi
     if not any(one.intended_at for one in found):
         return found
     with alone_with(path):
-        settle(engine, path, places)
+        settle(engine, path, reach)
     with catalog.open_catalog(engine, path):
         return _read(engine)
 
@@ -226,7 +227,7 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None or not (after or policy.source.key):
         return None
-    known = publications(engine, policy.catalog.database, Places.of(policy))
+    known = publications(engine, policy.catalog.database, Reach(policy))
     same = [one for one in known if one.digest == release.digest]
     if same:
         asked = policy.fingerprint()
@@ -242,7 +243,7 @@ def recording(
     engine: DuckDBEngine,
     path: Path,
     row: dict[str, Any],
-    places: Places,
+    reach: Reach,
     keys: exp.Query | None = None,
     hierarchies: Sequence[Hierarchy] = (),
     known: Collection[tuple[str, Path]] = (),
@@ -257,7 +258,7 @@ def recording(
     kept = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with alone_with(path):
-        settle(engine, path, places)
+        settle(engine, path, reach)
         with catalog.open_catalog(engine, path):
             _refuse_overtaken(engine, row, known, kept)
             catalog.insert(engine, "releases", row | {"intended_at": now})
@@ -269,7 +270,7 @@ def recording(
                 _keep_sample(engine, row["run_id"], sample)
             keep_trees(engine, row["run_id"], hierarchies)
             intent = _intent(engine, row["run_id"], now)
-        with _until_known(engine, path, intent, kept, places):
+        with _until_known(engine, path, intent, kept, reach):
             yield
 
 
@@ -280,7 +281,7 @@ def _intent(engine: DuckDBEngine, run_id: str, at: datetime) -> Intent:
 
 @contextmanager
 def _until_known(
-    engine: DuckDBEngine, path: Path, intent: Intent, kept: Collection[int], places: Places
+    engine: DuckDBEngine, path: Path, intent: Intent, kept: Collection[int], reach: Reach
 ) -> Iterator[None]:
     """Complete an intent if all goes well meanwhile; else look whether it is out."""
     is_known = False
@@ -291,14 +292,14 @@ def _until_known(
         is_known = True
     finally:
         if not is_known:  # it may be out all the same
-            _settle_if_possible(engine, path, places)
+            _settle_if_possible(engine, path, reach)
 
 
-def _settle_if_possible(engine: DuckDBEngine, path: Path, places: Places) -> None:
+def _settle_if_possible(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
     """Once more, where the signal that ends this run has ended this, too; else it is left to the next run."""
     for _ in range(2):
         with suppress(Exception):
-            return settle(engine, path, places)
+            return settle(engine, path, reach)
 
 
 @contextmanager
@@ -350,7 +351,7 @@ def _keep_sample(engine: DuckDBEngine, run_id: str, sample: exp.Query) -> None:
 
 @contextmanager
 def recording_replaced(
-    engine: DuckDBEngine, path: Path, place: Path, manifest: Manifest, places: Places
+    engine: DuckDBEngine, path: Path, place: Path, manifest: Manifest, reach: Reach
 ) -> Iterator[None]:
     """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile. Until then
     its intent is there, which a run that is killed leaves.
@@ -368,11 +369,11 @@ def recording_replaced(
         "intended_at": now,
     }
     with alone_with(path):
-        settle(engine, path, places)
+        settle(engine, path, reach)
         with catalog.open_catalog(engine, path):
             catalog.insert(engine, "releases", row)
             intent = _intent(engine, UNRECORDED, now)
-        with _until_known(engine, path, intent, (), places):
+        with _until_known(engine, path, intent, (), reach):
             yield
 
 

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from sqlglot import exp
 
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import Kind as RangeKind
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, in_postgres, is_postgres
+from sqlanon.policy.spark import in_spark, is_session, names_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import Suppressed
 from sqlanon.search.preparation import SearchInput
+from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 
 if TYPE_CHECKING:
@@ -156,17 +162,84 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
         ...
 
 
+class OpenedRelease(Protocol):
+    """A release that stands somewhere, read; nothing of it is trusted yet."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it claims."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The digest of its rows."""
+        ...
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """What the failed checks saw, if it was verified."""
+        ...
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its file is another one than was published."""
+        ...
+
+    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
+        """Its rows, for another engine, for a while."""
+        ...
+
+
+class ReleasePlace(Protocol):
+    """A place of releases, for those who read what is there."""
+
+    @property
+    def path(self) -> Path:
+        """The place, as the ledger has it."""
+        ...
+
+    def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
+        """Verify the release there by itself; with a SHA-256, that its file has it."""
+        ...
+
+    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+        """Those that are there now, none if there is no release; None if the place cannot be read now."""
+        ...
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+        """The rows of the release there, for the engine that has its source, for a while."""
+        ...
+
+    def opened(
+        self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
+    ) -> AbstractContextManager[OpenedRelease]:
+        """A version of the release there: verified, unless it is trusted, or its file has this SHA-256."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Where a run can look: the places of its policy, and of its source."""
+
+    policy: Policy | None = field(default=None, repr=False)
+    source: Source | None = field(default=None, repr=False)
+
+
 @dataclass(frozen=True)
 class TargetKind:
     """A kind of place.
 
-    ``takes`` says whether a release goes there, by what `publish` was given (None: the policy says where) and the
-    policy. ``module`` is loaded when that is so; its ``target_for(draft, place, table_name)`` makes the target.
+    A release goes to one if it ``takes`` what `publish` was given (None: the policy says where); a caller names one
+    that ``reads`` what was given; the ledger has one at a path that is ``recorded`` by it. Then ``module`` is loaded,
+    which has ``target_for(draft, place, table_name)``, ``place_of(place, table_name)`` and
+    ``recorded_place(path, table_name, reach)``.
     """
 
     name: str
     module: str
-    takes: Callable[[Any, Policy], bool]
+    takes: Callable[[Any, Policy], bool] = lambda place, policy: False
+    reads: Callable[[Any], bool] = lambda place: False
+    recorded: Callable[[Path], bool] = lambda path: False
 
 
 KINDS: dict[str, TargetKind] = {}
@@ -185,10 +258,63 @@ def target_for(draft: Draft, place: Any, table_name: str | None) -> ReleaseTarge
     return target
 
 
+def place_of(release: Any, table_name: str | None) -> ReleasePlace:
+    """The place of a release that somebody names: a path, an address, or a session."""
+    kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
+    if kind is None:
+        raise ReleaseError(
+            f"a {type(release).__name__} is no place of a release: give a path, an address, or a session"
+        )
+    place: ReleasePlace = import_module(kind.module).place_of(release, table_name)
+    return place
+
+
+def recorded_place(path: Path, table_name: str, reach: Reach) -> ReleasePlace:
+    """The place that the ledger has at a path; an error says why this run cannot look there."""
+    kind = next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
+    place: ReleasePlace = import_module(kind.module).recorded_place(path, table_name, reach)
+    return place
+
+
+def named_place(release: Any, table_name: str | None, where: str) -> tuple[Any, str]:
+    """A place on a server, and the release there, which must be named."""
+    if table_name is None:
+        raise ReleaseError(f"say which release in {where}: --table schema.name")
+    return release, table_name
+
+
 def _in_section(name: str) -> Callable[[Any, Policy], bool]:
     return lambda place, policy: place is None and policy.release is not None and bool(getattr(policy.release, name))
 
 
-register(TargetKind("file", "sqlanon.release.targets.file", lambda place, policy: True))
-register(TargetKind("postgres", "sqlanon.release.targets.postgres", _in_section("postgres")))
-register(TargetKind("spark", "sqlanon.release.targets.spark", _in_section("spark")))
+def _is_text(place: Any, names: Callable[[str], bool]) -> bool:
+    return isinstance(place, str) and names(place)
+
+
+register(
+    TargetKind(
+        "file",
+        "sqlanon.release.targets.file",
+        lambda place, policy: True,
+        lambda place: isinstance(place, (str, PathLike)),
+        lambda path: True,
+    )
+)
+register(
+    TargetKind(
+        "postgres",
+        "sqlanon.release.targets.postgres",
+        _in_section("postgres"),
+        lambda place: _is_text(place, is_postgres),
+        in_postgres,
+    )
+)
+register(
+    TargetKind(
+        "spark",
+        "sqlanon.release.targets.spark",
+        _in_section("spark"),
+        lambda place: is_session(place) or _is_text(place, names_spark),
+        in_spark,
+    )
+)

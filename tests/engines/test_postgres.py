@@ -24,7 +24,7 @@ from support import quoted
 
 import sqlanon
 from sqlanon.engines import postgres as postgres_engine
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.target import place_of
 from sqlanon.sources.postgres import PostgresSource
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -397,7 +397,7 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANALYST", analyst)
         with sqlanon.connect() as db:
-            assert verify_anywhere("env:ANALYST", "shared.r").verified
+            assert place_of("env:ANALYST", "shared.r").verify().verified
             tree = small_tree(source={"postgres": "env:ANALYST", "table": "clinic.t"})
             with pytest.raises(sqlanon.SourceError, match=r"permission denied|no table or view"):
                 db.anonymize(sqlanon.Policy(**tree))
@@ -582,7 +582,7 @@ def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server)
     release = published()
     small.run("CREATE TABLE shared.r_v9 AS SELECT * FROM clinic.t")
     assert release.verify().failures == ("versions: not of the release: r_v9",)
-    assert not verify_anywhere(HERE, "shared.r").verified
+    assert not place_of(HERE, "shared.r").verify().verified
 
 
 def test_what_one_sees_apart_is_counted_apart(schemas: Server) -> None:
@@ -727,7 +727,7 @@ def test_errors_do_not_tell_the_address(small: Server, monkeypatch: pytest.Monke
     for secret in (PASSWORD, "wrong-secret", "127.0.0.1", "holder", str(small.port)):
         assert secret not in str(found.value)
     with pytest.raises(sqlanon.ReleaseError, match=told):
-        verify_anywhere(HERE, "shared.r")
+        place_of(HERE, "shared.r").verify()
 
 
 def test_neither_catalog_nor_release_holds_the_address(small: Server, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from warehouse_cases import COLUMNS, HERE, rows
 from warehouse_cases import policy as warehouse_policy
 
 import sqlanon
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.target import place_of
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 
@@ -204,7 +204,7 @@ def run_all(server: Server, table: str = "clinic.t") -> dict[str, Any]:
     )
     with sqlanon.connect(connection) as db:
         found["sent"] = db.anonymize(sent).publish().manifest.digest
-    assert verify_anywhere(place, "shared.sent").verified
+    assert place_of(place, "shared.sent").verify().verified
     return found
 
 

@@ -14,7 +14,7 @@ from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
 from sqlanon.expressions import col, same, select, table
 from sqlanon.policy import address_of, server_of, shown_place
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.target import place_of
 
 HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}
@@ -181,7 +181,7 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     with sqlanon.connect() as db, pytest.raises(MissingLibraryError, match=r"pip install 'sqlanon\[postgres\]'"):
         db.anonymize(policy)
     with pytest.raises(MissingLibraryError, match=r"pip install 'sqlanon\[postgres\]'"):
-        verify_anywhere(HERE, "shared.r")
+        place_of(HERE, "shared.r").verify()
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from test_ledger import policy as of_hospital
 
 import sqlanon
 import sqlanon.release.targets.file as publishing
-from sqlanon.ledger import Places, Publication, publications, records
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.ledger import Publication, publications, records
+from sqlanon.release.target import Reach, place_of
 from sqlanon.release.targets.postgres_reader import PostgresSpot
 from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_files
 
@@ -129,7 +129,7 @@ class Target:
 
 def file_target(folder: Path, name: str) -> Target:
     path = folder / name
-    return Target(file_release(name), str(path), lambda: verify_anywhere(path, None))
+    return Target(file_release(name), str(path), lambda: place_of(path, None).verify())
 
 
 def check_ledger(folder: Path, target: Target, publications: int) -> None:
@@ -164,7 +164,7 @@ def opened_ledger(path: Path) -> list[Publication]:
     asked = sqlanon.Policy.load(path)
     assert asked.catalog is not None
     with sqlanon.connect() as db:
-        return publications(db._space.engine, asked.catalog.database, Places.of(asked))
+        return publications(db._space.engine, asked.catalog.database, Reach(asked))
 
 
 def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, ...] = ()) -> None:
@@ -243,7 +243,7 @@ def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path
     here = f"env:{VARIABLE}"
     place = str(PostgresSpot.of(here, "killed.r").path)
     section = f'postgres = "{here}"\ntable = "killed.r"\n'
-    check_each_step(folder, Target(section, place, lambda: verify_anywhere(here, "killed.r")), "recording")
+    check_each_step(folder, Target(section, place, lambda: place_of(here, "killed.r").verify()), "recording")
 
 
 class Killed(BaseException):

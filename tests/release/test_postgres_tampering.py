@@ -13,7 +13,7 @@ from postgres_server import VARIABLE, Server
 from support import quoted
 
 import sqlanon
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.release.target import place_of
 from sqlanon.release.targets.postgres_checks import index_name
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -249,7 +249,7 @@ def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) 
     # A view or a table that is made anew has lost its comments, and its rights are others.
     assert set(failing(release)) - {"comments", "rights"} <= {check}
     assert check in failing(release)
-    assert not verify_anywhere(HERE, f"{SCHEMA}.r").verified
+    assert not place_of(HERE, f"{SCHEMA}.r").verify().verified
 
 
 def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Server) -> None:
@@ -345,14 +345,14 @@ def test_a_reader_reads_what_the_holder_grants_and_no_version(empty: Server, mon
     assert failing(publish()) == []
     assert (reads(empty, "r"), reads(empty, "r_v1"), reads(empty, "sqlanon_manifest")) == (True, False, True)
     assert (reads(empty, "r", OTHER), reads(empty, "r_v1", OTHER)) == (True, False)
-    assert verify_anywhere("env:READER", f"{SCHEMA}.r").verified
+    assert place_of("env:READER", f"{SCHEMA}.r").verify().verified
     empty.run(f"REVOKE SELECT ON {SCHEMA}.r FROM {READER}")
     assert failing(publish()) == []  # the same columns: the view is replaced
     assert (reads(empty, "r"), reads(empty, "r_v2")) == (False, False)
     assert failing(publish("i % 4 AS a, i AS d")) == []  # others: it is made anew
     assert (reads(empty, "r"), reads(empty, "r_v3"), reads(empty, "r", OTHER)) == (False, False, True)
     with pytest.raises(sqlanon.ReleaseError, match=rf"may not read {SCHEMA}\.r: verify needs SELECT"):
-        verify_anywhere("env:READER", f"{SCHEMA}.r")
+        place_of("env:READER", f"{SCHEMA}.r").verify()
 
 
 @pytest.mark.slow
@@ -405,7 +405,7 @@ def test_first_publications_at_the_same_time_all_succeed(empty: Server) -> None:
         thread.join()
     assert errors == []
     assert empty.rows(f"SELECT count(*) FROM {SCHEMA}.sqlanon_manifest") == [(4,)]
-    assert all(verify_anywhere(HERE, f"{SCHEMA}.r{number}").verified for number in range(4))
+    assert all(place_of(HERE, f"{SCHEMA}.r{number}").verify().verified for number in range(4))
 
 
 def in_postgres(source: dict[str, Any], place: str) -> sqlanon.Policy:
@@ -429,7 +429,7 @@ def test_messages_say_which_right_is_missing(empty: Server, monkeypatch: pytest.
     ):
         empty.run(missing)
         with pytest.raises(sqlanon.ReleaseError, match=told) as found:
-            verify_anywhere("env:OTHER", f"{SCHEMA}.r")
+            place_of("env:OTHER", f"{SCHEMA}.r").verify()
         assert "manifest is broken" not in str(found.value)
     with pytest.raises(sqlanon.ReleaseError, match=f"may not use the schema '{SCHEMA}'"):
         publish(place="env:OTHER")

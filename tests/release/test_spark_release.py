@@ -37,11 +37,11 @@ import sqlanon
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_session import java_home
 from sqlanon.expressions import col, select, star, table
-from sqlanon.ledger import Places, publications, records
-from sqlanon.release.anywhere import verify_anywhere
+from sqlanon.ledger import publications, records
+from sqlanon.release.target import Reach, place_of
 from sqlanon.release.targets import spark_rows
-from sqlanon.release.targets.spark_catalog import Described, SparkSpot, checks_of, names_there
 from sqlanon.release.targets.spark_digest import digest_there, digestible
+from sqlanon.release.targets.spark_reader import Described, SparkSpot, checks_of, names_there
 from sqlanon.release.targets.spark_statements import filled
 from sqlanon.requirements.macros import digest_of
 from sqlanon.resources import PLAIN, macros, sql_text
@@ -341,7 +341,7 @@ def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.Monke
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "spark.md", "exec"), {"spark": place})
     assert "`clinic`.`patients`" in printed.getvalue() or "clinic.patients" in printed.getvalue()
-    found = verify_anywhere(place, "shared.patients")
+    found = place_of(place, "shared.patients").verify()
     assert found.verified
     assert found.manifest.smallest_class >= 5
     assert place.table("shared.patients").columns == ["zip", "age", "sex", "diagnosis"]
@@ -477,7 +477,7 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
         else:
             publish(place, newer)
         monkeypatch.undo()
-        found = verify_anywhere(place, "shared.r")
+        found = place_of(place, "shared.r").verify()
         assert found.verified, (at, found.failures)
         is_new = at > 4
         assert ("cost" in place.table("shared.r").columns) != is_new
@@ -519,8 +519,8 @@ def test_the_ledger_after_a_crash_at_any_statement(
         number += at is None
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
-            publications(result._run.engine, tmp_path / "c.duckdb", Places.of(newer, result._prepared.source))
-        found = verify_anywhere(place, "shared.r")
+            publications(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._prepared.source))
+        found = place_of(place, "shared.r").verify()
         assert found.verified
         assert len(known()) == number
         assert [row for row in known() if row[1]] == [(found.digest, True, True)]
@@ -545,13 +545,13 @@ def test_an_error_at_any_statement_leaves_nothing(
             monkeypatch.undo()
             assert names_in(place) == names
     assert shown(place) == before
-    assert verify_anywhere(place, "shared.r").verified
+    assert place_of(place, "shared.r").verify().verified
     # The view is there, and somebody is told that it is not: then nothing behind it is removed.
     stopped(4, KeyboardInterrupt(), for_good=False, afterwards=True)
     with pytest.raises(KeyboardInterrupt):
         publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
     monkeypatch.undo()
-    found = verify_anywhere(place, "shared.r")
+    found = place_of(place, "shared.r").verify()
     assert found.verified
     assert "cost" not in place.table("shared.r").columns
 
@@ -611,7 +611,7 @@ def test_executors_that_die_while_rows_are_written(
     finally:
         losing[0].join()
     assert losing[0].killed
-    assert verify_anywhere(place, "shared.r").verified
+    assert place_of(place, "shared.r").verify().verified
 
 
 def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -731,7 +731,7 @@ def test_what_is_told_beside_the_rows_is_seen(place: Any) -> None:
     manifest = publish(place).manifest
     made = _made(place)
     spot = SparkSpot.of(place, "shared.r")
-    with spot.opened() as server:
+    with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
             place.sql(statement)
             view = Described.by(server, spot.table)
@@ -760,13 +760,13 @@ def test_what_was_tampered_with_is_seen(place: Any) -> None:
     for what, (statements, expected) in TAMPERED.items():
         for statement in statements:
             place.sql(statement)
-        found = failed(verify_anywhere(place, "shared.r"))
+        found = failed(place_of(place, "shared.r").verify())
         assert found >= expected, what
         assert found - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, what
         _put_back(place, made)
         place.sql("INSERT INTO shared.r_v1 SELECT * FROM kept")
         place.sql("INSERT INTO shared.r_v1_manifest SELECT * FROM kept_manifest")
-    assert verify_anywhere(place, "shared.r").verified
+    assert place_of(place, "shared.r").verify().verified
 
 
 def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(place: Any) -> None:
@@ -886,11 +886,11 @@ def test_what_is_refused(place: Any) -> None:
     assert names_in(place) == names
     for name in ("r", "a.b.c", 'shared."my table"', "shared.ä"):
         with pytest.raises(sqlanon.ReleaseError, match="names no release in Spark"):
-            verify_anywhere(place, name)
+            place_of(place, name).verify()
     with pytest.raises(sqlanon.ReleaseError, match="there is no manifest"):
-        verify_anywhere(place, "shared.taken")
+        place_of(place, "shared.taken").verify()
     with pytest.raises(sqlanon.ReleaseError, match="say which release in Spark"):
-        verify_anywhere(place, None)
+        place_of(place, None).verify()
 
 
 def test_tables_of_others_stay(place: Any) -> None:

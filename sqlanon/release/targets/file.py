@@ -16,21 +16,22 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.limits import Limits
+from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, OvertakenError, ReleaseError
 from sqlanon.expressions import column_definitions, create_temporary_view, insert_row, star, table
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.policy import Policy, same_file, table_parts, why_not_written
-from sqlanon.policy.names import STAGED
+from sqlanon.policy.names import STAGED, VERIFIED
+from sqlanon.release.attached import attached, read_claims
 from sqlanon.release.contents import STORAGE_VERSION, expected_objects, found_objects
-from sqlanon.release.file_hash import sha256_of
+from sqlanon.release.file_hash import file_check, sha256_of
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.once import Once
 from sqlanon.release.published import Release
 from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, open_release, read_manifests
 from sqlanon.release.staging import create_released, refuse_types, to_parquet
-from sqlanon.release.target import Draft, ReleaseTarget
+from sqlanon.release.target import Draft, Reach, ReleaseTarget
 from sqlanon.release.verify import Verification, verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros, sql_text
@@ -103,6 +104,72 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
     if any(same_file(path, file) for file in private):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
     return FileTarget(path, table_name or released_name(draft.prepared.policy), 1 if section is None else section.keep)
+
+
+def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:
+    """The file that somebody names."""
+    if table_name is not None:
+        raise ReleaseError("a file has one release, and needs no table: leave it out")
+    return FilePlace(Path(place).absolute())
+
+
+def recorded_place(path: Path, table_name: str, reach: Reach) -> FilePlace:
+    """The file that the ledger has."""
+    return FilePlace(path)
+
+
+@dataclass(frozen=True)
+class FilePlace:
+    """A release in a file, for those who read it."""
+
+    path: Path
+
+    def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
+        """Verify the file by itself; with a SHA-256, that it has it."""
+        found = verify_file(self.path, limits=limits)
+        return found if sha256 is None else replace(found, checks=(file_check(self.path, sha256), *found.checks))
+
+    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+        """Those of the versions in the file."""
+        if not self.path.exists():
+            return () if self.path.parent.is_dir() else None  # a folder may come back
+        with open_release(self.path, limits) as release:
+            return release.manifests
+
+    @contextmanager
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+        """The rows, if they are a table and nothing more."""
+        read_claims(self.path, engine.limits, manifest.version)
+        with attached(engine, self.path, manifest, VERIFIED) as relation:
+            yield relation
+
+    @contextmanager
+    def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedFile]:
+        """A version in the file. As it was written, it is as it was audited then."""
+        path = self.path
+        is_same = sha256 is not None and path.is_file() and bool(file_check(path, sha256).passed)
+        is_changed = sha256 is not None and not is_same
+        if trusted or is_same:
+            manifest = read_claims(path, limits, version)
+            yield OpenedFile(path, manifest, manifest.digest, (), is_changed)
+            return
+        found = verify_file(path, limits=limits, version=version)
+        yield OpenedFile(path, found.manifest, found.digest, found.failures, is_changed)
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A version in a file, read."""
+
+    path: Path
+    manifest: Manifest
+    digest: str
+    failures: tuple[str, ...]
+    is_changed: bool
+
+    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
+        """Its rows, for another engine."""
+        return attached(engine, self.path, self.manifest, alias)
 
 
 @dataclass(frozen=True)

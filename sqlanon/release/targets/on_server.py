@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ class Spot(Protocol):
         """The stable view."""
         ...
 
-    def opened(self) -> AbstractContextManager[Server]:
+    def opened_server(self) -> AbstractContextManager[Server]:
         """The server, for a while."""
         ...
 
@@ -101,7 +101,7 @@ class ServerRelease(Generic[AnySpot]):
 
     def class_sizes(self) -> list[tuple[int, int]]:
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
-        with self.spot.opened() as server, server.told(ReleaseError):
+        with self.spot.opened_server() as server, server.told(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
     def class_sizes_sql(self) -> str:
@@ -114,6 +114,20 @@ class ServerRelease(Generic[AnySpot]):
 
     def _class_sizes(self) -> exp.Query:
         return class_sizes(self.spot.table, self.manifest.quasi)
+
+
+def refuse_sha256(sha256: str | None) -> None:
+    """A release on a server has no file."""
+    if sha256 is not None:
+        raise ReleaseError("sha256 is of a file: a release on a server is compared with its source (--policy)")
+
+
+def manifests_of(texts: Iterable[str]) -> list[Manifest] | None:
+    """The manifests of a place; None if one is broken."""
+    try:
+        return [Manifest.from_json(text) for text in texts]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def version_of(name: str, release: str) -> int | None:

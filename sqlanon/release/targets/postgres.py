@@ -29,9 +29,11 @@ from sqlanon.release.targets import postgres_statements as pr
 from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
 from sqlanon.release.targets.on_server import version_of
 from sqlanon.release.targets.postgres_checks import manifest_table_flaws, number_of, server_checks
-from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot, types_of
+from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot, place_of, recorded_place, types_of
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import spill_directory
+
+__all__ = ["PostgresTarget", "place_of", "recorded_place", "target_for"]
 
 _READ_BACK = "read_back"
 """The name of the rows in the file that is audited: a name that is free in PostgreSQL may be taken in a file."""

@@ -5,7 +5,7 @@ The rows of a release are public: they are read into an engine of their own, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,9 +28,10 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.once import Once
 from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
+from sqlanon.release.target import Reach, named_place
 from sqlanon.release.targets import postgres_catalog as pc
 from sqlanon.release.targets import postgres_statements as pr
-from sqlanon.release.targets.on_server import ServerRelease
+from sqlanon.release.targets.on_server import ServerRelease, manifests_of, refuse_sha256
 from sqlanon.release.targets.postgres_checks import number_of, server_checks
 from sqlanon.release.verify import Verification, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macros
@@ -67,7 +68,7 @@ class PostgresSpot:
         return table(self.name, self.schema)
 
     @contextmanager
-    def opened(self) -> Iterator[PostgresEngine]:
+    def opened_server(self) -> Iterator[PostgresEngine]:
         """A connection there, for a while."""
         try:
             server = PostgresEngine.open(self.address, "the release")
@@ -75,6 +76,98 @@ class PostgresSpot:
             raise ReleaseError(str(error)) from None
         with closing(server):
             yield server
+
+    def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
+        """Verify the release by itself: columns, counts, requirements, content digest, and the catalog."""
+        refuse_sha256(sha256)
+        with _opened(self, limits) as (release, checks):
+            found = verify_release(self.path, release, fresh=False)
+            return replace(found, checks=(*found.checks, *checks))
+
+    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+        """The one that the schema has of the release."""
+        with self.opened_server() as server, server.told(ReleaseError):
+            with server.reading():  # the server may still be at the commit of a run that is gone
+                server.rows(pr.alone(str(self.path)))
+            with server.reading():
+                known = types_of(server, self.schema, MANIFEST)
+                rows = server.rows(pr.manifest_of(self.schema), [self.name]) if known else []
+        return manifests_of(text for _, text in rows)
+
+    @contextmanager
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+        """The rows that the view shows, copied to the engine that has their source."""
+        target, types = table(COPIED, "main", "temp"), {column.name: column.type for column in manifest.columns}
+        with self.opened_server() as server, server.told(ReleaseError), server.reading():
+            query = travelling(select([col(name) for name in types], self.table), types)
+            with server.stream(query) as reader, engine.registered(reader) as relation:
+                engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
+        try:
+            yield target
+        finally:
+            engine.execute(drop_table(target.copy()))
+
+    @contextmanager
+    def opened(
+        self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
+    ) -> Iterator[OpenedPostgres]:
+        """The version that the view shows, verified."""
+        with _opened(self, limits) as (release, _):
+            found = verify_release(self.path, release, fresh=False)
+            yield OpenedPostgres(release, found)
+
+
+@dataclass(frozen=True)
+class OpenedPostgres:
+    """A release in PostgreSQL, read into an engine of its own."""
+
+    release: OpenRelease
+    found: Verification
+    is_changed: ClassVar[bool] = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it claims."""
+        return self.found.manifest
+
+    @property
+    def digest(self) -> str:
+        """The digest of its rows."""
+        return self.found.digest
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """What the failed checks saw."""
+        return self.found.failures
+
+    @contextmanager
+    def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
+        """Its rows, as a table of another engine."""
+        target, types = table(alias, "main", "temp"), self.release.engine.columns(SUBJECT)
+        with (
+            self.release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR")) as reader,
+            engine.registered(reader) as relation,
+        ):
+            engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
+        try:
+            yield target
+        finally:
+            engine.execute(drop_table(target.copy()))
+
+
+def place_of(place: str, table_name: str | None) -> PostgresSpot:
+    """The release that somebody names."""
+    return PostgresSpot.of(*named_place(place, table_name, "PostgreSQL"))
+
+
+def recorded_place(path: Path, table_name: str, reach: Reach) -> PostgresSpot:
+    """The release that the ledger has, by the addresses that the policy has."""
+    for section in () if reach.policy is None else (reach.policy.source, reach.policy.release):
+        if section is not None and section.postgres is not None:
+            spot = PostgresSpot(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
+            if spot.path == path:
+                return spot
+    raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, and the policy names no server that is this one")
 
 
 def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
@@ -88,7 +181,7 @@ class PostgresRelease(ServerRelease[PostgresSpot]):
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
-        return verify_postgres(self.spot, self.limits)
+        return self.spot.verify(self.limits)
 
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run on the server: it holds on any search path."""
@@ -100,16 +193,14 @@ class PostgresRelease(ServerRelease[PostgresSpot]):
 
 
 @contextmanager
-def open_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Iterator[OpenRelease]:
-    """Open a release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own."""
-    with _opened(spot, limits) as (release, _):
-        yield release
-
-
-@contextmanager
 def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
-    """The same, with what only the server can tell of it."""
-    with spot.opened() as server, spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+    """A release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own; and what only the
+    server can tell of it."""
+    with (
+        spot.opened_server() as server,
+        spill_directory() as spill,
+        closing(DuckDBEngine.private(spill, limits)) as engine,
+    ):
         engine.script(macros(PLAIN))
         try:
             with server.reading(ReleaseError):
@@ -153,24 +244,3 @@ def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> M
         engine.copy_arrow(copied, reader, lambda relation: arrived(relation, types))
     engine.execute(create_view(SUBJECT.copy(), star(copied.copy())))
     return manifest
-
-
-@contextmanager
-def copied_rows(engine: DuckDBEngine, spot: PostgresSpot, manifest: Manifest) -> Iterator[exp.Table]:
-    """The rows that the view shows, copied to the engine that has their source, for a while."""
-    target, types = table(COPIED, "main", "temp"), {column.name: column.type for column in manifest.columns}
-    with spot.opened() as server, server.told(ReleaseError), server.reading():
-        query = travelling(select([col(name) for name in types], spot.table), types)
-        with server.stream(query) as reader, engine.registered(reader) as relation:
-            engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
-    try:
-        yield target
-    finally:
-        engine.execute(drop_table(target.copy()))
-
-
-def verify_postgres(spot: PostgresSpot, limits: Limits = NO_LIMITS) -> Verification:
-    """Verify a release in PostgreSQL by itself: columns, counts, requirements, content digest."""
-    with _opened(spot, limits) as (release, checks):
-        found = verify_release(spot.path, release, fresh=False)
-        return replace(found, checks=(*found.checks, *checks))

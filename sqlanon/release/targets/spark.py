@@ -29,21 +29,25 @@ from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
 from sqlanon.release.target import Draft, ReleaseTarget
 from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.spark_catalog import (
+from sqlanon.release.targets.spark_digest import digestible
+from sqlanon.release.targets.spark_reader import (
     Described,
+    SparkRelease,
     SparkSpot,
     in_the_way,
     names_there,
     number_in,
     of_catalog,
     ours,
+    place_of,
+    recorded_place,
 )
-from sqlanon.release.targets.spark_digest import digestible
-from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release.targets.spark_rows import Counted, counted, looked_at
 from sqlanon.release.verify import Verification
 from sqlanon.release.words import comment_on_column, comment_on_release
 from sqlanon.requirements.macros import k_anonymity_of
+
+__all__ = ["SparkTarget", "place_of", "recorded_place", "target_for"]
 
 _MOST_IN_THE_WAY = 1000
 _TAKEN = "LOCATION_ALREADY_EXISTS"
@@ -76,9 +80,9 @@ class SparkTarget:
         with server.told(ReleaseError), draft.rows_there() as query:
             version = _make_table(server, spot, types, _next_version(server, spot))
             try:
-                _fill(draft.run.engine, server, spot.rows(version), query, list(types))
+                _fill(draft.run.engine, server, spot.rows_table(version), query, list(types))
                 wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)
-                with counted(server, spot.rows(version), columns, wanted, draft.run.engine.limits) as found:
+                with counted(server, spot.rows_table(version), columns, wanted, draft.run.engine.limits) as found:
                     yield StagedSpark(self, draft, version, found)
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
@@ -166,7 +170,7 @@ def _make_table(server: SparkEngine, spot: SparkSpot, types: Mapping[str, str], 
     a number: of a session whose catalog was in memory."""
     for number in range(version, version + _MOST_IN_THE_WAY):
         try:
-            server.execute(sr.released_table(spot.rows(number), types, spot.name))
+            server.execute(sr.released_table(spot.rows_table(number), types, spot.name))
         except Exception as error:
             if condition_of(error) != _TAKEN:
                 raise
@@ -193,14 +197,14 @@ def _fill(
 
 def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:
     told = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
-    return sr.stable_view(spot.table, spot.rows(version), told, comment_on_release(manifest))
+    return sr.stable_view(spot.table, spot.rows_table(version), told, comment_on_release(manifest))
 
 
 def _take_back(server: SparkEngine, spot: SparkSpot, version: int) -> None:
     """Remove what a publication has made that came to nothing. If the view shows it, it did not."""
     if spot.name in names_there(server, spot) and Described.by(server, spot.table).version_shown(spot) == version:
         return
-    for one in (spot.manifest(version), spot.rows(version)):
+    for one in (spot.manifest(version), spot.rows_table(version)):
         server.execute(sr.dropped(one))
 
 

@@ -1,36 +1,333 @@
-"""Releases in Spark, as readers find them: opened, and held against what they claim."""
+"""Releases in Spark, as readers find them: opened, held against what they claim, and against what the catalog has of
+them: a view, and the tables behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 
+from sqlanon.engines.dialects.spark import type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark import SparkEngine, catalog_of
 from sqlanon.engines.spark_errors import is_of_spark
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.policy import shown_place
+from sqlanon.expressions import table
+from sqlanon.policy import shown_place, table_parts
+from sqlanon.policy.spark import spark_address_of, spark_name_flaw, spark_path
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.manifest import DIGEST, Manifest, versioned
+from sqlanon.release.target import Reach, named_place
 from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.on_server import ServerRelease
-from sqlanon.release.targets.spark_catalog import (
-    OF_MANIFEST,
-    Described,
-    SparkSpot,
-    checks_of,
-    names_there,
-    number_in,
-)
+from sqlanon.release.targets.on_server import ServerRelease, manifests_of, refuse_sha256, version_of
 from sqlanon.release.targets.spark_digest import digest_there
-from sqlanon.release.targets.spark_rows import all_here, counted, looked_at
+from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
 from sqlanon.release.verify import Verification, verification_sql
+from sqlanon.release.words import comment_on_column, comment_on_release
 
 _COUNT = "rows"
+
+OF_MANIFEST = "_manifest"
+"""So ends the name of a manifest's table."""
+
+_REDACTED = "*********(redacted)"
+"""What Spark says for a property that may be a secret, by its words: a release may be called ``tokens``."""
+
+_OF_HIVE = frozenset({"transient_lastDdlTime", "numFiles", "numRows", "rawDataSize", "totalSize", "bucketing_version"})
+"""Properties that a metastore adds by itself: numbers."""
+
+_OF_COLUMN = frozenset({"name", "type", "nullable"})
+"""What the catalog has of a column of ours: no comment, no default."""
+
+_FIXED = (None, "BINDING", "COMPENSATION", "UNSUPPORTED")
+"""How a view of ours goes with a table that changes: its columns and types stay."""
+
+
+@dataclass(frozen=True)
+class SparkSpot:
+    """Where in Spark a release is: the address, or the session; the schema, and the name of the view."""
+
+    address: str | None = field(repr=False)
+    schema: str
+    name: str
+    session: Any = field(default=None, repr=False, compare=False)
+    server: SparkEngine | None = field(default=None, repr=False, compare=False)
+
+    where: ClassVar[str] = "in Spark"
+    dialect: ClassVar[str] = SparkEngine.dialect
+
+    @classmethod
+    def of(cls, place: Any, table_name: str) -> SparkSpot:
+        """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them."""
+        if flaw := spark_name_flaw(table_name):
+            raise ReleaseError(f"{table_name!r} names no release in Spark: it {flaw}")
+        schema, name = (part.lower() for part in table_parts(table_name))
+        if isinstance(place, str):
+            return cls(spark_address_of(place), schema, name)
+        return cls(None, schema, name, place)
+
+    @property
+    def path(self) -> Path:
+        """The same place for the ledger, which knows paths."""
+        return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
+
+    @property
+    def table(self) -> exp.Table:
+        """The stable view."""
+        return table(self.name, self.schema)
+
+    def rows_table(self, version: int) -> exp.Table:
+        """The table with the rows of a version."""
+        return table(versioned(self.name, version), self.schema)
+
+    def manifest(self, version: int) -> exp.Table:
+        """The table with its manifest."""
+        return table(f"{versioned(self.name, version)}{OF_MANIFEST}", self.schema)
+
+    def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
+        """Verify the release by itself: columns, counts, requirements, content digest, and what the catalog has."""
+        refuse_sha256(sha256)
+        with self.opened_server() as server, server.told(ReleaseError):
+            names = names_there(server, self)
+            view = Described.by(server, self.table) if self.name in names else None
+            version = _version(self, view, names)
+            try:
+                release, number, text = _row(server, self, version)
+                manifest = Manifest.from_json(text)
+                columns, older = manifest.columns, manifest.digest_algorithm != DIGEST
+                with counted(
+                    server, self.table, columns, _looked_at(manifest), limits, manifest if older else None
+                ) as rows:
+                    found = rows.verified(manifest, self.path)
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                if isinstance(error, SourceError) or is_of_spark(error):
+                    raise
+                raise BrokenReleaseError(
+                    f"{shown_place(self.path)} was a release of sqlanon; its manifest is broken: {error}"
+                ) from error
+            of_this = (release, number, manifest.table_name, manifest.version) == (
+                self.name,
+                version,
+                self.name,
+                version,
+            )
+            checks = checks_of(server, self, view, version, manifest, names)
+            told = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
+            return replace(found, checks=(*found.checks, Check("manifest table", of_this, told), *checks))
+
+    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+        """The one of the version that the view shows."""
+        with self.opened_server() as server, server.told(ReleaseError):
+            known = self.name in names_there(server, self)
+            shown = Described.by(server, self.table).version_shown(self) if known else None
+            rows = server.rows(sr.manifest_of(self.manifest(shown))) if shown is not None else []
+        return manifests_of(text for _, _, text in rows)
+
+    @contextmanager
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+        """The rows that the view shows, for the engine that has their source."""
+        with (
+            self.opened_server() as server,
+            server.told(ReleaseError),
+            all_here(engine, server, self.table, manifest, manifest.released_rows) as rows,
+        ):
+            yield rows
+
+    def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
+        """Its rows stay there."""
+        raise ReleaseError(_stays(self.path))
+
+    @contextmanager
+    def opened_server(self) -> Iterator[SparkEngine]:
+        """A session there, for a while: the one that was given, or a new one."""
+        if self.server is not None:
+            yield self.server
+            return
+        place = "the release"
+        try:
+            engine = SparkEngine.open(self.address, place) if self.address else SparkEngine(self.session, place)
+        except SourceError as error:
+            raise ReleaseError(str(error)) from None
+        with closing(engine):
+            yield engine
+
+
+def number_in(name: str, release: str) -> int | None:
+    """Which version of a release a table belongs to, with its rows or its manifest; None if to none.
+
+    >>> number_in("r_v3", "r"), number_in("r_v3_manifest", "r"), number_in("r_view", "r")
+    (3, 3, None)
+    """
+    return version_of(name.removesuffix(OF_MANIFEST), release)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the catalog has of a table or a view."""
+
+    of: Mapping[str, Any]
+
+    @classmethod
+    def by(cls, server: SparkEngine, relation: exp.Table) -> Described:
+        """Ask the catalog."""
+        return cls(json.loads(server.rows(sr.description(relation))[0][0]))
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it has no rows of its own."""
+        return self.of.get("type") == "VIEW"
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """The names of its properties, but for those that a metastore adds."""
+        found = self.of.get("table_properties") or {}
+        return frozenset(name for name, value in found.items() if name not in _OF_HIVE or not str(value).isdecimal())
+
+    def made_for(self, release: str) -> bool:
+        """Whether it is a table of ours, made for a release."""
+        mark = (self.of.get("table_properties") or {}).get(sr.MADE_BY)
+        return not self.is_view and mark in (release, _REDACTED)
+
+    def version_shown(self, spot: SparkSpot) -> int | None:
+        """The version of a release whose table this view reads, if that is all that it reads."""
+        read = sr.read_by(self.of.get("view_text") or "") if self.is_view else []
+        if len(read) != 1 or read[0].db.lower() != spot.schema or read[0].catalog:
+            return None
+        return version_of(read[0].name.lower(), spot.name)
+
+    def flaws_of_view(self, spot: SparkSpot, rows: exp.Table, manifest: Manifest) -> list[str]:
+        """What is not as in the view that is made of a table: a list of its columns, and nothing more."""
+        columns = [column.name for column in manifest.columns]
+        query = sr.shown_by_view(rows, columns).sql(SparkEngine.dialect)
+        texts = {self.of.get("view_text"), self.of.get("view_original_text", query)}
+        catalog = (self.of.get("view_catalog_and_namespace") or "").partition(".")[0]
+        own = [column.get("name") for column in self.of.get("columns") or ()]
+        is_list = (
+            self.is_view
+            and texts == {query}
+            and self.of.get("view_query_output_columns") == columns == own
+            and catalog.strip("`") == self.of.get("catalog_name")
+        )
+        flaws = [] if is_list else [f"{spot.name!r} is not the view of {_shown(rows)}"]
+        if self.of.get("view_schema_mode") not in _FIXED:
+            flaws.append("its columns change with those of the table")
+        if self.properties:
+            flaws.append("it has properties, which are none of the release's")
+        told = {one.get("name"): one.get("comment") for one in self.of.get("columns") or ()}
+        due = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
+        if self.of.get("comment") != comment_on_release(manifest) or told != due:
+            flaws.append("its comments are not those of the manifest")
+        return flaws
+
+    def flaws_of_table(self, release: str) -> list[str]:
+        """What is not as in a table that was made for a release, but for its columns."""
+        if not self.made_for(release):
+            return ["none of the release's"]
+        flaws = []
+        if self.properties != {sr.MADE_BY} or (self.of.get("storage_properties") or {}).keys() - {
+            "serialization.format"
+        }:
+            flaws.append("it has properties of others")
+        if self.of.get("comment") is not None or any(one.keys() - _OF_COLUMN for one in self.of.get("columns") or ()):
+            flaws.append("it has comments or defaults")
+        return flaws
+
+
+def _shown(rows: exp.Table) -> str:
+    return f"the columns of the table {rows.name!r}, and nothing more"
+
+
+def names_there(server: SparkEngine, spot: SparkSpot) -> frozenset[str]:
+    """The tables and views in the schema of a release whose names begin with its own."""
+    if spot.schema not in {str(name).lower() for (name,) in server.rows(sr.schemas(spot.schema))}:
+        raise ReleaseError(f"there is no schema {spot.schema!r} in Spark: make it first (CREATE SCHEMA)")
+    found = server.rows(sr.relations(spot.schema, spot.name))
+    return frozenset(name.lower() for _, name, temporary in found if not temporary)
+
+
+def ours(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> dict[str, int]:
+    """The tables that were made for a release, with their versions."""
+    found = {}
+    for name in sorted(names):
+        number = number_in(name, spot.name)
+        if number is not None and Described.by(server, table(name, spot.schema)).made_for(spot.name):
+            found[name] = number
+    return found
+
+
+def checks_of(
+    server: SparkEngine,
+    spot: SparkSpot,
+    view: Described | None,
+    version: int,
+    manifest: Manifest,
+    names: frozenset[str],
+) -> list[Check]:
+    """Whether the catalog has a release as it was published, and nothing more. The right rows may come from the wrong
+    place, and be others tomorrow; and what a view does not show may still be told.
+    """
+    rows = spot.rows_table(version)
+    flaws = ["there is none"] if view is None else view.flaws_of_view(spot, rows, manifest)
+    return [
+        Check("view", not flaws, "; ".join(flaws) or _shown(rows)),
+        _tables(server, spot, version, manifest, names),
+        _others(server, spot, version, names),
+        *of_catalog(server),
+    ]
+
+
+def _tables(server: SparkEngine, spot: SparkSpot, version: int, manifest: Manifest, names: frozenset[str]) -> Check:
+    """Whoever may read the view may often read what is behind it."""
+    claimed = [(column.name, column.type) for column in manifest.columns]
+    of_manifest = [(name, type_here(type_.lower()) or "") for name, type_ in sr.MANIFEST.items()]
+    found = []
+    for one, columns in ((spot.rows_table(version), claimed), (spot.manifest(version), of_manifest)):
+        if one.name not in names:
+            found.append(f"there is no {one.name}")
+            continue
+        flaws = Described.by(server, one).flaws_of_table(spot.name)
+        if list(types_of(server, one).items()) != columns:
+            flaws.append("its columns are others")
+        found += [f"{one.name}: {flaw}" for flaw in flaws]
+    return Check("tables", not found, "; ".join(found) or "the columns of the release, and nothing more")
+
+
+def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset[str]) -> Check:
+    """What a publication that did not end has left is in nobody's way: the next one removes it."""
+    others = frozenset(name for name in names if number_in(name, spot.name) not in (None, version))
+    left = ours(server, spot, others)
+    if strange := sorted(others - left.keys()):
+        return Check("versions", False, f"not of the release: {', '.join(strange)}")
+    if left:
+        told = f"left by a publication that did not end, and removed by the next one: {', '.join(left)}"
+        return Check("versions", None, told)
+    return Check("versions", True, "no other relations")
+
+
+def in_the_way(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> list[Check]:
+    """What is told at publishing of tables of others, which stay."""
+    named = frozenset(name for name in names if number_in(name, spot.name) is not None)
+    strange = sorted(named - ours(server, spot, named).keys())
+    if not strange:
+        return []
+    told = f"{', '.join(strange)}: called like a version, not known as one, and left; verify fails until that is gone"
+    return [Check("versions", None, told)]
+
+
+def of_catalog(server: SparkEngine) -> list[Check]:
+    """What is told of a catalog that is gone when Spark ends, and the release with it."""
+    names = ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
+    kind, replaced = (server.rows(sr.setting(name))[0][1] for name in names)
+    if kind != "in-memory" or replaced not in ("builtin", "<undefined>"):
+        return []
+    told = "the catalog of this Spark is in memory: the release is gone when it ends; with one that lasts "
+    return [Check("catalog", None, f"{told}(spark.sql.catalogImplementation=hive) it stays")]
 
 
 @dataclass(frozen=True)
@@ -47,7 +344,7 @@ class SparkRelease(ServerRelease[SparkSpot]):
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
-        return verify_spark(self.spot, self.limits)
+        return self.spot.verify(self.limits)
 
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`. Two run in Spark: the content digest, and the combinations of values that the
@@ -61,45 +358,27 @@ class SparkRelease(ServerRelease[SparkSpot]):
         return [*(one.sql(SparkEngine.dialect) for one in there), *here]
 
 
-def verify_spark(spot: SparkSpot, limits: Limits = NO_LIMITS) -> Verification:
-    """Verify a release in Spark by itself: columns, counts, requirements, content digest."""
-    with spot.opened() as server, server.told(ReleaseError):
-        names = names_there(server, spot)
-        view = Described.by(server, spot.table) if spot.name in names else None
-        version = _version(spot, view, names)
-        try:
-            release, number, text = _row(server, spot, version)
-            manifest = Manifest.from_json(text)
-            columns, older = manifest.columns, manifest.digest_algorithm != DIGEST
-            with counted(
-                server, spot.table, columns, _looked_at(manifest), limits, manifest if older else None
-            ) as rows:
-                found = rows.verified(manifest, spot.path)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, SourceError) or is_of_spark(error):
-                raise
-            raise BrokenReleaseError(
-                f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
-            ) from error
-        of_this = (release, number, manifest.table_name, manifest.version) == (spot.name, version, spot.name, version)
-        checks = checks_of(server, spot, view, version, manifest, names)
-        told = f"of version {version}" if of_this else f"not of version {version} of {spot.name!r}"
-        return replace(found, checks=(*found.checks, Check("manifest table", of_this, told), *checks))
-
-
 def _looked_at(manifest: Manifest) -> dict[str, str]:
     return looked_at(manifest.policy["privacy"], manifest.quasi, manifest.columns)
 
 
-@contextmanager
-def fetched_rows(engine: DuckDBEngine, spot: SparkSpot, manifest: Manifest) -> Iterator[exp.Table]:
-    """The rows that the view shows, for the engine that has their source, for a while."""
-    with (
-        spot.opened() as server,
-        server.told(ReleaseError),
-        all_here(engine, server, spot.table, manifest, manifest.released_rows) as rows,
-    ):
-        yield rows
+def place_of(place: Any, table_name: str | None) -> SparkSpot:
+    """The release that somebody names."""
+    return SparkSpot.of(*named_place(place, table_name, "Spark"))
+
+
+def recorded_place(path: Path, table_name: str, reach: Reach) -> SparkSpot:
+    """The release that the ledger has, if it is in the Spark that the source is in."""
+    there = None if reach.source is None else reach.source.server(SparkEngine)
+    if there is not None:
+        spot = replace(SparkSpot.of(there.home, path.name), server=there)
+        if spot.path == path:
+            return spot
+    raise ReleaseError(_stays(path))
+
+
+def _stays(path: Path) -> str:
+    return f"{shown_place(path)} is in Spark, and nothing can be held against releases there yet"
 
 
 def _version(spot: SparkSpot, view: Described | None, names: frozenset[str]) -> int:
