@@ -12,7 +12,7 @@ import pytest
 from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import cli
+from support import change, cli
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
@@ -140,11 +140,19 @@ def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> N
         assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
 
 
-def test_what_another_release_has_is_added_all_the_same(hospital: Path) -> None:
-    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(4)))
+def test_what_the_release_before_has_is_added_all_the_same(tmp_path: Path) -> None:
+    """Four rows are in the first release, are gone for the second, and come back."""
+    new = [(100 + i, 21, "m", "02131", f"new {i}") for i in range(4)]
+    file = tmp_path / "hospital.duckdb"
+    change(file, "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
+    insert(tmp_path, *ROWS, *new)
     with sqlanon.connect() as db:
-        db.anonymize(policy(hospital, release={"database": hospital / "other.duckdb"})).publish(force=True)
-    result, _ = extend(hospital)
+        db.anonymize(policy(tmp_path, release={"database": tmp_path / "first.duckdb"})).publish()
+    change(file, "DELETE FROM patients WHERE id >= 100")
+    with sqlanon.connect() as db:
+        db.anonymize(policy(tmp_path, release={"after": ["first"]})).publish()
+    insert(tmp_path, *new)
+    result, _ = extend(tmp_path, release={"after": ["first"]})
     assert (result.added_rows, result.waiting_rows) == (4, 0)
 
 
