@@ -753,14 +753,22 @@ def audited(source: Path, target: Path) -> AuditError:
 
 
 @pytest.mark.parametrize(
-    ("statement", "found"),
+    ("statement", "found", "counted"),
     [
-        ("DELETE FROM sqlanon_staged.main.patients_v2 WHERE stay % 2 = 0", "rows"),
-        ("UPDATE sqlanon_staged.main.patients_v2 SET city = 'alone' WHERE stay = 7", "5-anonymity"),
+        (
+            "DELETE FROM sqlanon_staged.main.patients_v2 WHERE stay % 2 = 0",
+            ["manifest: contradicts itself in row counts", "300 rows are in the release, 600 should be"],
+            "16 classes, the smallest of 15 rows",
+        ),
+        (
+            "UPDATE sqlanon_staged.main.patients_v2 SET city = 'alone' WHERE stay = 7",
+            ["5-anonymity: the smallest class has 1 rows, 5 are required"],
+            "17 classes, the smallest of 1 rows",
+        ),
     ],
 )
 def test_the_audit_stops_a_release_that_the_search_got_wrong(
-    statement: str, found: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    statement: str, found: list[str], counted: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit counts again in the file: a fault anywhere before it does not get out."""
     target = tmp_path / "r.duckdb"
@@ -774,7 +782,10 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
         detach(engine, alias)
 
     monkeypatch.setattr(publishing.DuckDBEngine, "detach", tampering)
-    assert any(found in failure for failure in audited(source, target).failures)
+    *failures, classes = audited(source, target).failures
+    assert failures == found
+    searched = "are in the release; the search found 16, the smallest of 30; has the source changed since?"
+    assert classes == f"{counted}, {searched}"
     monkeypatch.undo()
     assert verify_file(target).manifest == old.manifest
     assert [path.name for path in tmp_path.iterdir()] == ["r.duckdb"]
