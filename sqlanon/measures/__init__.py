@@ -19,8 +19,15 @@ MEASURES: dict[str, type[Measure]] = {}
 
 
 def register(measure: type[Measure]) -> None:
-    """Let policies name a measure."""
+    """Add a measure. Policies know its name from now on."""
+    if measure.name in MEASURES:
+        raise ValueError(f"there is a measure {measure.name!r} already")
     MEASURES[measure.name] = measure
+
+
+def unregister(measure: type[Measure]) -> None:
+    """Take one out that was added."""
+    del MEASURES[measure.name]
 
 
 for _one in (
@@ -36,4 +43,4 @@ for _one in (
 ):
     register(_one)
 
-__all__ = ["MEASURES", "Figures", "Loss", "Marginals", "Measure", "Totals", "register"]
+__all__ = ["MEASURES", "Figures", "Loss", "Marginals", "Measure", "Totals", "register", "unregister"]

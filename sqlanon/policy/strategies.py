@@ -69,8 +69,15 @@ STRATEGIES: dict[str, Strategy] = {}
 
 
 def register(strategy: Strategy) -> None:
-    """Let policies name a strategy."""
+    """Add a strategy. Policies know its name from now on."""
+    if strategy.name in STRATEGIES:
+        raise ValueError(f"there is a strategy {strategy.name!r} already")
     STRATEGIES[strategy.name] = strategy
+
+
+def unregister(strategy: Strategy) -> None:
+    """Take one out that was added."""
+    del STRATEGIES[strategy.name]
 
 
 for _one in (

@@ -20,6 +20,7 @@ from support import ROOT, cli
 from sqlanon import Policy, connect
 from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.measures import MEASURES, Measure
 from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
@@ -254,10 +255,32 @@ def test_the_comparison(hospital: Path) -> None:
     assert [one["error"] for one in found] == [None] * len(found)
 
 
-def test_every_strategy_is_told_of() -> None:
-    for name in STRATEGIES_BY_NAME:
-        for page in (README, STRATEGIES):
-            assert re.search(rf"`{name}`", page), name
+def cells(page: str) -> list[list[str]]:
+    """The rows of the tables of a page."""
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if line[:1] == "|"]
+
+
+def test_every_strategy_is_there_as_it_is_registered() -> None:
+    assert all(re.search(rf"`{name}`", README) for name in STRATEGIES_BY_NAME)
+    rows = [row[:3] for row in cells(STRATEGIES) if row[0][0] == "`" and row[1] in ("full-domain", "local")]
+    wanted = [
+        [f"`{name}`", "local" if one.traits.local else "full-domain", one.finds]
+        for name, one in STRATEGIES_BY_NAME.items()
+    ]
+    assert rows == wanted
+
+
+# --- docs/measures.md
+
+
+def test_every_measure_is_there_as_it_is_registered() -> None:
+    page = (ROOT / "docs" / "measures.md").read_text(encoding="utf-8")
+
+    def row(one: type[Measure]) -> list[str]:
+        answers = [one.aggregates, not one.needs_levels, not one.counts_classes]
+        return [f"`{one.name}`", one.formula, *("yes" if answer else "no" for answer in answers)]
+
+    assert cells(page)[2:] == [row(one) for one in MEASURES.values()]
 
 
 # --- docs/noise.md
