@@ -19,6 +19,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -37,9 +38,11 @@ from sqlanon.noise import linking
 from sqlanon.noise.columns import columns_for_noise
 from sqlanon.noise.drawn import draws_here
 from sqlanon.noise.noisy_column import NoisyColumn
-from sqlanon.noise.stage import add_noise
-from sqlanon.pipeline import Found, anonymize
-from sqlanon.search.preparation import SearchInput, prepare
+from sqlanon.noise.stage import Noise, add_noise
+from sqlanon.pipeline import prepare
+from sqlanon.recode.stage import Recoding, SearchResult, recode, search
+from sqlanon.search import Outcome
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 
@@ -74,7 +77,8 @@ class Searched:
 
     run: Run
     prepared: SearchInput
-    found: Found
+    found: SearchResult
+    chosen: Recoding
     column: NoisyColumn
 
     @contextmanager
@@ -86,19 +90,18 @@ class Searched:
         engine, catalog = self.run.engine, self.run.work("any").catalog
         engine.execute(create_schema("draw", catalog))
         try:
-            column = replace(self.column, epsilon=epsilon)
+            column, sets = replace(self.column, epsilon=epsilon), copy(self.prepared.sets)
+            sets.work = self.work
             noised = add_noise(
-                engine,
-                self.prepared,
-                self.found.chosen,
-                (column,),
-                self.work,
-                draws_here(engine, (column,)),
+                StatementRunner(engine),
+                replace(self.prepared, sets=sets),
+                self.chosen,
+                Noise((column,), draws_here(engine, (column,))),
                 lambda waiting, done: None,
             )
             errors = noised.attributes["height"]
             assert noised.confidence is not None
-            rows, suppressed = self.prepared.marginals.rows, noised.chosen.figures.suppressed_rows
+            rows, suppressed = self.prepared.marginals.rows, noised.recoding.figures.suppressed_rows
             linked, strictly = self.linked("noise_rows")
             yield {
                 "expected": errors["expected_relative_error"],
@@ -155,10 +158,11 @@ def searched(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
     asked = policy(k, strategy, LIMIT, NOISE)
     with space.run(asked) as run:
         columns = columns_for_noise(run.engine, asked, run.source)
-        prepared = prepare(run.engine, asked, run.source, run.work)
-        found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+        prepared = prepare(StatementRunner(run.engine), asked, run.source, run.work)
+        steps = StatementRunner(run.engine)
+        found = search(steps, prepared, lambda open_, checked, best: None)
         late = policy(k, strategy, 1.0, NOISE, confidence=CONFIDENCE)
-        yield Searched(run, replace(prepared, policy=late), found, columns[0])
+        yield Searched(run, replace(prepared, policy=late), found, recode(steps, prepared, found), columns[0])
 
 
 def drawn(made: Searched, k: int, epsilon: float, runs: int) -> Figures:
@@ -178,7 +182,7 @@ def with_noise(space: Workspace, asked: argparse.Namespace) -> list[Figures]:
     for strategy in asked.strategies:
         for k in asked.k:
             with searched(space, k, strategy) as made:
-                chosen, figures = made.found.chosen, made.found.chosen.figures
+                chosen, figures = made.chosen, made.chosen.figures
                 levels = ", ".join(
                     f"{name} {'-' if level is None else level}" for name, level in chosen.generalization.items()
                 )
@@ -275,20 +279,22 @@ def _is(reached: bool) -> str:
 def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
     """One search, and the loss of the attributes besides height; None where nothing meets the policy."""
     with space.run(asked) as run:
-        prepared = prepare(run.engine, asked, run.source, run.work)
+        prepared = prepare(StatementRunner(run.engine), asked, run.source, run.work)
         started = time.perf_counter()
         try:
-            found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+            steps = StatementRunner(run.engine)
+            found = search(steps, prepared, lambda open_, checked, best: None)
+            chosen = recode(steps, prepared, found)
         except InfeasibleError:
             return None
         seconds = time.perf_counter() - started
-        assert found.search is not None and found.outcome is not None and found.outcome.levels is not None
+        assert found.search is not None and isinstance(found.found, Outcome) and found.found.levels is not None
         weights = [float(name != "height") for name in asked.generalized]
-        measure, levels = MEASURES["loss"](prepared.marginals, weights), found.outcome.levels
+        measure, levels = MEASURES["loss"](prepared.marginals, weights), found.found.levels
         return {
             "seconds": seconds,
             "loss": measure.score(levels, found.search.figures[levels]),
-            "level": found.chosen.generalization.get("height"),
+            "level": chosen.generalization.get("height"),
             "checked": found.checked,
         }
 

@@ -22,9 +22,10 @@ from sqlglot import exp
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
+from sqlanon.pipeline import prepare
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
-from sqlanon.search.preparation import prepare
 from sqlanon.sources import Place, bind_source
 
 FOLDER = DATA / "adult"
@@ -86,7 +87,7 @@ def main() -> None:
     for number, (name, (asked, _)) in enumerate(cases.items()):
         engine, asks = DuckDBEngine(connection), policy(asked)
         source = bind_source(engine, asks.source, Place(f"run_{number}", None))
-        prepared = prepare(engine, asks, source, partial(work, number))
+        prepared = prepare(StatementRunner(engine), asks, source, partial(work, number))
         checks[name] = checker(engine, prepared, measure_of(prepared), allowed_rows(prepared))
     drawn = random.Random(1)
     heights = prepared.marginals.heights

@@ -14,14 +14,15 @@ from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.expressions import create_table, create_temporary_view, star
-from sqlanon.ledger import Publication, beside_earlier
+from sqlanon.ledger import Publication
 from sqlanon.ledger.extension_statements import released
 from sqlanon.measures import Figures
 from sqlanon.noise.check import NoiseCheck
-from sqlanon.pipeline import Chosen, anonymize, choose
+from sqlanon.pipeline import prepare_beside
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
-from sqlanon.recode.recoding import Recoding
+from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.stage import Recoding, recode, recode_at, search
 from sqlanon.release.attached import attached
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.decoy_claims import k_counts_decoys
@@ -52,7 +53,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     if again is None:
         return checks
     rows = _recode(run, prepared, again, view)
-    audit = SourceAudit(engine, work, macros, prepared, again.recoding, again.recoding, run.population)
+    audit = SourceAudit(engine, work, macros, prepared, again.statement, again.statement, run.population)
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
@@ -72,21 +73,21 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
         return checks + _audited(audit, run, released if policy.source.person is None else view)
 
 
-def _recode(run: Run, prepared: SearchInput, again: Chosen, view: exp.Table) -> exp.Table:
+def _recode(run: Run, prepared: SearchInput, again: Recoding, view: exp.Table) -> exp.Table:
     """Make the view of the recoded source; of one that is elsewhere, over a copy.
 
     With noise the rows of a source that is elsewhere are none of the release: a table of them stays there.
     """
-    query, source = again.recoding.select(shuffled=False), prepared.source
+    query, source = again.statement.select(shuffled=False), prepared.source
     if prepared.policy.noisy and source.access == "remote":
         return StatementRunner(run.engine).make(run.work("recoded_rows"), query)
     if source.access != "rows":
         types = {
-            column.name: again.recoding.released_type(column, source.columns[column.name])
-            for column in again.recoding.columns
+            column.name: again.statement.released_type(column, source.columns[column.name])
+            for column in again.statement.columns
         }
         rows = run.work("recoded_rows")
-        with source.recoded(run.engine, again.recoding, types, shuffled=False) as relation:
+        with source.recoded(run.engine, again.statement, types, shuffled=False) as relation:
             run.engine.execute(create_table(rows.copy(), relation))
         query = star(rows)
     run.engine.execute(create_temporary_view(view.copy(), query))
@@ -106,12 +107,13 @@ def check_extended(
     checks = _same_policy(policy, manifest)
     if not all(check.passed for check in checks):
         return checks
-    prepared = beside_earlier(run, policy, [publication], manifest, {publication.run_id})
+    steps, verified = StatementRunner(engine), {publication.run_id}
+    prepared = prepare_beside(steps, run, policy, [publication], manifest, verified)
     levels = [level or 0 for level in manifest.levels(prepared.heights).values()]
     rows = run.work("released_rows")
     engine.execute(create_table(rows.copy(), released(prepared.source.relation)))
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
-    recoding = Recoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
+    recoding = FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     checks.append(_same_rows(run, found, place, recoded))
@@ -168,7 +170,7 @@ def _same_rows(run: Run, found: Verification, place: ReleasePlace, recoded: exp.
     return source_check(name, True, "it has the rows of the release")
 
 
-def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
+def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recoding | None, list[Check]]:
     """What is released of the source by the manifest's generalization; below the full domain, by its strategy.
 
     None where the generalization is none of the policy's.
@@ -185,9 +187,10 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Chosen 
     measure, allowed = measure_of(prepared), allowed_rows(prepared)
     figures = checker(run.engine, prepared, measure, allowed)(levels)
     verdict = rules_of(prepared).judge(figures, allowed)
-    chosen = choose(run.engine, prepared, levels, figures, run.work)
+    steps = StatementRunner(run.engine)
+    chosen = recode_at(steps, prepared, levels, figures)
     if policy.decoys:
-        told, chosen = filled_again(StatementRunner(run.engine), prepared, chosen, run.work)
+        told, chosen = filled_again(steps, prepared, chosen)
         checks.append(claims_check(manifest, told))
     released = chosen.figures
     checks += _of_figures(prepared, manifest, released, measure.score(levels, released), figures.suppressed_rows)
@@ -195,20 +198,22 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Chosen 
     return chosen, checks
 
 
-def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Chosen | None, list[Check]]:
+def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recoding | None, list[Check]]:
     """What the policy's strategy finds. A result is the same on every run, unless the clock ends it."""
     try:
-        found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+        steps = StatementRunner(run.engine)
+        found = search(steps, prepared, lambda open_, checked, best: None)
+        again = recode(steps, prepared, found)
     except InfeasibleError as error:
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
-    same = dict(found.chosen.generalization) == manifest.levels(prepared.heights)
+    same = dict(again.generalization) == manifest.levels(prepared.heights)
     checks = [source_check("generalization", same, "it is what the strategy finds")]
-    checks += _of_figures(prepared, manifest, found.chosen.figures, found.score)
+    checks += _of_figures(prepared, manifest, again.figures, found.score)
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):
         message = "the strategy finds the same again; it has a time limit, so that it may have ended elsewhere "
         message += "on a slower machine: verify where it is as fast, or publish without a time limit"
         checks.append(source_check("the same search", False, message))
-    return found.chosen, checks
+    return again, checks
 
 
 def _of_figures(

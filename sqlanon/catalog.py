@@ -16,48 +16,20 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     aliased,
-    cast,
     col,
-    column_definitions,
     create_table,
     ident,
     insert_row,
     is_null,
-    named,
     select,
     star,
     table,
     text,
 )
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.policy import why_not_written
+from sqlanon.policy import Policy, why_not_written
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_files
-
-LATTICE_COLUMNS = {
-    "levels": "INTEGER[]",
-    "height": "INTEGER",
-    "bound": "DOUBLE",
-    "status": "VARCHAR",
-    "classes": "BIGINT",
-    "suppressed_rows": "BIGINT",
-    "score": "DOUBLE",
-}
-"""Columns and types. ``levels`` is in the policy's order; figures are NULL where nothing had to be asked."""
-
-
-def create_lattice(target: exp.Table) -> exp.Create:
-    """The empty lattice table."""
-    return column_definitions(target, LATTICE_COLUMNS.items())
-
-
-def insert_lattice(target: exp.Table) -> exp.Insert:
-    """Insert rows that come as one list a column, as parameters."""
-    lists = [
-        named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name) for name, type_ in LATTICE_COLUMNS.items()
-    ]
-    return exp.Insert(this=target, expression=exp.Select(expressions=lists))
-
 
 ATTACHED = "sqlanon_catalog"
 BESIDE = "sqlanon_catalog_beside"
@@ -228,7 +200,7 @@ def store_hierarchies(
 
 def store_lattice(engine: DuckDBEngine, run_id: str, lattice: exp.Table) -> None:
     """Copy a run's lattice to the open catalog."""
-    columns = list(LATTICE_COLUMNS)
+    columns = list(engine.columns(lattice))
     query = select([text(run_id), *map(col, columns)], lattice.copy())
     target = exp.Schema(
         this=table("lattice", SCHEMA, ATTACHED), expressions=[ident(name) for name in ("run_id", *columns)]
@@ -290,3 +262,24 @@ def store_decoys(engine: DuckDBEngine, run_id: str, decoys: exp.Query, now: Any)
     engine.execute(create_table(table(name, SCHEMA, ATTACHED), decoys))
     count = engine.rows(select([exp.Count(this=exp.Star())], table(name, SCHEMA, ATTACHED)))[0][0]
     insert(engine, "decoys", {"run_id": run_id, "table_name": name, "rows": count, "made_at": now})
+
+
+def record_run(
+    engine: DuckDBEngine,
+    policy: Policy,
+    run: Mapping[str, Any],
+    lattice: exp.Table,
+    hierarchies: Sequence[Hierarchy],
+    decoys: exp.Query | None,
+) -> None:
+    """Keep a run in the policy's catalog: its figures, its lattice, its hierarchies, and its decoys, if it has any."""
+    assert policy.catalog is not None
+    run_id, now, tree = run["run_id"], run["started_at"], policy.model_dump(mode="json")
+    rules = {name: attribute["hierarchy"] for name, attribute in tree["attributes"].items()}
+    with open_catalog(engine, policy.catalog.database):
+        insert(engine, "runs", run)
+        store_lattice(engine, run_id, lattice)
+        own = [one for one in hierarchies if one.attribute in rules]
+        store_hierarchies(engine, policy.fingerprint(), rules, own, now)
+        if decoys is not None:
+            store_decoys(engine, run_id, decoys, now)

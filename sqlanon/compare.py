@@ -9,15 +9,16 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlanon import pipeline as anonymization
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.expressions import cast, col, ident, named, select
-from sqlanon.ledger import based_on_earlier
 from sqlanon.measures import Loss
-from sqlanon.pipeline import Found
+from sqlanon.pipeline import prepare_with_earlier
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
+from sqlanon.recode.local.finish import LocalResult
+from sqlanon.recode.stage import SearchResult, recode, search
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import readable
@@ -126,11 +127,12 @@ def compare(
 def _found(
     name: str, policy: Policy, run: Run, progress: Callable[[int, int, float | None], None], started: float
 ) -> Compared:
+    steps = StatementRunner(run.engine)
     with readable():
-        prepared = based_on_earlier(run, policy)
-    found = anonymization.anonymize(run.engine, prepared, run.work, progress)
+        prepared = prepare_with_earlier(steps, run, policy)
+    found = search(steps, prepared, progress)
+    figures = recode(steps, prepared, found).figures
     seconds = time.perf_counter() - started
-    figures = found.chosen.figures
     return Compared(
         strategy=name,
         score=measure_of(prepared).shown(found.score),
@@ -143,14 +145,13 @@ def _found(
     )
 
 
-def _loss(engine: Engine, prepared: SearchInput, found: Found) -> float:
+def _loss(engine: Engine, prepared: SearchInput, found: SearchResult) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = Loss(prepared.marginals, prepared.weights)
-    if found.totals is not None:
-        return loss.recoded(found.chosen.figures, found.totals)
-    assert found.outcome is not None
-    levels = found.outcome.levels
+    if isinstance(found.found, LocalResult):
+        return found.found.score(loss)
+    levels = found.found.levels
     assert levels is not None
     return loss.score(levels, checker(engine, prepared, loss, allowed_rows(prepared))(levels))
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,24 +14,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
-from sqlglot import exp
 
-from sqlanon import catalog
-from sqlanon import pipeline as anonymization
-from sqlanon.catalog import create_lattice, insert_lattice
-from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError
-from sqlanon.ledger import based_on_earlier, check_against_ledger, publication_of
+from sqlanon.ledger import check_against_ledger, publication_of
 from sqlanon.policy import Policy, is_server
-from sqlanon.release.dependencies import narrowing_columns, refused
-from sqlanon.release.manifest import utc_now
 from sqlanon.release.target import place_of
-from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
-from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources import readable
 from sqlanon.sources.workspace import Workspace
 
@@ -46,6 +37,7 @@ if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.extend import Extension
     from sqlanon.live import LiveView
+    from sqlanon.pipeline import StageProgress
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
 
@@ -395,9 +387,6 @@ class Looking:
 
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
-StageProgress = Callable[[str, int, int, "float | None"], None]
-"""Told the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (of noise: records that
-wait for it, and that have it), and the best score so far."""
 
 
 def connect(
@@ -474,49 +463,8 @@ class Database(Looking, Viewing):
         InfeasibleError
             Nothing meets the policy; with the generalization that comes nearest.
         """
-        tell = progress or (lambda stage, open_, checked, best: None)
-        started, seconds = time.perf_counter(), {}
-        tell("scan", 0, 0, None)
-        run = self._space.run(policy, counted=True)
-        refuse_types_of(policy, run.source)
-        engine, work = run.engine, run.work
-        with readable():
-            noise = None
-            if policy.noisy:  # what needs no noise does not wait for what draws it
-                from sqlanon.noise.drawer import drawer  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-                noise = drawer(run, policy)
-            prepared = based_on_earlier(run, policy)
-            unique = unique_columns(engine, prepared)
-            warnings = unique_warnings(prepared, unique)
-        seconds["load"] = time.perf_counter() - started
-        started = time.perf_counter()
-        found = anonymization.anonymize(engine, prepared, work, partial(tell, "search"))
-        engine.execute(create_lattice(work("lattice")))
-        if (rows := found.lattice_rows()) is not None:
-            engine.execute(insert_lattice(work("lattice")), rows)
-        levels = found.chosen.generalization
-        dependencies, narrowed = narrowing_columns(engine, work, prepared, found.chosen.recoding, levels)
-        refusals = refused(engine, prepared, levels, dependencies)
-        seconds["search"] = time.perf_counter() - started
-        noised = None
-        if noise is not None:
-            started = time.perf_counter()
-            noised = noise(prepared, found.chosen, lambda open_, done: tell("noise", open_, done, None))
-            seconds["noise"] = time.perf_counter() - started
-            found = replace(found, chosen=noised.chosen)
-        filled = None
-        if policy.decoys:
-            from sqlanon.decoys import fill  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-            started = time.perf_counter()
-            filled = fill(StatementRunner(engine), prepared, found, work)
-            seconds["decoys"] = time.perf_counter() - started
-            found = filled.found
-        warnings += (*found.chosen.warnings, *narrowed)
-        result = Result(run, prepared, found, noised, warnings, seconds, filled, dependencies, refusals)
-        if policy.catalog is not None:
-            self._record(policy.catalog.database, engine, prepared, result, work("lattice"))
+        result = Result(pipeline.anonymize(self._space, policy, progress or pipeline.silent))
+        result.record()
         return result
 
     def compare(
@@ -609,10 +557,7 @@ class Database(Looking, Viewing):
             from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
             return plan_for_warehouse(policy, dialect, self._space.engine)
-        from sqlanon.plan import plan  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        run = self._space.run(policy, read=False, counted=True)  # its views stay: the statements name them
-        return plan(run, policy)
+        return pipeline.plan(self._space, policy)
 
     def verify(self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None) -> Verification:
         """Check a release by itself, and against its source: recoded again, the source must give the same rows.
@@ -651,7 +596,8 @@ class Database(Looking, Viewing):
             if known is not None and known.extends is not None:
                 checks = check_extended(run, policy, found, known, place)
             else:
-                prepared = based_on_earlier(run, policy, None if known is None else known.after)
+                runs = None if known is None else known.after
+                prepared = pipeline.prepare_with_earlier(StatementRunner(run.engine), run, policy, runs)
                 checks = check_against_source(run, prepared, found, place)
             checks += recorded
         return replace(found, checks=(*found.checks, *checks))
@@ -730,19 +676,6 @@ class Database(Looking, Viewing):
 
     def __repr__(self) -> str:
         return f"Database({self._space.described!r})"
-
-    @staticmethod
-    def _record(path: Path, engine: DuckDBEngine, prepared: SearchInput, result: Result, lattice: exp.Table) -> None:
-        policy_hash, now = prepared.policy.fingerprint(), utc_now()
-        tree = prepared.policy.model_dump(mode="json")
-        rules = {name: attribute["hierarchy"] for name, attribute in tree["attributes"].items()}
-        with catalog.open_catalog(engine, path):
-            catalog.insert(engine, "runs", result.to_catalog())
-            catalog.store_lattice(engine, result.run_id, lattice)
-            own = [one for one in prepared.hierarchies if one.attribute in rules]
-            catalog.store_hierarchies(engine, policy_hash, rules, own, now)
-            if (decoys := result.decoy_query()) is not None:
-                catalog.store_decoys(engine, result.run_id, decoys, now)
 
 
 def _refuse_report(

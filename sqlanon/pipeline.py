@@ -1,226 +1,201 @@
-"""The main job, step by step: find the best version of a prepared source, and say how its release is made."""
+"""The way of the data: the stages from a policy to a release, and the jobs that pass through them.
+
+scan > hierarchies > frequency sets > search > recode > dependencies > noise > decoys > audit > publish
+
+`anonymize` is that line as far as a draft of the release, which `release.publish` audits and publishes. `plan` is the
+same line run dry: its `StatementRunner` records statements instead of executing them, and answers with examples.
+`compare`, `extend`, `risk` and `verify` share its first half.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import compress
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
-from sqlglot import exp
+from sqlanon.engines.statement_runner import Plan, StatementRunner
+from sqlanon.expressions import Namer
+from sqlanon.policy import Policy
+from sqlanon.recode.stage import Recoding, SearchResult, recode, search
+from sqlanon.release.dependencies import narrowing_columns, refused
+from sqlanon.release.targets.file import refuse_types_of
+from sqlanon.release_draft import ReleaseDraft, show_audit, show_rows
+from sqlanon.search.examples import example_levels, size_of_lattice
+from sqlanon.search.lattice_table import keep_lattice
+from sqlanon.search.preparation import (
+    SearchInput,
+    build_hierarchies,
+    count_combinations,
+    scan_values,
+    unique_columns,
+    unique_warnings,
+)
+from sqlanon.sources import Source, readable
+from sqlanon.sources.columns import refuse_repeated_keys
+from sqlanon.sources.run import Population, Run
+from sqlanon.sources.workspace import Workspace
 
-from sqlanon.coding import Levels
-from sqlanon.engines.base import Engine
-from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import Namer, create_table
-from sqlanon.measures import Figures
-from sqlanon.measures.base import Totals
-from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.recode.local.cells import blanked_beside
-from sqlanon.recode.local.finish import finish, suppressed_classes
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.recode.recoding import ByClass, Recoding, masked_class
-from sqlanon.recode.recoding import suppressed_classes as classes_to_suppress
-from sqlanon.requirements import void_shields
-from sqlanon.search import Outcome, Search
-from sqlanon.search.candidate import smallest_class, whole_classes
-from sqlanon.search.classes import ClassSpace
-from sqlanon.search.full_domain import SearchTask, measure_of
-from sqlanon.search.lattice import Progress
-from sqlanon.search.population_match import PopulationMatch, mapping_of
-from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.earlier import EARLIER
+if TYPE_CHECKING:
+    from sqlanon.decoys import DecoyResult
+    from sqlanon.ledger import Publication
+    from sqlanon.noise.stage import Noise, NoiseResult
+    from sqlanon.release.manifest import Manifest
 
-
-@dataclass(frozen=True)
-class Chosen:
-    """What was chosen, and the way from the source to its release.
-
-    Attributes
-    ----------
-    generalization:
-        By attribute its level, or None where its values are released at several.
-    figures:
-        Of the release.
-    smallest_class:
-        The rows of the smallest kept class.
-    recoding:
-        How the release is made.
-    masked_rows:
-        Suppressed rows that stay in the release, with every quasi-identifier at its top.
-    warnings:
-        What the data holder should know.
-    mapping:
-        What the rows match in the population, if there is one.
-    """
-
-    generalization: Mapping[str, int | None]
-    figures: Figures
-    smallest_class: int
-    recoding: ByClass
-    masked_rows: int
-    warnings: tuple[str, ...]
-    mapping: PopulationMatch | None = None
+StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
+"""Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
+records that wait for it, and that have it), and the best score so far."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """The best version of a source that a strategy found.
-
-    Attributes
-    ----------
-    chosen:
-        What it is, and how its release is made.
-    score, bound:
-        Its cost by the policy's measure; and what is proven: no version of this kind that satisfies the policy costs
-        less.
-    optimal:
-        Whether it is proven to be the best.
-    search, outcome:
-        What was learnt of the lattice, and of all that satisfies; None where the lattice was not searched.
-    rounds:
-        How often a local strategy went over the combinations.
-    totals:
-        Of what is released, where it is no generalization.
-    """
-
-    chosen: Chosen
-    score: float
-    bound: float
-    optimal: bool
-    search: Search | None = None
-    outcome: Outcome | None = None
-    rounds: int = 0
-    totals: Totals | None = None
-
-    @property
-    def checked(self) -> int:
-        """How many generalizations, and rounds, were counted."""
-        return self.rounds + (0 if self.search is None else len(self.search.figures))
-
-    def lattice_rows(self) -> list[list[Any]] | None:
-        """The lattice table, one list a column; None where the lattice was not searched."""
-        if self.search is None:
-            return None
-        rows, own = self.search.rows(), [name != EARLIER for name in self.search.lattice.attributes]
-        return [[list(compress(levels, own)) for levels in rows[0]], *rows[1:]]
+def silent(stage: str, open_: int, checked: int, best: float | None) -> None:
+    """Report no progress."""
 
 
-def anonymize(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> Found:
-    """Find the best version of a prepared source with the policy's strategy."""
-    task, asked = SearchTask(engine, prepared, work, progress), prepared.policy.search
-    outcome = blanked_beside(task) if asked.suppression == "cells" else STRATEGIES[asked.strategy].run(task)
-    if isinstance(outcome, LocalOutcome):
-        return _finished(outcome.task, outcome)
-    search, levels = task.lattice, outcome.levels
-    chosen = choose(engine, prepared, levels, search.figures[levels], work)
-    return Found(chosen, search.scores[levels], outcome.bound, outcome.optimal, search, outcome)
+def anonymize(space: Workspace, policy: Policy, progress: StageProgress = silent) -> ReleaseDraft:
+    """Find the best version of a source that meets the policy."""
+    laps = Laps()
+    progress("scan", 0, 0, None)
+    run = space.run(policy, counted=True)
+    refuse_types_of(policy, run.source)
+    return draft(StatementRunner(run.engine), run, policy, progress, laps)
 
 
-def _finished(task: LocalTask, outcome: LocalOutcome) -> Found:
-    """What is released of what a local strategy placed."""
-    prepared, strategy = task.prepared, task.prepared.policy.search.strategy
-    kept = finish(task, outcome)
-    figures = kept.figures
-    if not figures.classes or figures.suppressed_rows > task.allowed_rows:
-        message = f"strategy {strategy} found no recoding that meets the policy: it would have to suppress "
-        message += f"{figures.suppressed_rows} of {task.rows} rows; the suppression limit allows {task.allowed_rows}"
-        raise InfeasibleError(message, None, figures.suppressed_rows, task.allowed_rows)
-    warnings = list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
-    masked = 0
-    if figures.suppressed_rows and _is_masking(prepared):
-        masked, warning = _masked(task.engine, prepared, suppressed_classes(task, kept), task.floor, figures)
-        warnings += warning
-    names = [tree.name for tree in task.trees]
-    # What is released as ranges, or as sets, is at no level.
-    levels_of = {
-        name: low if low == high and (low == 0 or i not in outcome.values) else None
-        for i, (name, (low, high)) in enumerate(zip(names, kept.levels, strict=True))
-    }
-    chosen = Chosen(
-        levels_of, figures, kept.smallest_class, kept.recoding(task, outcome, masked > 0), masked, tuple(warnings)
-    )
-    measure = measure_of(prepared)
-    score = kept.score(measure)
-    # No recoding scores less than what nothing is generalized and suppressed in.
-    bound = min(score, measure.bound(task.floor))
-    return Found(chosen, score, bound, score <= bound, outcome.search, None, outcome.rounds, kept.totals)
+def plan(space: Workspace, policy: Policy) -> Plan:
+    """The stages of `anonymize` and their statements, from the schema alone: no row is read."""
+    run = space.run(policy, read=False, counted=True)  # its views stay: the statements name them
+    steps = StatementRunner(run.engine, [])
+    steps.stages += run.source.plan()
+    made = draft(steps, run, policy, silent, Laps())
+    show_rows(steps, made)
+    show_audit(steps, made)
+    return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine))
 
 
-def choose(engine: Engine, prepared: SearchInput, levels: Levels, figures: Figures, work: Namer) -> Chosen:
-    """Make the suppressed classes of a generalization, and the recoding that leaves them out or masks them.
-
-    Makes ``suppressed`` in the work schema.
-    """
-    suppressed = None
-    space = prepared.sets.at(levels)
-    masked, warnings = 0, list(void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
-    if figures.suppressed_rows:
-        suppressed = work("suppressed")
-        engine.execute(create_table(suppressed, classes_to_suppress(space, levels)))
-        if _is_masking(prepared):
-            masked, warning = _masked(engine, prepared, suppressed, levels, figures)
-            warnings += warning
-    tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
-    recoding = Recoding(
-        prepared.source.relation,
-        prepared.released,
-        prepared.attributes,
-        tops,
-        levels,
-        suppressed if figures.suppressed_rows and _is_needed(prepared, levels) else None,
-        mask=masked > 0,
-    )
-    mapping = mapping_of(engine, prepared, levels)
-    if prepared.after:
-        visible, smallest = engine.rows(whole_classes(space, levels, len(prepared.policy.generalized)))[0]
-        figures = replace(figures, classes=visible)
-    else:
-        smallest = engine.rows(smallest_class(space, levels))[0][0] or 0
-    named = prepared.lattice.named(levels)
-    return Chosen(named, figures, smallest, recoding, masked, tuple(warnings), mapping)
+def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
+    """From a bound source to all that a release is made of: the stages in their order."""
+    with readable():
+        noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
+        prepared = prepare_with_earlier(steps, run, policy)
+        warnings = warn_of_unique_columns(steps, prepared)
+    laps.end("load")
+    found = search(steps, prepared, partial(progress, "search"))
+    if not steps.dry:
+        keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows())
+    recoding = recode(steps, prepared, found)
+    levels = recoding.generalization
+    dependencies, narrowed = narrowing_columns(run.engine, steps, prepared, recoding.statement, levels)
+    refusals = refused(steps, prepared, levels, dependencies)
+    laps.end("search")
+    noised = filled = None
+    if noise is not None:
+        noised = add_noise(steps, prepared, recoding, noise, progress)
+        recoding = noised.recoding
+        laps.end("noise")
+    if policy.decoys:
+        filled = add_decoys(steps, prepared, recoding, found)
+        recoding = filled.recoding
+        laps.end("decoys")
+    warnings += (*recoding.warnings, *narrowed)
+    return ReleaseDraft(run, prepared, found, recoding, noised, filled, dependencies, refusals, warnings, laps.seconds)
 
 
-def _is_masking(prepared: SearchInput) -> bool:
-    release = prepared.policy.release
-    return release is not None and release.suppressed == "mask"
+def prepare(
+    steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
+) -> SearchInput:
+    """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted."""
+    scanned = scan_values(steps, policy, source, work, population)
+    steps.finish("scan", "the values of each attribute, with counts: each column is read once")
+    trees = build_hierarchies(steps, policy, source, scanned, work)
+    steps.finish("hierarchies", "one table an attribute, leaf to root, then validated")
+    prepared = count_combinations(steps, policy, source, scanned, trees, work, population)
+    note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
+    steps.finish("frequency set", note)
+    return prepared
 
 
-def _masked(
-    engine: Engine, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
-) -> tuple[int, list[str]]:
-    """How many suppressed rows may stay, masked: all or none; and why none."""
-    requirements = prepared.requirements
-    size, good = _all_masked(engine, prepared.sets.at(levels), suppressed, levels, figures)
-    trees, specs = prepared.hierarchies, prepared.policy.attributes
-    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(prepared.policy.noisy)
-    forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
-    if good and not topless and not forbidden:
-        return figures.suppressed_rows, []
-    reason = f"together they make a class of {size} rows, which breaks the policy"
-    if requirements.estimates:
-        reason = f"{requirements.estimates[0].name} is estimated without them"
-    if topless:
-        reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
-    if forbidden:
-        reason = f"the policy forbids the top label of {', '.join(forbidden)}"
-    return 0, [f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}"]
+def prepare_with_earlier(
+    steps: StatementRunner, run: Run, policy: Policy, runs: Sequence[str] | None = None
+) -> SearchInput:
+    """Prepare the source of a policy; with ``[release] after``, or the runs of it, beside these releases."""
+    if policy.source.key and not steps.dry:
+        refuse_repeated_keys(run.engine, run.source, policy.source.key)
+    if policy.release is None or not policy.release.after:
+        return prepare(steps, policy, run.source, run.work, run.population)
+    from sqlanon.ledger import earlier_publications, show_marking  # noqa: PLC0415  (needed with earlier releases only)
+
+    if not steps.dry:
+        return prepare_beside(steps, run, policy, earlier_publications(run, policy, runs))
+    prepared = prepare(steps, policy, run.source, run.work, run.population)
+    show_marking(steps, prepared, example_levels(policy, prepared.marginals.heights))
+    note = "rows are marked by the earlier releases that have them (here: one, at level 1), and all of the above "
+    steps.finish("earlier releases", f"{note}is done again, the marks one more quasi-identifier")
+    return prepared
 
 
-def _all_masked(
-    engine: Engine, space: ClassSpace, suppressed: exp.Table, levels: Levels, figures: Figures
-) -> tuple[int, bool]:
-    """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
-    size, count, kept = engine.rows(masked_class(space, suppressed, levels))[0]
-    single = int(count == 1)
-    together = [
-        one.holds(figures.classes + 1, figures.count + count, figures.singles + single)
-        for one in space.requirements.table
-    ]
-    return size, kept and all(together) and not space.requirements.estimates
+def prepare_beside(
+    steps: StatementRunner,
+    run: Run,
+    policy: Policy,
+    earlier: Sequence[Publication],
+    fixed: Manifest | None = None,
+    verified: Collection[str] = (),
+) -> SearchInput:
+    """Prepare a source so that all that is found is safe beside earlier releases: its rows are marked by them."""
+    if not earlier:
+        return prepare(steps, policy, run.source, run.work, run.population)
+    from sqlanon.ledger import mark_earlier  # noqa: PLC0415  (needed with earlier releases only)
+
+    first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
+    marked = mark_earlier(run, first, earlier, fixed, verified)
+    prepared = prepare(steps, marked.asked, marked.source, run.work)
+    return replace(prepared, policy=policy, after=marked.after, lost=marked.lost)
 
 
-def _is_needed(prepared: SearchInput, levels: Levels) -> bool:
-    """Whether suppressed classes are told by what rows generalize to: at the very top, only unknown values are
-    suppressed, and there is nothing to match by."""
-    return levels != prepared.marginals.heights
+def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[str, ...]:
+    """Warn of columns that are released as they are, and re-identify by themselves."""
+    return () if steps.dry else unique_warnings(prepared, unique_columns(steps.engine, prepared))
+
+
+def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise | None:
+    """The noise that the policy asks for."""
+    if not policy.noisy:
+        return None
+    from sqlanon.noise.stage import noise_of  # noqa: PLC0415  (needed with noise only)
+
+    return noise_of(steps, run, policy)
+
+
+def add_noise(
+    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, noise: Noise, progress: StageProgress
+) -> NoiseResult:
+    """Draw noise for the rows of a recoding."""
+    from sqlanon.noise.stage import add_noise  # noqa: PLC0415  (needed with noise only)
+
+    noised = add_noise(steps, prepared, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None))
+    steps.finish("noise", "by class, drawn once; then the linking attack")
+    return noised
+
+
+def add_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, found: SearchResult) -> DecoyResult:
+    """Draw decoys for the classes of a recoding that stay too small."""
+    from sqlanon.decoys import fill  # noqa: PLC0415  (needed with decoys only)
+
+    filled = fill(steps, prepared, recoding, found.score)
+    if filled.statement is not None:
+        steps.finish("decoys", "rows of nobody that fill the classes that stayed too small, drawn once")
+    return filled
+
+
+class Laps:
+    """The seconds of wall time that each part of a job took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.perf_counter()
+
+    def end(self, part: str) -> None:
+        """End a part: the next one begins."""
+        now = time.perf_counter()
+        self.seconds[part] = now - self._since
+        self._since = now

@@ -11,30 +11,36 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlanon.coding import KNOWN, Column
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import cast, col
+from sqlanon.expressions import cast, col, table
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.pipeline import Chosen, Found
 from sqlanon.policy.guarantee import guarantee_of
-from sqlanon.recode.recoding import AnyRecoding
+from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
+from sqlanon.recode.stage import Recoding, SearchResult
 from sqlanon.release.check import Check
+from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_told
 from sqlanon.release.metadata_views import suppressed_by
-from sqlanon.release.requirements import needs_source
+from sqlanon.release.requirements import needs_source, requirement_queries
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected
 from sqlanon.requirements import promised_k
+from sqlanon.requirements.audit import Audited, Private, Queryable
+from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.search.examples import example_levels
 from sqlanon.search.full_domain import measure_of
+from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
-    from sqlanon.decoys import Filled
-    from sqlanon.noise.stage import Noised
+    from sqlanon.decoys import DecoyResult
+    from sqlanon.noise.stage import NoiseResult
 
 FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
@@ -58,24 +64,30 @@ def ranges_of(prepared: SearchInput) -> dict[str, Kind]:
 class ReleaseDraft:
     """What was found, and what was done to it since: a `sqlanon.release.target.Draft`.
 
-    ``noised`` and ``filled`` are with noise, and with decoys; None without.
+    ``chosen`` is how the rows are made before noise, with the figures of the release; ``noised`` and ``filled`` are
+    None without noise, and without decoys. ``refusals`` say why the policy refuses it.
     """
 
     run: Run
     prepared: SearchInput
-    found: Found
-    noised: Noised | None = None
-    filled: Filled | None = None
-
-    @property
-    def chosen(self) -> Chosen:
-        """What was chosen."""
-        return self.found.chosen
+    found: SearchResult
+    chosen: Recoding
+    noised: NoiseResult | None
+    filled: DecoyResult | None
+    dependencies: tuple[Narrowing, ...]
+    refusals: tuple[str, ...]
+    warnings: tuple[str, ...]
+    seconds: dict[str, float]
 
     @property
     def recoding(self) -> AnyRecoding:
         """How its rows are made."""
-        return self.chosen.recoding if self.noised is None else self.noised.recoding
+        return self.chosen.statement if self.noised is None else self.noised.statement
+
+    @property
+    def score(self) -> float:
+        """The cost of its real rows."""
+        return self.found.score if self.filled is None else self.filled.score
 
     @property
     def quasi(self) -> list[str]:
@@ -145,7 +157,7 @@ class ReleaseDraft:
         if not needs_source(policy.privacy, policy.source.person is not None):
             return []
         macros = run.install_macros()
-        plain = self.chosen.recoding
+        plain = self.chosen.statement
         audit = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
         return audit.checks(released.sql(run.engine.dialect))
 
@@ -180,7 +192,7 @@ class ReleaseDraft:
         is_based = policy.release is not None and bool(policy.release.after)
         if is_based or not follows(claims):
             return claims
-        return replace(claims, score=measure_of(prepared).shown(found.score))
+        return replace(claims, score=measure_of(prepared).shown(self.score))
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """What may be told of the suppressed rows."""
@@ -189,8 +201,8 @@ class ReleaseDraft:
     def keyed_rows(self) -> exp.Query | None:
         """The released rows with the key that the policy names; None without one."""
         key, recoding = self.prepared.columns.key, self.recoding
-        if self.filled is not None and self.filled.recoding is not None:
-            recoding = self.filled.recoding.real  # a decoy is nobody, and has none
+        if self.filled is not None and self.filled.statement is not None:
+            recoding = self.filled.statement.real  # a decoy is nobody, and has none
         if not key:
             return None
         for name in key:
@@ -198,7 +210,7 @@ class ReleaseDraft:
         return recoding.select(shuffled=False)
 
 
-def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Chosen, released: exp.Table) -> Suppressed:
+def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, released: exp.Table) -> Suppressed:
     """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
 
     It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those of
@@ -224,3 +236,60 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Chosen, released
     if not may_be_told([row[1] for row in rows], suppressed, labels, least):
         return []
     return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]
+
+
+def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
+    """Record how the rows of a release are made."""
+    source, policy, to = draft.prepared.source, draft.prepared.policy, "a fresh file"
+    note = "here: at level 1, or the lowest that is allowed"
+    if policy.search.is_local:
+        note = "each combination as it was placed"
+    if policy.release is not None and (policy.release.postgres is not None or policy.release.spark):
+        to = f"a new table in {'Spark' if policy.release.spark else 'PostgreSQL'}"
+    steps.show_text(source.shown(steps.engine, source.release_query(draft.recoding)))
+    steps.finish("recode and suppress", source.release_note(to, note))
+
+
+def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
+    """Record the audit: in the release file alone; and where it needs the source, by the engine that reads it."""
+    run, prepared, dialect = draft.run, draft.prepared, steps.engine.dialect
+    policy, columns, source, release = prepared.policy, prepared.columns, prepared.source, prepared.policy.release
+    relation = table("release" if release is None else release.name).sql(dialect)
+    persons = needs = None
+    levels = example_levels(policy, prepared.marginals.heights)
+    tops = tuple("*" for _ in prepared.attributes)
+    if columns.person is not None:
+        released = (*prepared.released, Column(columns.person))
+        recoding = FullDomainRecoding(source.relation, released, prepared.attributes, tops, levels)
+        persons = steps.make(run.work("audited"), recoding.select(shuffled=False))
+    if run.population is not None:
+        person = prepared.population_person
+        query = generalized_population(
+            run.population.source.relation,
+            prepared.population_columns,
+            prepared.attributes,
+            tops,
+            levels,
+            prepared.types,
+            person,
+        )
+        needs = steps.make(run.work("population_audited"), query)
+    private = Private(
+        source.relation.sql(dialect),
+        columns.person,
+        None if needs is None else needs.sql(dialect),
+        prepared.population_person,
+        {name: run.work(f"sensitive_hierarchy_{s}").sql(dialect) for s, name in enumerate(columns.sensitive_names)},
+    )
+    subject = relation if persons is None else persons.sql(dialect)
+
+    def audited(by: Queryable) -> Audited:
+        sensitive = policy.with_role("sensitive")
+        return Audited(by, subject, columns.generalized, sensitive, 0, columns.person is not None, None, private)
+
+    queries: list[exp.Expr] = [k_anonymity_of(relation, columns.generalized), digest_of(relation)]
+    queries += requirement_queries(policy.privacy, audited)
+    for text in dict.fromkeys(steps.engine.shown(query) for query in queries):
+        steps.show_text(text)
+    note = "in the fresh file, which then takes the place of the old one; what needs the source, by the source's engine"
+    steps.finish("audit and publish", note)

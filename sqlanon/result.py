@@ -21,7 +21,6 @@ from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
 from sqlanon.ledger import Export, LedgerEntry, compared_with_nothing, exports, publications, recording_export
 from sqlanon.markup import html_table
-from sqlanon.pipeline import Found
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.publish import publish
@@ -31,16 +30,14 @@ from sqlanon.release.targets.postgres_reader import PostgresRelease
 from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.search.full_domain import measure_of
-from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.run import Run
 from sqlanon.sources.warehouse import without_variables
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     import duckdb
 
-    from sqlanon.decoys import Decoys, Filled
-    from sqlanon.noise.stage import Linking, Noised
+    from sqlanon.decoys import Decoys
+    from sqlanon.noise.stage import Linking
     from sqlanon.release.dependencies import Narrowing
     from sqlanon.report import Unpublished
     from sqlanon.report.notebook import Charts
@@ -236,43 +233,30 @@ class Result(ResultFigures):
         Time by stage: ``load``, ``search``, ``noise`` if there is any; ``publish`` once that is done.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        prepared: SearchInput,
-        found: Found,
-        noised: Noised | None,
-        warnings: tuple[str, ...],
-        seconds: dict[str, float],
-        filled: Filled | None = None,
-        dependencies: tuple[Narrowing, ...] = (),
-        refusals: tuple[str, ...] = (),
-    ) -> None:
-        chosen, outcome = found.chosen, found.outcome
+    def __init__(self, draft: ReleaseDraft) -> None:
+        prepared, found, chosen = draft.prepared, draft.found, draft.chosen
+        noised, filled = draft.noised, draft.filled
         shown = measure_of(prepared).shown
-        named = prepared.lattice.named
-        self._run = run
-        self._prepared = prepared
-        self._made = ReleaseDraft(run, prepared, found, noised, filled)
+        self._run, self._prepared, self._made = draft.run, prepared, draft
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
         self.generalization = dict(chosen.generalization)
         self.measure = self.policy.search.measure
-        self.score = shown(found.score)
+        self.score = shown(found.score if filled is None else filled.score)
         self.optimal = found.optimal
         self.bound = shown(found.bound)
         self.rows = prepared.marginals.rows
         self.suppressed_rows = chosen.figures.suppressed_rows
         self.decoys = None if filled is None else filled.decoys
-        self.score_without_decoys = None if filled is None else shown(filled.score_without)
-        self.released_rows = self._made.expected.rows
+        self.score_without_decoys = None if filled is None else shown(found.score)
+        self.released_rows = draft.expected.rows
         self.classes = chosen.figures.classes
         self.smallest_class = chosen.smallest_class
         self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
         self.wrong_map = None if chosen.mapping is None else chosen.mapping.wrong_map
         self.nodes, self.checked = prepared.lattice.size, found.checked
-        minimal, satisfying = (None, None) if outcome is None else (outcome.minimal, outcome.satisfying)
+        named, minimal, satisfying = prepared.lattice.named, found.minimal, found.satisfying
         self.k_minimal = None if minimal is None else [named(levels) for levels in minimal]
         self.satisfying = None if satisfying is None else [named(levels) for levels in satisfying]
         self.epsilon = self.policy.epsilon
@@ -282,10 +266,25 @@ class Result(ResultFigures):
         self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
         self.confidence = None if noised is None else noised.confidence
         self.held_against: tuple[str, ...] = ()
-        self.dependencies = dependencies
-        self._refusals = refusals
-        self.warnings = warnings
-        self.seconds = seconds
+        self.dependencies = draft.dependencies
+        self.warnings = draft.warnings
+        self.seconds = draft.seconds
+
+    def record(self) -> None:
+        """Keep the run in the policy's catalog, if there is one."""
+        if self.policy.catalog is None:
+            return
+        from sqlanon.catalog import record_run  # noqa: PLC0415  (needed with a catalog only)
+
+        decoys = self.decoy_query()
+        record_run(
+            self._run.engine,
+            self.policy,
+            self.to_catalog(),
+            self._run.work("lattice"),
+            self._prepared.hierarchies,
+            decoys,
+        )
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
@@ -318,7 +317,7 @@ class Result(ResultFigures):
                 f"{self._prepared.source.where} never leave it: what noise does is in noise, linking_risk and "
                 "confidence"
             )
-        return self._run.engine.relation(self._made.noised.recoding.shown())
+        return self._run.engine.relation(self._made.noised.statement.shown())
 
     @property
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
@@ -329,8 +328,8 @@ class Result(ResultFigures):
 
     def decoy_query(self) -> exp.Select | None:
         """The query for `decoy_rows`."""
-        recoding = None if self._made.filled is None else self._made.filled.recoding
-        return None if recoding is None else recoding.decoy_rows()
+        statement = None if self._made.filled is None else self._made.filled.statement
+        return None if statement is None else statement.decoy_rows()
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result.
@@ -444,8 +443,8 @@ class Result(ResultFigures):
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
-        if self._refusals:
-            raise AuditError(list(self._refusals))
+        if self._made.refusals:
+            raise AuditError(list(self._made.refusals))
         if not self._prepared.source.recodes:
             raise ReleaseError(
                 "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "

@@ -192,7 +192,7 @@ def read_private_side(policy: Policy, run: Run, outside: str | None, writer: Scr
         longest = _longest(run, attribute.hierarchy, values)
         target = run.work(f"attack_hierarchy_{number}")
         hierarchy, found = build_hierarchy(
-            run.engine, name, attribute.hierarchy, values, type_, target, on_unknown="suppress"
+            steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress"
         )
         problems += found
         outside_column = known.get(name.lower()) if attribute.role == "quasi" else None
@@ -200,9 +200,7 @@ def read_private_side(policy: Policy, run: Run, outside: str | None, writer: Scr
             more = _outside_values(theirs.relation, outside_column, type_, longest, values)
             values = steps.make(run.work(f"attack_both_{number}"), union_all(star(values), more))
             target = run.work(f"attack_hierarchy_of_both_{number}")
-            wider, _ = build_hierarchy(
-                run.engine, name, attribute.hierarchy, values, type_, target, on_unknown="suppress"
-            )
+            wider, _ = build_hierarchy(steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress")
             # Who is not in the table may have a value that changes how all labels are written (the digits of 101 in
             # 020-029). Then theirs have no labels, and match nothing.
             if wider is not None and is_same_tree(run.engine, hierarchy, wider):

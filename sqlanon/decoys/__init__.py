@@ -1,5 +1,5 @@
 """Decoys: rows of nobody for the classes that stay too small; drawn, and checked."""
 
-from sqlanon.decoys.draw import Decoys, Filled, decoy_statements, fill
+from sqlanon.decoys.draw import DecoyResult, Decoys, fill
 
-__all__ = ["Decoys", "Filled", "decoy_statements", "fill"]
+__all__ = ["DecoyResult", "Decoys", "fill"]

@@ -12,8 +12,8 @@ from sqlglot import exp
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, aliased, all_columns, all_of, col, named, number, same, select, subquery
-from sqlanon.pipeline import Chosen
-from sqlanon.recode.recoding import Recoding
+from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.row_differences import different_rows, same_to_readers, told_apart
@@ -67,19 +67,19 @@ def strangers(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Se
     return query.join(subquery(kept, "k"), on=on, join_type="anti", copy=False)
 
 
-def filled_again(steps: StatementRunner, prepared: SearchInput, chosen: Chosen, work: Namer) -> tuple[Decoys, Chosen]:
+def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
     """How many decoys a generalization needs; and what is released of the source: all but the decoys.
 
     Makes ``decoy_classes`` in the work schema.
     """
-    plain = chosen.recoding
-    assert isinstance(plain, Recoding)  # policies with decoys ask for nothing else
-    missing, _ = count(steps, prepared, plain, work)
+    plain = recoding.statement
+    assert isinstance(plain, FullDomainRecoding)  # policies with decoys ask for nothing else
+    missing, _ = count(steps, prepared, plain)
     if not missing["classes"]:
-        return Decoys(0, 0, chosen.smallest_class), chosen
+        return Decoys(0, 0, recoding.smallest_class), recoding
     told = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
     figures = figures_of_all(steps, prepared, plain)
-    return told, replace(chosen, figures=figures, recoding=replace(plain, suppressed=None))
+    return told, replace(recoding, figures=figures, statement=replace(plain, suppressed=None))
 
 
 def claims_check(manifest: Manifest, told: Decoys) -> Check:

@@ -25,7 +25,6 @@ from sqlanon.expressions import (
     anonymous,
     cast,
     col,
-    drop_table,
     least,
     named,
     number,
@@ -38,8 +37,8 @@ from sqlanon.expressions import (
     where,
 )
 from sqlanon.measures import Figures
-from sqlanon.pipeline import Found
-from sqlanon.recode.recoding import Recoding, as_they_are, in_order
+from sqlanon.recode.recoding import FullDomainRecoding, as_they_are, in_order
+from sqlanon.recode.stage import Recoding
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.classes import KEPT, ClassSpace, judged
 from sqlanon.search.full_domain import checker, measure_of
@@ -57,12 +56,12 @@ class WithDecoys:
     real:
         How its real rows are made: nothing is suppressed but unknown values.
     decoys:
-        The decoys, made by `decoys`: codes for labels and ``value_j`` for the rest, as `Recoding.rows` has them.
+        The decoys, made by `decoys`: codes for labels and ``value_j`` for the rest, as in the recoding's rows.
     nobodys:
         The columns, last of all, that no decoy has a value in.
     """
 
-    real: Recoding
+    real: FullDomainRecoding
     decoys: exp.Table
     nobodys: int = 0
 
@@ -92,7 +91,7 @@ class WithDecoys:
         return self.real.class_keys()
 
     def rows(self) -> exp.Select:
-        """The real rows in the order of the source, then the decoys; see `Recoding.rows`."""
+        """The real rows in the order of the source, then the decoys; see `FullDomainRecoding.rows`."""
         real, drawn = self.real.rows(), len(self.columns) - self.nobodys
         there = [col(name) for name in self.class_keys().values()]
         theirs: list[exp.Expr] = [*there]
@@ -282,54 +281,58 @@ class Decoys:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """What was found, with its vulnerable classes filled.
+class DecoyResult:
+    """A recoding with its vulnerable classes filled.
 
     Attributes
     ----------
     decoys:
         How many there are.
-    found:
-        What is released: its score is that of the real rows, those of the filled classes with their generalized
-        values; its bound is still that of the search, which counted these as suppressed.
-    score_without:
-        The score that the search found.
     recoding:
+        What is released, without the decoys: its figures are of the real rows, those of the filled classes with their
+        generalized values.
+    score:
+        The score of these figures; the bound of the search, which counted such rows as suppressed, still holds.
+    statement:
         How the release is made; None where no class had to be filled.
     """
 
     decoys: Decoys
-    found: Found
-    score_without: float
-    recoding: WithDecoys | None
+    recoding: Recoding
+    score: float
+    statement: WithDecoys | None
 
 
-def fill(steps: StatementRunner, prepared: SearchInput, found: Found, work: Namer) -> Filled:
-    """Draw the decoys of what a full-domain strategy found. They are drawn once, and kept in the work schema.
+def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
+    """Draw the decoys of a generalization. They are drawn once, and kept in the work schema.
 
     Makes ``decoys``; where no class has to be filled, ``decoy_classes`` alone.
     """
-    chosen, k = found.chosen, prepared.requirements.k
-    plain = chosen.recoding
-    assert isinstance(plain, Recoding)  # policies with decoys ask for nothing else
-    missing, classes = count(steps, prepared, plain, work)
-    if not missing["classes"]:
-        return Filled(Decoys(0, 0, chosen.smallest_class), found, found.score, None)
-    draw(steps, prepared.marginals.heights, plain, classes, k, work)
-    recoding = WithDecoys(replace(plain, suppressed=None), work("decoys"))
+    plain, k = recoding.statement, prepared.requirements.k
+    assert isinstance(plain, FullDomainRecoding)  # policies with decoys ask for nothing else
+    if steps.dry and not prepared.sets.space.below_top(
+        plain.levels
+    ):  # nothing to show: one class of all rows is filled
+        return DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
+    missing, classes = count(steps, prepared, plain)
+    if not missing["classes"] and not steps.dry:
+        return DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
+    draw(steps, prepared.marginals.heights, plain, classes, k, prepared.work)
+    statement = WithDecoys(replace(plain, suppressed=None), prepared.work("decoys"))
     told = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
+    if steps.dry:
+        return DecoyResult(told, replace(recoding, statement=statement), score, statement)
     figures = figures_of_all(steps, prepared, plain)
     warning = f"{told.rows:,} of the released rows are decoys, in {told.classes:,} classes, and k counts them: "
     warning += f"without them, the smallest class has {told.smallest_class_without:,} of {k:,} rows"
     filled = replace(
-        chosen,
+        recoding,
         figures=figures,
         smallest_class=k,
-        recoding=recoding,
-        warnings=(*chosen.warnings, warning, *_lost(prepared)),
+        statement=statement,
+        warnings=(*recoding.warnings, warning, *_lost(prepared)),
     )
-    score = measure_of(prepared).score(plain.levels, figures)
-    return Filled(told, replace(found, chosen=filled, score=score), found.score, recoding)
+    return DecoyResult(told, filled, measure_of(prepared).score(plain.levels, figures), statement)
 
 
 def _lost(prepared: SearchInput) -> list[str]:
@@ -338,16 +341,14 @@ def _lost(prepared: SearchInput) -> list[str]:
     return ["there is no catalog: which rows are decoys is known as long as this result is, and to nobody later"]
 
 
-def count(
-    steps: StatementRunner, prepared: SearchInput, plain: Recoding, work: Namer
-) -> tuple[dict[str, int], exp.Table]:
+def count(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> tuple[dict[str, int], exp.Table]:
     """What is to be filled, by `decoys.statements.vulnerable`, and the table of all classes: ``decoy_classes``."""
     space = prepared.sets.at(plain.levels)
-    classes = steps.make(work("decoy_classes"), real_classes(space, plain.levels, plain.attributes))
+    classes = steps.make(prepared.work("decoy_classes"), real_classes(space, plain.levels, plain.attributes))
     return dict(steps.figures(vulnerable(classes, prepared.requirements.k))), classes
 
 
-def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: Recoding) -> Figures:
+def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
     bare = replace(prepared.requirements, classes=())
     everybody = replace(prepared, requirements=bare, sets=prepared.sets.with_requirements(bare))
@@ -356,7 +357,7 @@ def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: Recodin
 
 
 def draw(
-    steps: StatementRunner, heights: tuple[int, ...], plain: Recoding, classes: exp.Table, k: int, work: Namer
+    steps: StatementRunner, heights: tuple[int, ...], plain: FullDomainRecoding, classes: exp.Table, k: int, work: Namer
 ) -> exp.Table:
     """Draw them, in the engine: one pass over the source, for the rows that values are taken from.
 
@@ -372,15 +373,5 @@ def draw(
         given = steps.make(work("decoy_donors"), donated(plain.rows(), kept, picked, keys, values))
         made += [kept, given]
     target = steps.make(work("decoys"), decoys(picked, given, keys, values))
-    if steps.shown is None:
-        for one in made:
-            steps.engine.execute(drop_table(one))
+    steps.drop(*made)
     return target
-
-
-def decoy_statements(steps: StatementRunner, space: ClassSpace, plain: Recoding, k: int, work: Namer) -> WithDecoys:
-    """The statements of `fill`, to be shown; and how the release is made then."""
-    classes = steps.make(work("decoy_classes"), real_classes(space, plain.levels, plain.attributes))
-    steps.figures(vulnerable(classes, k))
-    draw(steps, space.heights, plain, classes, k, work)
-    return WithDecoys(replace(plain, suppressed=None), work("decoys"))

@@ -110,6 +110,11 @@ class StatementRunner:
         if self.shown is not None:
             self.shown.append(self.engine.shown(statement))
 
+    def show_text(self, *statements: str) -> None:
+        """Record the texts of statements that another engine would execute."""
+        if self.shown is not None:
+            self.shown += statements
+
     def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
         """Drop what was made, but for some: memory is for what is still needed."""
         self.drop(*(target for target in self.made if target not in kept))

@@ -18,7 +18,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.ledger import Earlier, LedgerEntry, Publication, opened, tree_of_both, trees_of
 from sqlanon.ledger import extension_statements as ex
-from sqlanon.recode.recoding import Recoding
+from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
@@ -74,7 +74,7 @@ class Extension:
     _run: Run
     _prepared: SearchInput
     _publication: Publication
-    _recoding: Recoding
+    _recoding: FullDomainRecoding
     _run_id: str
     _started: float
 
@@ -184,7 +184,7 @@ class ExtensionDraft:
     prepared: SearchInput
     extension: Extension
     release: Earlier
-    recoding: Recoding
+    recoding: FullDomainRecoding
 
     @property
     def expected(self) -> Expected:

@@ -14,36 +14,39 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import create_table, select, subquery
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
-from sqlanon.ledger import beside_earlier, opened, publications, refuse_keys, trees_of
 from sqlanon.ledger import extension_statements as ex
+from sqlanon.ledger import opened, publications, trees_of
 from sqlanon.measures import Figures
+from sqlanon.pipeline import prepare_beside, warn_of_unique_columns
 from sqlanon.policy import Policy
-from sqlanon.recode.recoding import Recoding, suppressed_classes
+from sqlanon.recode.recoding import FullDomainRecoding, suppressed_classes
 from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.release.target import Reach
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.classes import ClassSpace
 from sqlanon.search.full_domain import measure_of
-from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
+from sqlanon.search.preparation import SearchInput
+from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 
 
 def extend(run: Run, policy: Policy) -> Extension:
     """What can be added to the policy's release of the rows that its source has got since.
 
-    Makes in the work schema what `ledger.beside_earlier` makes, ``candidates``, ``waiting`` and ``added``.
+    Makes in the work schema what `ledger.mark_earlier` makes, ``candidates``, ``waiting`` and ``added``.
     """
     started = time.perf_counter()
     refuse_policy(policy)
     publication = publication_to_extend(run, policy)
     assert policy.catalog is not None
-    refuse_keys(run, policy)
+    refuse_repeated_keys(run.engine, run.source, policy.source.key)
     with opened(run.engine, publication, Reach()) as release:
         manifest = release.manifest
     refuse_others(policy, manifest, publication)
     known = publications(run.engine, policy.catalog.database, Reach(policy))
     others = [one for one in known if one.run_id in publication.after]
-    prepared = beside_earlier(run, policy, [publication, *others], manifest, {publication.run_id})
+    steps, verified = StatementRunner(run.engine), {publication.run_id}
+    prepared = prepare_beside(steps, run, policy, [publication, *others], manifest, verified)
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
@@ -51,10 +54,9 @@ def extend(run: Run, policy: Policy) -> Extension:
     with opened(run.engine, publication, Reach(), verified=True) as release:
         names = [one.name for one in manifest.columns]
         rows = ex.extended(release.relation, run.work("added"), names, shuffled=False)
-        figures = StatementRunner(run.engine).figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
+        figures = steps.figures(ex.class_figures(subquery(rows, "r"), manifest.quasi))
     everything = replace(recoding, source=prepared.source.relation)
-    dependencies, narrowed = narrowing_columns(run.engine, run.work, prepared, everything, levels)
-    unique = unique_columns(run.engine, prepared)
+    dependencies, narrowed = narrowing_columns(run.engine, steps, prepared, everything, levels)
     kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
     measure = measure_of(prepared)
     return Extension(
@@ -68,8 +70,8 @@ def extend(run: Run, policy: Policy) -> Extension:
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies,
-        warnings=[*unique_warnings(prepared, unique), *narrowed],
-        _refusals=refused(run.engine, prepared, levels, dependencies),
+        warnings=[*warn_of_unique_columns(steps, prepared), *narrowed],
+        _refusals=refused(steps, prepared, levels, dependencies),
         _run=run,
         _prepared=prepared,
         _publication=publication,
@@ -79,7 +81,7 @@ def extend(run: Run, policy: Policy) -> Extension:
     )
 
 
-def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]) -> tuple[Recoding, Figures]:
+def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]) -> tuple[FullDomainRecoding, Figures]:
     """How the rows are made that are added, and what is lost by those that wait.
 
     Makes ``candidates``, ``waiting`` and ``added``.
@@ -92,7 +94,7 @@ def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]
     waiting = run.work("waiting")
     engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
     key = tuple(Column(name) for name in prepared.columns.key)
-    recoding = Recoding(
+    recoding = FullDomainRecoding(
         candidates,
         prepared.released,
         prepared.attributes,

@@ -13,7 +13,7 @@ from sqlanon.ledger import extension_statements as ex
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, problems
 from sqlanon.policy.problems import join
-from sqlanon.recode.recoding import Recoding
+from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach
 from sqlanon.search.preparation import SearchInput
@@ -56,7 +56,7 @@ def refuse_changes(
     """New rows must be labelled as those of the release are, and be of the same types."""
     wrong = []
     policy, source = prepared.policy, prepared.source
-    recoding = Recoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
+    recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
         wrong.append(Problem("source", "its columns are not those of the release: anonymize anew"))

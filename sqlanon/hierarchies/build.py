@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.expressions import (
     aliased,
     all_columns,
     col,
-    create_table,
     drop_table,
     ident,
     is_null,
@@ -70,8 +70,15 @@ class Hierarchy:
     top: str | None
 
 
+EXAMPLE_LENGTH = 5
+"""In a dry run, the longest text of a column: the levels of a mask depend on it."""
+
+EXAMPLE_LEAVES = 1000
+"""In a dry run, the values of a hierarchy, and of each of its levels."""
+
+
 def build_hierarchy(
-    engine: Engine,
+    steps: StatementRunner,
     attribute: str,
     rules: tuple[Rule, ...],
     values: exp.Table,
@@ -80,14 +87,14 @@ def build_hierarchy(
     on_unknown: str = "error",
     nullable: bool = True,
 ) -> tuple[Hierarchy | None, list[Problem]]:
-    """Build and validate a hierarchy as a table."""
-    place = f"attributes.{attribute}.hierarchy"
-    parts, flaws = resolve(rules, column_type, engine, _longest(engine, rules, values))
+    """Build a hierarchy as a table and validate it; a dry run has nothing to validate."""
+    place, engine = f"attributes.{attribute}.hierarchy", steps.engine
+    parts, flaws = resolve(rules, column_type, engine, _longest(steps, rules, values))
     if flaws:
         return None, [Problem(place, flaw) for flaw in flaws]
     draft = Draft(tuple(parts), values, column_type, nullable)
     try:
-        engine.execute(create_table(target.copy(), _query(draft)))
+        steps.make(target, _query(draft))
     except Exception as error:  # each engine has errors of its own
         if not draft.listed:
             raise
@@ -96,6 +103,8 @@ def build_hierarchy(
         told = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
         reason = str(error).partition("\n")[0] if told else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
+    if steps.dry:
+        return Hierarchy(attribute, target, draft.height, EXAMPLE_LEAVES, TOP if draft.height else None), []
     usual = usual_checks(draft, target, on_unknown)
     facts = Summary(*engine.rows(summary(draft, target, usual))[0])
     found = checks(draft, target, facts, usual)
@@ -130,10 +139,10 @@ def hierarchy_query(
     return _query(Draft(tuple(parts), values, column_type))
 
 
-def _longest(engine: Engine, rules: Sequence[Rule], values: exp.Table) -> int:
+def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 1
-    return max(1, engine.rows(longest_query(values))[0][0] or 1)
+    return max(1, steps.look_up(longest_query(values), [(EXAMPLE_LENGTH,)])[0][0] or 1)
 
 
 def _query(draft: Draft) -> exp.Select:

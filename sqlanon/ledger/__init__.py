@@ -1,6 +1,6 @@
 """The ledger: what was published, and what later releases have to do with it. It is kept in the catalog."""
 
-from sqlanon.ledger.based import based_on_earlier, beside_earlier, marking_statements, refuse_keys
+from sqlanon.ledger.based import earlier_publications, mark_earlier, show_marking
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.exports import Export, compared_with_nothing, exports, recording_export
 from sqlanon.ledger.joint_audit import JointAudit
@@ -14,18 +14,17 @@ __all__ = [
     "JointAudit",
     "LedgerEntry",
     "Publication",
-    "based_on_earlier",
-    "beside_earlier",
     "check_against_ledger",
     "compared_with_nothing",
+    "earlier_publications",
     "exports",
     "is_same_tree",
-    "marking_statements",
+    "mark_earlier",
     "opened",
     "publication_of",
     "publications",
     "recording_export",
-    "refuse_keys",
+    "show_marking",
     "tree_of_both",
     "trees_of",
 ]

@@ -15,15 +15,15 @@ tables that change one of ours in the spirit of the second:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon import catalog
-from sqlanon.coding import Coded, Column, Levels
+from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import Namer, col, create_table, drop_table, select, subquery, table, text
+from sqlanon.expressions import col, create_table, drop_table, select, subquery, table, text
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
@@ -33,41 +33,38 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
-from sqlanon.search.preparation import SearchInput, prepare
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import Source
-from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, repeated_keys, unmarked
+from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, unmarked
 from sqlanon.sources.run import Run
 
 MOST = 60
 """So many bits a mark has."""
 
 
-def based_on_earlier(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> SearchInput:
-    """Prepare the source of a policy; with ``[release] after`` so that all that is found is safe with those releases.
+@dataclass(frozen=True)
+class MarkedSource:
+    """A source whose rows are marked by the earlier releases that have them, and the policy of the search in it.
 
-    Makes in the work schema what `prepare` makes, and with earlier releases ``marked``.
+    ``after`` are the runs of these releases; ``lost``, those of them some of whose rows are not in the source any more,
+    or are others now.
     """
-    if policy.source.key:
-        refuse_keys(run, policy)
-    earlier = _publications(run, policy, runs)
-    if not earlier:
-        return prepare(run.engine, policy, run.source, run.work, run.population)
-    if len(earlier) > MOST:
-        message = f"{len(earlier)} earlier releases are more than {MOST}: name those that matter"
-        raise PolicyError([Problem("release.after", message)])
-    return beside_earlier(run, policy, earlier)
+
+    source: Source
+    asked: Policy
+    after: tuple[str, ...]
+    lost: frozenset[str]
 
 
-def beside_earlier(
+def mark_earlier(
     run: Run,
-    policy: Policy,
+    first: SearchInput,
     earlier: Sequence[Publication],
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
-) -> SearchInput:
-    """Prepare a source with marks of the rows that some releases have."""
-    first = prepare(run.engine, policy, run.source, _prefixed(run.work, "before_"), run.population)
-    columns = _needed(first)
+) -> MarkedSource:
+    """Mark the rows that some releases have. Makes ``marked``."""
+    policy, columns = first.policy, _needed(first)
     rows = run.work("marked_0")
     run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
     floors, ks, problems, lost = dict[str, int](), list[int](), list[Problem](), set[str]()
@@ -88,22 +85,16 @@ def beside_earlier(
         floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
     asked = _asked(policy, floors, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
-    prepared = prepare(run.engine, asked, source, run.work)
-    return replace(prepared, policy=policy, after=tuple(one.run_id for one in earlier), lost=frozenset(lost))
+    return MarkedSource(source, asked, tuple(one.run_id for one in earlier), frozenset(lost))
 
 
-def refuse_keys(run: Run, policy: Policy) -> None:
-    """Refuse a key that does not tell rows apart."""
-    columns = {name.lower(): name for name in run.source.columns}
-    key = [columns[name.lower()] for name in policy.source.key if name.lower() in columns]
-    if len(key) < len(policy.source.key):
-        return  # said with everything else that is missing
-    repeated, without = run.engine.rows(repeated_keys(run.source.relation, key))[0]
-    if repeated or without:
-        raise SourceError(
-            f"source.key: {repeated:,} keys are of several rows, and {without:,} rows have none: "
-            "name columns that tell all rows apart"
-        )
+def earlier_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
+    """The releases that the policy's is based on: those that it names, or those of the runs."""
+    found = _publications(run, policy, runs)
+    if len(found) > MOST:
+        message = f"{len(found)} earlier releases are more than {MOST}: name those that matter"
+        raise PolicyError([Problem("release.after", message)])
+    return found
 
 
 def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:
@@ -125,10 +116,6 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     return found
 
 
-def _prefixed(work: Namer, prefix: str) -> Namer:
-    return lambda name: work(f"{prefix}{name}")
-
-
 def _needed(prepared: SearchInput) -> list[str]:
     """The columns that are looked at or released."""
     columns, attributes = prepared.columns, prepared.policy.attributes
@@ -137,18 +124,12 @@ def _needed(prepared: SearchInput) -> list[str]:
     return [name for name in prepared.source.columns if name in wanted]
 
 
-def marking_statements(
-    steps: StatementRunner,
-    source: Source,
-    released: Sequence[Column],
-    attributes: Sequence[Coded],
-    levels: Levels,
-    work: Namer,
-) -> None:
-    """Show how rows are marked, with an earlier release of the same columns as an example: it is not read."""
+def show_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> None:
+    """Record how rows are marked, with an earlier release of the same columns as an example: it is not read."""
+    released, work = first.released, first.work
     columns = [one.name for one in released]
-    rows = steps.make(work("marked_0"), unmarked(source.relation, columns))
-    shown = [Shown(one, level, "*", one.column) for one, level in zip(attributes, levels, strict=True)]
+    rows = steps.make(work("marked_0"), unmarked(first.source.relation, columns))
+    shown = [Shown(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]
     shared = [(one.name, one.name) for one in released if one.quasi is None]
     steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
 

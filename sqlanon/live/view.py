@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, fragment, subquery, table, template
 from sqlanon.live.queries import LiveColumn, type_text
@@ -31,12 +32,13 @@ from sqlanon.live.statements import (
     status_name,
     status_query,
 )
+from sqlanon.pipeline import prepare, warn_of_unique_columns
 from sqlanon.policy import Policy, table_parts
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.lattice import Progress
-from sqlanon.search.preparation import SearchInput, prepare, unique_columns, unique_warnings
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import find_table, fixed_column, readable
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
@@ -127,7 +129,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     with space.run(policy) as run:
         with readable():
             searched = _search(run, policy, space.home(policy), progress)
-            warnings = unique_warnings(searched.prepared, unique_columns(run.engine, searched.prepared))
+            warnings = warn_of_unique_columns(StatementRunner(run.engine), searched.prepared)
         warnings += tuple(void_shields(searched.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable(), engine.inside(searched.base.catalog):
             draft, before, others = _draft(engine, searched, name)
@@ -226,7 +228,7 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
     base = _base(engine, policy.source.table)
     _refuse_ambiguous(base, home)
     columns = _columns(engine, base)  # before all else: of what is altered meanwhile the view shows nothing
-    prepared = prepare(engine, policy, run.source, run.work)
+    prepared = prepare(StatementRunner(engine), policy, run.source, run.work)
     search, outcome = find(SearchTask(engine, prepared, run.work, progress), policy.search.strategy)
     assert outcome.levels is not None
     return _Searched(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)

@@ -1,4 +1,4 @@
-"""The stage of noise: from what was chosen to what is released, drawn once.
+"""The stage of noise: from a recoding to what is released, drawn once.
 
 recoding ──> records ──> classes ──> noisy ──> links, near ──> survivors, judged ──> released
 (rows with    (with a     (range,     (what     (the risk,      (where rows are       (the recoding
@@ -14,26 +14,27 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.coding import Column
-from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import Namer, drop_table, star
+from sqlanon.expressions import Namer, column_definitions, select, star
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
-from sqlanon.noise.columns import NoisyRecoding
-from sqlanon.noise.drawn import Draw, Told
+from sqlanon.noise.columns import NoisyRecoding, columns_for_noise, noisy_columns
+from sqlanon.noise.drawn import Draw, Told, draws_here, draws_there
+from sqlanon.noise.laplace import refuse_without_opendp
 from sqlanon.noise.noisy_column import NoisyColumn
 from sqlanon.noise.survivors import judged_survivors, kept_records, survivors
-from sqlanon.pipeline import Chosen
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.recoding import ByClass
+from sqlanon.recode.stage import Recoding
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import Columns
+from sqlanon.sources.run import Run
 
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.
@@ -71,14 +72,14 @@ class Linking:
 
 
 @dataclass(frozen=True)
-class Noised:
-    """What noise made of what was chosen.
+class NoiseResult:
+    """What noise made of a recoding.
 
     Attributes
     ----------
-    chosen:
-        Its figures, without the rows that are suppressed after noise was drawn.
     recoding:
+        Its figures, without the rows that are suppressed after noise was drawn.
+    statement:
         How the release is made.
     attributes:
         By attribute ``epsilon``, ``expected_relative_error``, ``observed_relative_error`` (None where all values are 0,
@@ -89,8 +90,8 @@ class Noised:
         ``beta`` and ``suppressed_rows``, the rows that were suppressed for it; None where it is not asked for.
     """
 
-    chosen: Chosen
-    recoding: NoisyRecoding
+    recoding: Recoding
+    statement: NoisyRecoding
     attributes: Mapping[str, Mapping[str, Any]]
     linking: Linking
     confidence: Mapping[str, Any] | None
@@ -117,44 +118,64 @@ def noise_classes(
     return made, steps.make(work("noise_classes"), noise.classes(made, recoding.class_keys(), columns))
 
 
+@dataclass(frozen=True)
+class Noise:
+    """The noise that a policy asks for: its columns, and what draws it where the records are."""
+
+    columns: tuple[NoisyColumn, ...]
+    draw: Draw
+
+
+def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise:
+    """The noise that a policy asks for, refused before the search where it cannot be drawn."""
+    if steps.dry:
+        columns = noisy_columns(policy, run.source)
+        return Noise(columns, lambda target, *_: steps.show(column_definitions(target, noise.drawn_columns(columns))))
+    if (workers := run.source.workers) is None:
+        refuse_without_opendp(policy.noisy[0])
+    columns = columns_for_noise(run.engine, policy, run.source)
+    if workers is None:
+        return Noise(columns, draws_here(run.engine, columns, run.engine.limits.threads))
+    return Noise(columns, draws_there(run.engine, workers, columns, run.work))
+
+
 def add_noise(
-    engine: Engine,
-    prepared: SearchInput,
-    chosen: Chosen,
-    columns: tuple[NoisyColumn, ...],
-    work: Namer,
-    draw: Draw,
-    progress: Told,
-) -> Noised:
-    """Draw noise for what was chosen.
+    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, asked: Noise, progress: Told
+) -> NoiseResult:
+    """Draw noise for the rows of a recoding.
 
     Makes ``noise_classes``, ``noise_rows``, and where they are needed ``noise_near``, ``noise_survivors``,
     ``noise_judged`` and ``noise_kept`` in the work schema.
     """
-    steps, policy = StatementRunner(engine), prepared.policy
+    policy, work, columns = prepared.policy, prepared.work, asked.columns
     person = prepared.columns.person
-    plain = chosen.recoding if person is None else chosen.recoding.with_column(Column(person))
+    plain = recoding.statement if person is None else recoding.statement.with_column(Column(person))
     records, classes = noise_classes(steps, plain, columns, work)
     names = tuple(plain.rows().named_selects)
-    count = steps.count(records)
+    count = int(steps.look_up(select([exp.Count(this=exp.Star())], records.copy()), [(0,)])[0][0])
     draws = work("noise_drawn")
-    draw(draws, records, count, progress)
+    asked.draw(draws, records, count, progress)
     rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), draws, columns))
-    for done_with in (records, draws):
-        engine.execute(drop_table(done_with))
+    steps.drop(records, draws)
+    links, all_records = _links(steps, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
     if policy.suppresses_last:
-        asked, requirements = prepared.sets.ground.sensitive, prepared.requirements
-        judged, kept = keep(steps, policy, prepared.columns, plain, columns, asked, requirements, rows, classes, work)
-        chosen = _suppressed_last(steps, prepared, chosen, judged)
-        left = prepared.marginals.rows - chosen.figures.suppressed_rows
+        needed, requirements = prepared.sets.ground.sensitive, prepared.requirements
+        judged, kept = keep(steps, policy, prepared.columns, plain, columns, needed, requirements, rows, classes, work)
+        recoding = recoding if steps.dry else _suppressed_last(steps, prepared, recoding, judged)
+        left = prepared.marginals.rows - recoding.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - left}
+    statement = NoisyRecoding(recoding.statement, rows, kept, columns, names)
+    if steps.dry:
+        return NoiseResult(recoding, statement, {}, Linking(0, 0, 0, all_records=True), confidence)
     expected = steps.figures(noise.expected_errors(classes, columns))
-    return Noised(
-        replace(chosen, warnings=(*chosen.warnings, *_still(policy, expected))),
-        NoisyRecoding(chosen.recoding, rows, kept, columns, names),
+    looked_at, linked, strictly = steps.ask(linking.risk(links, kept), [])[0]
+    steps.drop(links)
+    return NoiseResult(
+        replace(recoding, warnings=(*recoding.warnings, *_still(policy, expected))),
+        statement,
         _errors(steps, policy, columns, rows, expected),
-        _linking(steps, columns, rows, classes, kept, work),
+        Linking(looked_at, linked, strictly, all_records),
         confidence,
     )
 
@@ -198,24 +219,24 @@ def keep(
     return judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
 
 
-def _suppressed_last(steps: StatementRunner, prepared: SearchInput, chosen: Chosen, judged: exp.Table) -> Chosen:
-    """What was chosen, without the rows that were suppressed after noise was drawn."""
+def _suppressed_last(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, judged: exp.Table) -> Recoding:
+    """The recoding without the rows that were suppressed after noise was drawn."""
     found, rows = steps.figures(class_figures(star(judged))), prepared.marginals.rows
     suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
     if suppressed > allowed or not found["classes"]:
-        raise _refused(prepared, chosen, suppressed, allowed)
+        raise _refused(prepared, recoding, suppressed, allowed)
     figures = found["classes"], found["count"], found["singles"]
     if broken := [one.name for one in prepared.requirements.table if not one.holds(*figures)]:
         message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that are left after noise was "
         message += "drawn: loosen it, or ask for less confidence"
-        raise InfeasibleError(message, _named(chosen), suppressed, allowed)
-    kept = replace(chosen.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
-    return replace(chosen, figures=kept, smallest_class=found["smallest"])
+        raise InfeasibleError(message, _named(recoding), suppressed, allowed)
+    kept = replace(recoding.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
+    return replace(recoding, figures=kept, smallest_class=found["smallest"])
 
 
-def _refused(prepared: SearchInput, chosen: Chosen, suppressed: int, allowed: int) -> InfeasibleError:
+def _refused(prepared: SearchInput, recoding: Recoding, suppressed: int, allowed: int) -> InfeasibleError:
     beta, rows = prepared.policy.privacy.confidence, prepared.marginals.rows
-    before = chosen.figures.suppressed_rows
+    before = recoding.figures.suppressed_rows
     message = f"{suppressed:,} of {rows:,} rows would have to be suppressed ({before:,} before noise was drawn); the "
     message += f"suppression limit allows {allowed:,}. Others "
     if beta is None:
@@ -224,11 +245,11 @@ def _refused(prepared: SearchInput, chosen: Chosen, suppressed: int, allowed: in
     else:
         message += f"are not hidden with confidence {beta:g}, or are in a class that is too small without such rows: "
         message += "raise suppression_limit, lower epsilon (more records are near then), or lower confidence"
-    return InfeasibleError(message, _named(chosen), suppressed, allowed)
+    return InfeasibleError(message, _named(recoding), suppressed, allowed)
 
 
-def _named(chosen: Chosen) -> dict[str, int]:
-    return {name: level for name, level in chosen.generalization.items() if level is not None}
+def _named(recoding: Recoding) -> dict[str, int]:
+    return {name: level for name, level in recoding.generalization.items() if level is not None}
 
 
 def _still(policy: Policy, expected: Mapping[str, Any]) -> list[str]:
@@ -271,18 +292,11 @@ def expected_with(epsilon: float, column: NoisyColumn, j: int, expected: Mapping
     }
 
 
-def _linking(
-    steps: StatementRunner,
-    columns: tuple[NoisyColumn, ...],
-    rows: exp.Table,
-    classes: exp.Table,
-    kept: exp.Table | None,
-    work: Namer,
-) -> Linking:
+def _links(
+    steps: StatementRunner, columns: tuple[NoisyColumn, ...], rows: exp.Table, classes: exp.Table, work: Namer
+) -> tuple[exp.Table, bool]:
+    """Make ``noise_links``; and whether all records are in it."""
     every = 1
     if len(columns) > 1:
-        every = int(steps.ask(linking.pairs(classes), [(0,)])[0][0] // PAIRS) + 1
-    links = steps.make(work("noise_links"), linking.links(rows, classes, columns, every))
-    records, linked, strictly = steps.ask(linking.risk(links, kept), [(0, 0, 0)])[0]
-    steps.engine.execute(drop_table(links))
-    return Linking(records, linked, strictly, every == 1)
+        every = int(steps.look_up(linking.pairs(classes), [(0,)])[0][0] // PAIRS) + 1
+    return steps.make(work("noise_links"), linking.links(rows, classes, columns, every)), every == 1

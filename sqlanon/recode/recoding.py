@@ -79,7 +79,7 @@ class ByClass(AnyRecoding, Protocol):
 
 
 @dataclass(frozen=True)
-class Recoding:
+class FullDomainRecoding:
     """How a release is made from the source, by one generalization of all rows.
 
     Attributes
@@ -106,11 +106,11 @@ class Recoding:
         """Level 0 keeps its type; any label, or a mask, makes the column VARCHAR."""
         return "VARCHAR" if column.quasi is not None and (self.levels[column.quasi] > 0 or self.mask) else own
 
-    def with_column(self, column: Column) -> Recoding:
+    def with_column(self, column: Column) -> FullDomainRecoding:
         """The same, with one more column of the source."""
         return replace(self, columns=(*self.columns, column))
 
-    def of_rows(self, source: exp.Table) -> Recoding:
+    def of_rows(self, source: exp.Table) -> FullDomainRecoding:
         """The same, of other rows of the source."""
         return replace(self, source=source)
 
@@ -205,8 +205,8 @@ def in_order(rows: exp.Select, shuffled: bool) -> exp.Subquery:
     return subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r")
 
 
-def _coded_rows(recoding: Recoding) -> exp.Select:
-    """See `Recoding.rows`."""
+def _coded_rows(recoding: FullDomainRecoding) -> exp.Select:
+    """See `FullDomainRecoding.rows`."""
     query = exp.Select().from_(aliased(recoding.source, SOURCE))
     coded = _coded(recoding)
     for i, attribute in enumerate(recoding.attributes):
@@ -243,12 +243,12 @@ def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:
     return query if level == 0 else query.distinct(copy=False)
 
 
-def _coded(recoding: Recoding) -> list[tuple[int, int]]:
+def _coded(recoding: FullDomainRecoding) -> list[tuple[int, int]]:
     """Attribute and level where a generalization leaves more than one value."""
     return below_top(recoding.levels, [attribute.height for attribute in recoding.attributes])
 
 
-def as_they_are(recoding: Recoding) -> list[int]:
+def as_they_are(recoding: FullDomainRecoding) -> list[int]:
     """The columns that are released as the source has them: without a hierarchy, or with one of a single level."""
     return [
         j
@@ -257,7 +257,7 @@ def as_they_are(recoding: Recoding) -> list[int]:
     ]
 
 
-def _value(recoding: Recoding, j: int) -> exp.Expr:
+def _value(recoding: FullDomainRecoding, j: int) -> exp.Expr:
     """Column ``j`` of the release."""
     quasi = recoding.columns[j].quasi
     if quasi is None:

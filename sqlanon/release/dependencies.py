@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from sqlanon.coding import Column
-from sqlanon.engines.base import Engine, WorkEngine
+from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
@@ -41,7 +41,6 @@ from sqlanon.frequency.unique import KEY
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.recode.recoding import ByClass
 from sqlanon.search.preparation import SearchInput, unique_columns
-from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns
 
 _LABELLED = "sqlanon narrowing"
@@ -239,32 +238,40 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def narrowing_columns(
-    engine: WorkEngine, work: Namer, prepared: SearchInput, recoding: ByClass, levels: Mapping[str, int | None]
+    engine: WorkEngine,
+    steps: StatementRunner,
+    prepared: SearchInput,
+    recoding: ByClass,
+    levels: Mapping[str, int | None],
 ) -> tuple[tuple[Narrowing, ...], tuple[str, ...]]:
     """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
 
     A source in PostgreSQL is measured there: nothing comes out but figures. Of others it makes ``narrowing_sample`` and
-    ``narrowing_rows`` in the work schema, and drops them.
+    ``narrowing_rows`` in the work schema, and drops them. A dry run shows how the first column and quasi-identifier are
+    measured.
     """
     released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
     others, quasi = _asked_of(prepared.columns, released, levels)
     if not others or not quasi:
+        return (), ()
+    if steps.dry:
+        _show_measurement(steps, prepared, recoding, others, quasi)
         return (), ()
     if (why := source.why_not_measured()) is not None:
         told = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{told}; privacy.dependencies = "error" requires it')
         return (), (f"{told}; docs/dependencies.md has a query that shows it",)
-    steps, asked, sampled = StatementRunner(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
+    own, asked, sampled = steps.on(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
     if source.access == "rows":
         if sampled:
             needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
             sample = some_rows(source.relation, needed, rows // ENOUGH)
-            recoding = recoding.of_rows(steps.make(work("narrowing_sample"), sample))
-        relation = steps.make(work("narrowing_rows"), _rows(recoding, quasi))
-        found = _measured(engine.rows, relation, asked, labels, sampled)
-        steps.drop_all_but(())
+            recoding = recoding.of_rows(own.make(prepared.work("narrowing_sample"), sample))
+        relation = own.make(prepared.work("narrowing_rows"), _rows(recoding, quasi))
+        found = _measured(own.engine.rows, relation, asked, labels, sampled)
+        own.drop_all_but(())
     else:
         share = ENOUGH / rows if sampled else None
         with source.temporary_rows(engine, _rows(recoding, quasi), share) as (there, relation):
@@ -276,28 +283,24 @@ def narrowing_columns(
     return narrow, tuple(one.message for one in narrow)
 
 
-def narrowing_statements(
-    engine: Engine, work: Namer, source: Source, columns: Columns, recoding: ByClass, levels: Mapping[str, int | None]
-) -> list[str]:
-    """How it is measured, with the first column and quasi-identifier as an example; none where it is not."""
-    others, quasi = _asked_of(columns, recoding.columns, levels)
-    shown: list[str] = []
-    if not others or not quasi or not source.measures:
-        return shown
-    asked, rows = _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
+def _show_measurement(
+    steps: StatementRunner, prepared: SearchInput, recoding: ByClass, others: Sequence[int], quasi: Sequence[int]
+) -> None:
+    source, asked, rows = prepared.source, _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
+    if not source.measures:
+        return
     if source.access == "rows":
-        steps = StatementRunner(engine, shown)
-        (query,) = _queries(steps.make(work("narrowing_rows"), rows), asked)
-        steps.ask(query, [])
+        steps.show(_queries(steps.make(prepared.work("narrowing_rows"), rows), asked)[0])
     else:
-        relation, shown = source.temporary_rows_shown(engine, rows)
-        (query,) = _queries(relation, asked)
-        shown.append(source.shown(engine, query))
-    return shown
+        relation, making = source.temporary_rows_shown(steps.engine, rows)
+        steps.show_text(*making, source.shown(steps.engine, _queries(relation, asked)[0]))
+    each = "a query like this for each generalized attribute and each column that is released as it is, or two of them "
+    each += f"where there are no more than {PAIRS}; of more than {2 * ENOUGH:,} rows a sample is measured"
+    steps.finish("dependencies", each)
 
 
 def refused(
-    engine: WorkEngine, prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing]
+    steps: StatementRunner, prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing]
 ) -> tuple[str, ...]:
     """Why the policy refuses a version of the source: columns that narrow, and those that are keys.
 
@@ -305,14 +308,14 @@ def refused(
     it beside a quasi-identifier gives the value of each such row away, whether the two depend on one another or not.
     """
     _, quasi = _asked_of(prepared.columns, prepared.released, levels)
-    if prepared.policy.privacy.dependencies != "error" or not quasi:
+    if prepared.policy.privacy.dependencies != "error" or not quasi or steps.dry:
         return ()
     names = _listed([prepared.released[j].name for j in quasi])
     keys = (
         f"{name!r} is a key of many rows: it has at least half as many distinct values as rows, and a table that has "
         f"it beside {names} gives their values away; whether it depends on them cannot be measured (these rows share "
         "no value): make it identifying or quasi, round it, or leave it out"
-        for name in unique_columns(engine, prepared, KEY)
+        for name in unique_columns(steps.engine, prepared, KEY)
     )
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
 

@@ -29,7 +29,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.recoding import AnyRecoding, Recoding
+from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
 from sqlanon.release.check import Check
 from sqlanon.release.once import Once
 from sqlanon.release.requirements import requirement_checks
@@ -141,7 +141,7 @@ class SourceAudit:
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
         prepared, recoding = self.prepared, self.plain
-        assert isinstance(recoding, Recoding)  # a policy with a population asks for nothing else
+        assert isinstance(recoding, FullDomainRecoding)  # a policy with a population asks for nothing else
         heights = prepared.marginals.heights
 
         def at(levels: Levels) -> exp.Select:

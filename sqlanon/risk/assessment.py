@@ -47,7 +47,6 @@ from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
 from sqlanon.search.classes import ClassSpace, SensitiveTable
-from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.sources.run import Run
 
@@ -179,7 +178,7 @@ class _Assessment:
         types = [self.run.source.columns[column] for column in self.columns.generalized]
         query = fq.raw_frequency(population.source.relation, names, (), person)
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
-        reader = StatementRunner(population.engine, self.steps.shown)
+        reader = self.steps.on(population.engine)
         refuse_lost_values(reader, raw, names, population.source.columns, types)
         return subquery(class_figures.population_counts(raw, types, person is not None), "population")
 
@@ -278,18 +277,11 @@ class _Assessment:
         self, name: str, values: exp.Table, target: exp.Table, problems: list[Problem]
     ) -> tuple[int, str] | None:
         """Make a sensitive attribute's hierarchy, and tell its height and its top; None where it has problems."""
-        engine, spec = self.steps.engine, self.policy.attributes[name]
-        rules, type_ = spec.hierarchy or (), self.run.source.columns[self.columns.by_attribute[name]]
-        if self.steps.shown is None:
-            hierarchy, found = build_hierarchy(engine, name, rules, values, type_, target, spec.on_unknown)
-            problems += found
-            return None if hierarchy is None else (hierarchy.height, hierarchy.top or "")
-        try:
-            show_hierarchy(self.steps, name, rules, values, type_, target)
-        except HierarchyError as error:
-            problems += error.problems
-            return None
-        return example_height(self.steps, rules), "*"
+        spec, type_ = self.policy.attributes[name], self.run.source.columns[self.columns.by_attribute[name]]
+        rules = spec.hierarchy or ()
+        hierarchy, found = build_hierarchy(self.steps, name, rules, values, type_, target, spec.on_unknown)
+        problems += found
+        return None if hierarchy is None else (hierarchy.height, hierarchy.top or "")
 
     def _distribution(self, rows: exp.Table, one: Distribution, values: Mapping[str, exp.Table]) -> SensitiveTable:
         names = self.columns.sensitive_names

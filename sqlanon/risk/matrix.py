@@ -21,7 +21,6 @@ from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy
 from sqlanon.risk.figures import Table
 from sqlanon.risk.leakage import SMALL
-from sqlanon.search.examples import example_height, show_hierarchy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 
@@ -156,15 +155,11 @@ def _coded(
     values = steps.make(work(f"values_{place}"), value_counts(work("raw"), column, counted=True))
     rules, target = spec.hierarchy or (), work(f"hierarchy_{place}")
     type_ = run.source.columns[match_columns(policy, run.source).by_attribute[name]]
-    if steps.shown is None:
-        hierarchy, found = build_hierarchy(steps.engine, name, rules, values, type_, target, spec.on_unknown)
-        problems += found
-        if hierarchy is None:
-            return None
-        height, top = hierarchy.height, hierarchy.top or ""
-    else:
-        show_hierarchy(steps, name, rules, values, type_, target)
-        height, top = example_height(steps, rules), "*"
+    hierarchy, found = build_hierarchy(steps, name, rules, values, type_, target, spec.on_unknown)
+    problems += found
+    if hierarchy is None:
+        return None
+    height, top = hierarchy.height, hierarchy.top or ""
     coded = steps.make(work(f"coded_{place}"), coded_values(values, target, height, top, nullable=True))
     return Coded(column, height, coded, nullable=True)
 

@@ -11,9 +11,9 @@ from sqlanon.errors import InfeasibleError, PolicyError, Problem
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
 from sqlanon.noise.stage import expected_with, noise_classes
 from sqlanon.noise.statements import expected_errors
-from sqlanon.pipeline import anonymize
+from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy
-from sqlanon.search.preparation import prepare
+from sqlanon.recode.stage import recode, search
 from sqlanon.sources.run import Run
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -39,12 +39,12 @@ def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> NoiseRi
     """The errors in the classes of the version that the policy's search finds; None where it finds none."""
     columns = columns_for_noise(run.engine, policy, run.source)
     try:
-        prepared = prepare(run.engine, policy, run.source, run.work, run.population)
-        found = anonymize(run.engine, prepared, run.work, lambda open_, checked, best: None)
+        steps = StatementRunner(run.engine)
+        prepared = prepare(steps, policy, run.source, run.work, run.population)
+        recoding = recode(steps, prepared, search(steps, prepared, lambda open_, checked, best: None))
     except InfeasibleError:
         return None
-    steps = StatementRunner(run.engine)
-    _, classes = noise_classes(steps, found.chosen.recoding, columns, run.work)
+    _, classes = noise_classes(steps, recoding.statement, columns, run.work)
     expected = steps.figures(expected_errors(classes, columns))
     return {
         name: [{"epsilon": epsilon, **expected_with(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS]

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 
-from sqlglot import exp
-
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import HierarchyError, Problem
-from sqlanon.hierarchies import hierarchy_query, known_height
+from sqlanon.hierarchies import known_height
+from sqlanon.hierarchies.build import EXAMPLE_LENGTH
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.search.levels import lattice_of
-
-EXAMPLE_LENGTH = 5
-"""A mask's levels depend on the data: what is shown is a column whose longest text has so many characters."""
 
 
 def example_height(steps: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
@@ -39,16 +34,7 @@ def size_of_lattice(policy: Policy, engine: Engine) -> tuple[int | None, tuple[s
 def example_levels(policy: Policy, heights: Levels) -> Levels:
     """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
     lowest = lattice_of(policy, heights).bottom
-    return tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
-
-
-def show_hierarchy(
-    steps: StatementRunner, name: str, rules: Hierarchy | tuple[()], values: exp.Table, type_: str, target: exp.Table
-) -> None:
-    """Show how the hierarchy of an attribute is made."""
-    try:
-        query = hierarchy_query(rules, values, type_, engine=steps.engine, longest=EXAMPLE_LENGTH)
-    except HierarchyError as error:
-        place = f"attributes.{name}.hierarchy"
-        raise HierarchyError(Problem(place, problem.message) for problem in error.problems) from error
-    steps.make(target, query)
+    levels = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
+    return (
+        lowest if policy.decoys and levels == heights else levels
+    )  # in one class of all rows, there is nothing to fill

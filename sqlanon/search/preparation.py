@@ -1,4 +1,4 @@
-"""From a bound source to what the search needs: values and their counts, hierarchies, and how classes are counted."""
+"""The stages from a bound source to what the search needs: scan, hierarchies, frequency sets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sqlanon.coding import Coded, Column, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
-from sqlanon.expressions import Namer, create_table, table
+from sqlanon.expressions import Namer, table
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.scan import (
+    EXAMPLE_VALUES,
     Scan,
     beside_population,
     combinations,
@@ -91,6 +92,11 @@ class SearchInput:
     lost: frozenset[str] = frozenset()
 
     @property
+    def work(self) -> Namer:
+        """How tables of the run are named."""
+        return self.sets.work
+
+    @property
     def weights(self) -> list[float]:
         """Of the quasi-identifiers that the search has; the marks of earlier releases are no value that is lost."""
         own = [self.policy.attributes[name].weight for name in self.policy.generalized]
@@ -117,57 +123,125 @@ class SearchInput:
         return [self.source.columns[column] for column in self.columns.generalized]
 
 
-def prepare(
-    engine: Engine, policy: Policy, source: Source, work: Namer, population: Population | None = None
-) -> SearchInput:
-    """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted.
+@dataclass(frozen=True)
+class Scanned:
+    """The values of each attribute, with counts; and what combinations are counted from.
 
-    Makes in the work schema: ``hierarchy_i`` and ``coded_i``, likewise ``sensitive_hierarchy_s`` and
-    ``sensitive_coded_s``, and what `scan_source`, `scan_population`, `attribute_values` and `counted_from` say. Of a
-    source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
-    one, and the scan is dropped.
+    The two runners know the tables that are dropped once the combinations are counted.
     """
-    columns = match_columns(policy, source)
-    steps = StatementRunner(engine)
+
+    columns: Columns
+    steps: StatementRunner
+    reader: StatementRunner
+    own: Scan
+    population: Scan | None
+    values: tuple[exp.Table, ...]
+    sensitive: Mapping[str, Pairs]
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """The hierarchies of the quasi-identifiers, in the policy's order, and of sensitive attributes that need theirs."""
+
+    quasi: tuple[Hierarchy, ...]
+    sensitive: Mapping[str, Hierarchy]
+    values: Mapping[str, _Values]
+
+
+def scan_values(
+    steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
+) -> Scanned:
+    """Read each column once.
+
+    Makes in the work schema what `scan_source`, `scan_population`, `attribute_values` and `sensitive_pairs` say.
+    """
+    columns, steps = match_columns(policy, source), steps.on(steps.engine)
     types = [source.columns[column] for column in columns.generalized]
     own = scan_source(steps, source, columns, work, population is not None)
-    reader = steps if population is None else StatementRunner(population.engine)
+    reader = steps if population is None or steps.dry else steps.on(population.engine)
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
     values = attribute_values(steps, own, theirs, types, work)
     sensitive = {name: sensitive_pairs(steps, own, s, work) for s, name in enumerate(columns.sensitive_names)}
-    facts = _facts(engine, policy, values, sensitive)
-    rows = facts[policy.generalized[0]].rows
-    if not rows:
+    return Scanned(columns, steps, reader, own, theirs, tuple(values), sensitive)
+
+
+def build_hierarchies(
+    steps: StatementRunner, policy: Policy, source: Source, scanned: Scanned, work: Namer
+) -> Hierarchies:
+    """Build and validate the hierarchies over the values. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
+    columns, values = scanned.columns, _facts(steps, policy, scanned)
+    if not values[policy.generalized[0]].rows and not steps.dry:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
-    hierarchies, trees = _hierarchies(engine, policy, source, columns, facts, work)
+    built: dict[str, Hierarchy] = {}
+    problems: list[Problem] = []
+    targets = {name: work(f"hierarchy_{i}") for i, name in enumerate(policy.generalized)}
+    targets |= {
+        name: work(f"sensitive_hierarchy_{s}")
+        for s, name in enumerate(columns.sensitive_names)
+        if name in hierarchies_needed(policy.privacy)
+    }
+    for name, target in targets.items():
+        spec, type_, of = policy.attributes[name], source.columns[columns.by_attribute[name]], values[name]
+        rules = spec.hierarchy or ()
+        hierarchy, found = build_hierarchy(steps, name, rules, of.table, type_, target, spec.on_unknown, of.nullable)
+        problems.extend(found)
+        if hierarchy is not None:
+            problems.extend(() if steps.dry else level_problems(steps, name, spec, hierarchy))
+            built[name] = hierarchy
+    if problems:
+        raise HierarchyError(problems)
+    quasi = tuple(built[name] for name in policy.generalized)
+    return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized}, values)
+
+
+def count_combinations(
+    steps: StatementRunner,
+    policy: Policy,
+    source: Source,
+    scanned: Scanned,
+    trees: Hierarchies,
+    work: Namer,
+    population: Population | None = None,
+) -> SearchInput:
+    """Write labels as small integers, and say how classes are counted.
+
+    Of a source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
+    one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `counted_from` says.
+    """
+    columns, values, own = scanned.columns, trees.values, scanned.own
     # Each engine writes the text of a number in its own way: it is made here.
     texts = source.access != "rows" and policy.release is not None and policy.release.suppressed == "mask"
     attributes = tuple(
-        _coded(engine, columns.generalized[i], hierarchies[i], facts[name], work(f"coded_{i}"), texts)
+        _coded(steps, columns.generalized[i], trees.quasi[i], values[name], work(f"coded_{i}"), texts)
         for i, name in enumerate(policy.generalized)
     )
     coded = {
-        name: _coded(engine, columns.by_attribute[name], tree, facts[name], work(f"sensitive_coded_{s}"))
+        name: _coded(steps, columns.by_attribute[name], tree, values[name], work(f"sensitive_coded_{s}"))
         for s, name in enumerate(columns.sensitive_names)
-        if (tree := trees.get(name)) is not None
+        if (tree := trees.sensitive.get(name)) is not None
     }
-    domains = {name: Domain(facts[name].count, coded[name].height if name in coded else 0) for name in sensitive}
+    domains = {
+        name: Domain(_count(values[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
+    }
     requirements = requirements_of(policy.privacy, policy.generalized, domains)
-    measure = MEASURES[policy.search.measure]
-    figures = [engine.rows(cd.marginals(attribute, measure.needs_entropy))[0] for attribute in attributes]
-    marginals = _marginals(rows, hierarchies, figures, measure.needs_entropy)
+    rows, measure = values[policy.generalized[0]].rows, MEASURES[policy.search.measure]
+    figures = [_marginal_figures(steps, attribute, measure.needs_entropy) for attribute in attributes]
+    marginals = _marginals(rows, trees.quasi, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    ground = counted_from(steps, own, theirs, types, attributes, sensitive, coded, requirements, rows, work)
-    space = class_space(own, theirs, marginals.heights, requirements, any(marginals.unknown))
+    types = [source.columns[column] for column in columns.generalized]
+    ground = counted_from(
+        scanned.steps, own, scanned.population, types, attributes, scanned.sensitive, coded, requirements, rows, work
+    )
+    space = class_space(own, scanned.population, marginals.heights, requirements, any(marginals.unknown))
     lattice = lattice_of(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
     # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
     floor = (0,) * len(attributes) if own.counted else lattice.bottom
-    sets = FrequencySets(steps, work, ground, space, floor)
-    if own.counted:
-        _drop_scan(steps, reader, sets, floor, own, theirs)
+    sets = FrequencySets(scanned.steps, work, ground, space, floor)
+    if own.counted or steps.dry:
+        _drop_scan(scanned, sets, floor)
     names, person = ((), None) if population is None else population_columns(policy, population.source)
     return SearchInput(
         policy=policy,
@@ -175,15 +249,15 @@ def prepare(
         source=source,
         columns=columns,
         released=released_columns(policy, source),
-        hierarchies=hierarchies,
-        sensitive_hierarchies=trees,
+        hierarchies=trees.quasi,
+        sensitive_hierarchies=trees.sensitive,
         attributes=attributes,
         sets=sets,
         lattice=lattice,
         requirements=requirements,
         marginals=marginals,
         own=own,
-        population=theirs,
+        population=scanned.population,
         population_columns=names,
         population_person=person,
     )
@@ -214,21 +288,16 @@ def _as_they_are(prepared: SearchInput) -> list[str]:
     return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
 
 
-def _drop_scan(
-    steps: StatementRunner,
-    reader: StatementRunner,
-    sets: FrequencySets,
-    floor: Levels,
-    own: Scan,
-    population: Scan | None,
-) -> None:
+def _drop_scan(scanned: Scanned, sets: FrequencySets, floor: Levels) -> None:
     """Drop what was made on the way to a frequency set: memory is for what is still needed."""
     space = sets.at(floor)
     sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
     sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
-    steps.drop_all_but([table for table in (space.frequency, own.members, *sensitive) if table is not None])
-    if population is not None:
-        reader.drop_all_but([table for table in (population.members,) if table is not None])
+    scanned.steps.drop_all_but(
+        [table for table in (space.frequency, scanned.own.members, *sensitive) if table is not None]
+    )
+    if scanned.population is not None:
+        scanned.reader.drop_all_but([table for table in (scanned.population.members,) if table is not None])
 
 
 def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
@@ -308,66 +377,46 @@ def class_space(
     )
 
 
-def _hierarchies(
-    engine: Engine,
-    policy: Policy,
-    source: Source,
-    columns: Columns,
-    facts: Mapping[str, _Values],
-    work: Namer,
-) -> tuple[tuple[Hierarchy, ...], dict[str, Hierarchy]]:
-    """Build the hierarchies of the quasi-identifiers, and of the sensitive attributes that need theirs."""
-    built: dict[str, Hierarchy] = {}
-    problems: list[Problem] = []
-
-    def build(name: str, target: exp.Table) -> None:
-        spec, type_, of = policy.attributes[name], source.columns[columns.by_attribute[name]], facts[name]
-        rules = spec.hierarchy or ()
-        hierarchy, found = build_hierarchy(engine, name, rules, of.table, type_, target, spec.on_unknown, of.nullable)
-        problems.extend(found)
-        if hierarchy is not None:
-            problems.extend(level_problems(StatementRunner(engine), name, spec, hierarchy))
-            built[name] = hierarchy
-
-    for i, name in enumerate(policy.generalized):
-        build(name, work(f"hierarchy_{i}"))
-    for s, name in enumerate(columns.sensitive_names):
-        if name in hierarchies_needed(policy.privacy):
-            build(name, work(f"sensitive_hierarchy_{s}"))
-    if problems:
-        raise HierarchyError(problems)
-    return tuple(built[name] for name in policy.generalized), {
-        name: built[name] for name in built if name not in policy.generalized
-    }
-
-
 @dataclass(frozen=True)
 class _Values:
-    """An attribute's values: their table, how many there are, whether NULL is one, and the rows that have them."""
+    """An attribute's values: their table, how many there are (None in a dry run), whether NULL is one, and rows."""
 
     table: exp.Table
-    count: int
+    count: int | None
     nullable: bool
     rows: int
 
 
-def _facts(
-    engine: Engine, policy: Policy, values: Sequence[exp.Table], sensitive: Mapping[str, Pairs]
-) -> dict[str, _Values]:
+def _facts(steps: StatementRunner, policy: Policy, scanned: Scanned) -> dict[str, _Values]:
     """What has to be known of the values of attributes, by name."""
-    tables = dict(zip(policy.generalized, values, strict=True)) | {name: one.values for name, one in sensitive.items()}
-    rows = engine.rows(cd.facts(list(tables.values())))
+    tables = dict(zip(policy.generalized, scanned.values, strict=True))
+    tables |= {name: one.values for name, one in scanned.sensitive.items()}
+    rows = steps.look_up(cd.facts(list(tables.values())), [(i, None, True, 0) for i in range(len(tables))])
     return {name: _Values(tables[name], *row[1:]) for name, row in zip(tables, rows, strict=True)}
 
 
+def _count(values: _Values) -> int:
+    return EXAMPLE_VALUES if values.count is None else values.count
+
+
 def _coded(
-    engine: Engine, column: str, hierarchy: Hierarchy, values: _Values, coded: exp.Table, texts: bool = False
+    steps: StatementRunner,
+    column: str,
+    hierarchy: Hierarchy,
+    values: _Values,
+    coded: exp.Table,
+    texts: bool = False,
 ) -> Coded:
     """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
     top, nullable = hierarchy.top or "", values.nullable
     query = cd.coded_values(values.table, hierarchy.table, hierarchy.height, top, nullable, values.count, texts)
-    engine.execute(create_table(coded, query))
+    steps.make(coded, query)
     return Coded(column, hierarchy.height, coded, nullable, unknown=True, texts=cd.TEXTS if texts else None)
+
+
+def _marginal_figures(steps: StatementRunner, attribute: Coded, entropy: bool) -> tuple[float, ...]:
+    query = cd.marginals(attribute, entropy)
+    return steps.look_up(query, [(0,) * len(query.selects)])[0]
 
 
 def _marginals(

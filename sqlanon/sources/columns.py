@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlanon.coding import Column
+from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source
-from sqlanon.sources.earlier import EARLIER
+from sqlanon.sources.earlier import EARLIER, repeated_keys
 
 
 @dataclass(frozen=True)
@@ -121,3 +122,17 @@ def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
         for column in source.columns
         if column in matched and column != EARLIER and policy.attributes[matched[column]].role != "identifying"
     )
+
+
+def refuse_repeated_keys(engine: Engine, source: Source, key: Sequence[str]) -> None:
+    """Refuse a key that several rows have, or that rows are without."""
+    columns = {name.lower(): name for name in source.columns}
+    there = [columns[name.lower()] for name in key if name.lower() in columns]
+    if len(there) < len(key):
+        return  # said with everything else that is missing
+    repeated, without = engine.rows(repeated_keys(source.relation, there))[0]
+    if repeated or without:
+        raise SourceError(
+            f"source.key: {repeated:,} keys are of several rows, and {without:,} rows have none: "
+            "name columns that tell all rows apart"
+        )

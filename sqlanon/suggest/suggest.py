@@ -12,7 +12,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
-from sqlanon.search.preparation import prepare
+from sqlanon.search.preparation import build_hierarchies, scan_values
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.kinds import OTHER_CODE
@@ -102,7 +102,9 @@ def _that_hold(
         policy = Policy(source={**source, "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
         with begin(policy) as run, suppress(InfeasibleError):
             try:
-                prepare(run.engine, policy, run.source, run.work)
+                steps = StatementRunner(run.engine)
+                scanned = scan_values(steps, policy, run.source, run.work)
+                build_hierarchies(steps, policy, run.source, scanned, run.work)
             except HierarchyError:
                 return False
         return True

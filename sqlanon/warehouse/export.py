@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
-from sqlanon.recode.recoding import Recoding
+from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.sources import NOT_THERE
 from sqlanon.sources import warehouse as wh
@@ -44,7 +44,7 @@ def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.Path
     """Write what a warehouse needs to make a release."""
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
     recoding = made.recoding
-    assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
+    assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
     place = Target.of_made(made)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -62,7 +62,7 @@ def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.Path
     return target
 
 
-def _tables(engine: Engine, recoding: Recoding, place: Target) -> Iterator[tuple[str, exp.Select]]:
+def _tables(engine: Engine, recoding: FullDomainRecoding, place: Target) -> Iterator[tuple[str, exp.Select]]:
     """The tables that the statement reads, by their names there: of each the columns that it reads."""
     statement = over_there(recoding, place.source).select(shuffled=False)
     read = {one.name for one in statement.find_all(exp.Table)}
@@ -78,7 +78,7 @@ def _tables(engine: Engine, recoding: Recoding, place: Target) -> Iterator[tuple
             yield name, wh.uploaded(relation, needed)
 
 
-def _release(made: ReleaseDraft, recoding: Recoding, place: Target, dialect: str) -> str:
+def _release(made: ReleaseDraft, recoding: FullDomainRecoding, place: Target, dialect: str) -> str:
     columns = [attribute.column for attribute in recoding.attributes]
     what = dict(zip(value_tables(columns), columns, strict=True))
     files = [
@@ -98,7 +98,9 @@ def _release(made: ReleaseDraft, recoding: Recoding, place: Target, dialect: str
     return _file(dialect, lines, [([], statement) for statement in statements])
 
 
-def _audit(made: ReleaseDraft, recoding: Recoding, place: Target, expected: Mapping[str, int], dialect: str) -> str:
+def _audit(
+    made: ReleaseDraft, recoding: FullDomainRecoding, place: Target, expected: Mapping[str, int], dialect: str
+) -> str:
     policy = made.prepared.policy
     names = made.prepared.columns.by_attribute
     audit = audit_of(policy, place, names)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from sqlanon.coding import Coded, Column
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_line
-from sqlanon.errors import PolicyError
+from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.expressions import table
+from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, problems
-from sqlanon.recode.recoding import Recoding
-from sqlanon.search.examples import example_height, example_levels, show_hierarchy, size_of_lattice
+from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.search.examples import example_height, example_levels, size_of_lattice
 from sqlanon.sources import warehouse as wh
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
@@ -77,11 +78,13 @@ def _height(policy: Policy, name: str, engine: Engine) -> int:
     steps, rules = StatementRunner(engine, []), policy.attributes[name].hierarchy or ()
     files = tuple(rule for rule in rules if isinstance(rule, FileRule))
     if files:
-        show_hierarchy(steps, name, files, table("values"), "VARCHAR", table("hierarchy"))
+        _, flaws = build_hierarchy(steps, name, files, table("values"), "VARCHAR", table("hierarchy"))
+        if flaws:
+            raise HierarchyError(flaws)
     return example_height(steps, rules)
 
 
-def _example(policy: Policy, engine: Engine) -> Recoding:
+def _example(policy: Policy, engine: Engine) -> FullDomainRecoding:
     attributes = tuple(
         Coded(
             name,
@@ -103,7 +106,7 @@ def _example(policy: Policy, engine: Engine) -> Recoding:
     # In one class of all rows, nothing tells the suppressed ones apart but values that are unknown.
     told_apart = levels != heights or any(attribute.unknown for attribute in attributes)
     masks = policy.release is not None and policy.release.suppressed == "mask"
-    return Recoding(
+    return FullDomainRecoding(
         table("source"),
         released,
         attributes,

@@ -18,7 +18,7 @@ from sqlanon.engines.values import FLOATING
 from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.expressions import col, free_name, named, number, select, subquery, table, total, union_all
 from sqlanon.policy import Policy, table_parts
-from sqlanon.recode.recoding import Recoding
+from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.requirements import conditions_of, looked_at_sensitive
 from sqlanon.requirements.plain_sql import Released, sizes
@@ -200,13 +200,13 @@ class Target:
         """A query that was built for DuckDB, as the text that a warehouse runs."""
         return self._text(translated(query, dialect), dialect)
 
-    def release_statement(self, recoding: Recoding, dialect: str) -> str:
+    def release_statement(self, recoding: FullDomainRecoding, dialect: str) -> str:
         """The statement that makes the release, of how it would be made here."""
         rows = translated(over_there(recoding, self.source).select(shuffled=False), dialect)
         assert isinstance(rows, exp.Select)
         return self._text(wh.create_release(self.release.copy(), rows), dialect)
 
-    def other_rows(self, recoding: Recoding) -> exp.Select:
+    def other_rows(self, recoding: FullDomainRecoding) -> exp.Select:
         """The query of the rows in which the release and the statement that makes it differ."""
         return other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
 
@@ -229,7 +229,7 @@ def value_tables(columns: Sequence[str]) -> list[str]:
     return [f"sqlanon_{i}_{name}".rstrip("_") for i, name in enumerate(plain)]
 
 
-def over_there(recoding: Recoding, source: exp.Table) -> Recoding:
+def over_there(recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRecoding:
     """A recoding, over the table in the warehouse and the uploaded ones."""
     names = value_tables([attribute.column for attribute in recoding.attributes])
     return replace(
@@ -282,5 +282,5 @@ def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
 def sql_of(made: ReleaseDraft, dialect: str) -> str:
     """The statement that makes the release of what was found."""
     recoding = made.recoding
-    assert isinstance(recoding, Recoding)  # policies for warehouses ask for nothing else
+    assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
     return Target.of_made(made).release_statement(recoding, dialect_of(dialect))

@@ -514,7 +514,7 @@ def test_an_error_within_is_2_and_no_traceback(folder: Path, monkeypatch: pytest
     def failing(*_: Any) -> None:
         raise ZeroDivisionError("Person 7")
 
-    monkeypatch.setattr("sqlanon.database.based_on_earlier", failing)
+    monkeypatch.setattr("sqlanon.pipeline.prepare_with_earlier", failing)
     ended = cli("anonymize", folder / "policy.toml")
     assert (ended.status, ended.out) == (2, "")
     assert "ZeroDivisionError" in ended.err

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError
 from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query, known_height
@@ -64,7 +65,9 @@ class Bench:
     ) -> Hierarchy:
         self.put(values, column_type)
         given = (rules,) if not isinstance(rules, Sequence) else tuple(rules)
-        hierarchy, problems = build_hierarchy(self.engine, "x", given, VALUES, column_type, TARGET, on_unknown)
+        hierarchy, problems = build_hierarchy(
+            StatementRunner(self.engine), "x", given, VALUES, column_type, TARGET, on_unknown
+        )
         assert problems == []
         assert hierarchy is not None
         assert hierarchy.leaves == len(self.rows())
@@ -83,7 +86,9 @@ class Bench:
     ) -> str:
         self.put(values, column_type)
         given = (rules,) if not isinstance(rules, Sequence) else tuple(rules)
-        hierarchy, problems = build_hierarchy(self.engine, "x", given, VALUES, column_type, TARGET, on_unknown)
+        hierarchy, problems = build_hierarchy(
+            StatementRunner(self.engine), "x", given, VALUES, column_type, TARGET, on_unknown
+        )
         assert hierarchy is None
         assert problems
         assert {problem.place for problem in problems} == {"attributes.x.hierarchy"}
@@ -491,7 +496,9 @@ def test_dates_with_a_time_zone_are_in_utc(bench: Bench) -> None:
     bench.connection.execute("SET TimeZone = 'Asia/Tokyo'")
     bench.put(["2000-01-01 00:30:00+05", "infinity"], "TIMESTAMP WITH TIME ZONE")
     rule = DatesRule(dates=("day",))
-    hierarchy, _ = build_hierarchy(bench.engine, "x", (rule,), VALUES, "TIMESTAMP WITH TIME ZONE", TARGET, "suppress")
+    hierarchy, _ = build_hierarchy(
+        StatementRunner(bench.engine), "x", (rule,), VALUES, "TIMESTAMP WITH TIME ZONE", TARGET, "suppress"
+    )
     assert hierarchy is not None
     assert bench.engine.rows(exp.select("level_1").from_(TARGET)) == [("1999-12-31",)]
 
@@ -809,7 +816,9 @@ def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> 
         )
         rule = FileRule(file=path)
         bench.connection.execute('DROP TABLE IF EXISTS "the; hierarchy"')
-        hierarchy, problems = build_hierarchy(bench.engine, column, (rule,), VALUES, types[column], TARGET)
+        hierarchy, problems = build_hierarchy(
+            StatementRunner(bench.engine), column, (rule,), VALUES, types[column], TARGET
+        )
         assert problems == []
         assert hierarchy is not None
         with path.open(encoding="utf-8", newline="") as lines:
@@ -832,7 +841,7 @@ def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, ke
     asked: list[str] = []
     real = bench.engine.sql
     bench.engine.sql = lambda query: asked.append(real(query)) or asked[-1]
-    hierarchy, problems = build_hierarchy(bench.engine, "x", (rule,), VALUES, "VARCHAR", TARGET)
+    hierarchy, problems = build_hierarchy(StatementRunner(bench.engine), "x", (rule,), VALUES, "VARCHAR", TARGET)
     assert (hierarchy is not None, problems) == (True, [])
     assert len(asked) == 2, asked
 
@@ -843,7 +852,7 @@ def test_a_column_without_nulls_need_not_be_asked_for_them(bench: Bench, tmp_pat
     for nullable in (True, False):
         bench.put(["b"], "VARCHAR")
         hierarchy, problems = build_hierarchy(
-            bench.engine, "x", (FileRule(file=file),), VALUES, "VARCHAR", TARGET, nullable=nullable
+            StatementRunner(bench.engine), "x", (FileRule(file=file),), VALUES, "VARCHAR", TARGET, nullable=nullable
         )
         assert problems == []
         assert hierarchy is not None

@@ -19,8 +19,9 @@ from strategies_privacy import PrivacyCase
 from test_search_properties import arrow_table, policy
 
 import sqlanon
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.pipeline import prepare
 from sqlanon.recode.local.task import LocalTask, local_task
-from sqlanon.search.preparation import prepare
 
 Read = tuple[str | None, ...]
 Nodes = tuple[int, ...]
@@ -53,8 +54,9 @@ def task_of(case: Case, limits: Sequence[int] = (), **search: Any) -> Iterator[L
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(case)) as db:
         ask = asked(case, Path(name), limits, **search)
         with db._space.run(ask) as run:
-            prepared = prepare(run.engine, ask, run.source, run.work)
-            yield local_task(run.engine, prepared, run.work, lambda open_, checked, best: None)
+            steps = StatementRunner(run.engine)
+            prepared = prepare(steps, ask, run.source, run.work)
+            yield local_task(steps, prepared, lambda open_, checked, best: None)
 
 
 @dataclass(frozen=True)

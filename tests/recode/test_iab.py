@@ -24,9 +24,10 @@ from oracle import Hierarchy, Row, Value
 from test_search_properties import quick, thorough, write_hierarchy
 
 import sqlanon
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.pipeline import prepare
 from sqlanon.recode.local.iab import Balance, State
 from sqlanon.recode.local.task import local_task
-from sqlanon.search.preparation import prepare
 
 pytestmark = pytest.mark.slow
 
@@ -180,8 +181,9 @@ def balance_of(question: Question, **search: Any) -> Iterator[Balance]:
     with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(question)) as db:
         policy = policy_of(question, Path(directory), **search)
         with db._space.run(policy) as run:
-            prepared = prepare(run.engine, policy, run.source, run.work)
-            yield Balance(local_task(run.engine, prepared, run.work, lambda open_, checked, best: None))
+            steps = StatementRunner(run.engine)
+            prepared = prepare(steps, policy, run.source, run.work)
+            yield Balance(local_task(steps, prepared, lambda open_, checked, best: None))
 
 
 def published(question: Question) -> Counter[Row] | None:

@@ -19,10 +19,11 @@ from strategies import Case
 from test_search_properties import quick, thorough
 
 import sqlanon
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, guaranteed_combinations
 from sqlanon.recode.local.mu_argus import mu_argus
 from sqlanon.recode.local.task import LocalTask, local_task
-from sqlanon.search.preparation import prepare
 
 pytestmark = pytest.mark.slow
 
@@ -223,8 +224,9 @@ def classes_of(rows: Sequence[tuple[str, ...]], identification: dict[str, str], 
         connection.execute("CREATE TABLE t (race VARCHAR, birth VARCHAR, sex VARCHAR, zip VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
         with sqlanon.connect(connection) as db, db._space.run(ask) as run:
-            prepared = prepare(run.engine, ask, run.source, run.work)
-            task = local_task(run.engine, prepared, run.work, lambda open_, checked, best: None)
+            steps = StatementRunner(run.engine)
+            prepared = prepare(steps, ask, run.source, run.work)
+            task = local_task(steps, prepared, lambda open_, checked, best: None)
             plain = Plain(task)
             return plain.sizes(plain.placed(mu_argus(task).placed))
 

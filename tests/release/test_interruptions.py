@@ -23,8 +23,8 @@ import pytest
 from conftest import examples, some
 
 import sqlanon
-import sqlanon.database
 import sqlanon.pipeline
+import sqlanon.recode.stage
 import sqlanon.release.targets.file as publishing
 from sqlanon.release.verify import verify_file
 from sqlanon.workdir import SPILL_PREFIX, private_directory, remove_dead
@@ -157,13 +157,13 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, DATABASE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.database", "sqlanon.result"
+PUBLISH, PIPELINE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.pipeline", "sqlanon.result"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
     ("sqlanon.sources.duckdb", "bind_source", "after", True, False),
-    (DATABASE, "based_on_earlier", "after", True, False),
-    ("sqlanon.pipeline", "choose", "after", True, False),
+    (PIPELINE, "prepare_with_earlier", "after", True, False),
+    ("sqlanon.recode.stage", "recode_at", "after", True, False),
     ("sqlanon.catalog", "insert", "before", True, False),
     ("sqlanon.catalog", "store_hierarchies", "after", True, False),
     (PUBLISH, "_refuse_to_destroy", "after", True, False),
@@ -276,7 +276,7 @@ ENDING = [
     (signal_, *point)
     for point in (
         (PUBLISH, "_write_manifest", "before"),
-        ("sqlanon.pipeline", "choose", "before"),
+        ("sqlanon.recode.stage", "recode_at", "before"),
         (PUBLISH, "_swap_in", "before"),
         (PUBLISH, "_swap_in", "after"),
         ("sqlanon.ledger.records", "complete", "after"),
@@ -399,8 +399,8 @@ def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: 
 
 # Until it is published: after `Path.replace` it is.
 POINTS: list[tuple[Any, str]] = [
-    (sqlanon.database, "based_on_earlier"),
-    (sqlanon.pipeline, "choose"),
+    (sqlanon.pipeline, "prepare_with_earlier"),
+    (sqlanon.recode.stage, "recode_at"),
     (publishing, "write_rows"),
     (publishing, "_write_manifest"),
     (publishing, "_audit"),

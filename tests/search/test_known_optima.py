@@ -21,11 +21,13 @@ from test_oracle_privacy import adult, privacy_of
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
 from sqlanon.measures import MEASURES
+from sqlanon.pipeline import prepare
 from sqlanon.requirements import requirements_of
 from sqlanon.search.full_domain import SearchTask, find
-from sqlanon.search.preparation import SearchInput, prepare
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import Place, bind_source
 
 pytestmark = pytest.mark.slow
@@ -104,7 +106,7 @@ class Workshop:
             prefix = f"run_{len(self.made)}_"
             names = frozenset(name.lower() for name in policy.attributes)
             source = bind_source(self.engine, policy.source, Place(prefix, table(f"{prefix}copy")), names)
-            self.made[key] = prepare(self.engine, policy, source, lambda name: table(prefix + name))
+            self.made[key] = prepare(StatementRunner(self.engine), policy, source, lambda name: table(prefix + name))
         made = replace(self.made[key], policy=policy)
         if model != "k":
             return made

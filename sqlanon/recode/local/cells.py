@@ -30,6 +30,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.coding import Levels
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     aliased,
     all_of,
@@ -430,7 +431,7 @@ def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
 
 def blanked_beside(task: SearchTask) -> LocalOutcome:
     """Search with the policy's strategy of the full domain, and blank cells of the rows that it would suppress."""
-    local = local_task(task.engine, task.prepared, task.work, task.progress)
+    local = local_task(StatementRunner(task.engine), task.prepared, task.progress)
     search, levels = local.start(task.prepared.policy.search.strategy)
     return replace(cells(local, levels), search=search)
 

@@ -1,5 +1,4 @@
-"""From what a local strategy placed to what is released of it: as readers see it, judged once more; and its statements,
-to be shown without running them.
+"""From what a local strategy placed to what is released of it: as readers see it, judged once more.
 
 Labels of numbers sort as text in the order of their lower ends: ``05-09``, ``10``, ``10-14``. As with intervals,
 negative numbers come before the others, and are in the order of their digits among themselves.
@@ -12,13 +11,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded, Column
+from sqlanon.coding import Levels
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
-    Namer,
     all_of,
     anonymous,
     col,
-    create_table,
     is_there,
     named,
     number,
@@ -30,9 +28,8 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import Totals
-from sqlanon.policy import Policy
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.local.nodes import NODE, Tree, combinations, may_be_shown, nodes
+from sqlanon.recode.local.nodes import NODE, Tree, may_be_shown
 from sqlanon.recode.local.placement import (
     LocalRecoding,
     attribute_figures,
@@ -46,7 +43,7 @@ from sqlanon.recode.local.placement import (
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
-from sqlanon.search.classes import ClassSpace
+from sqlanon.search.preparation import SearchInput
 
 MOST_DIGITS = 40
 """Labels are not made longer than can be read: a column of numbers such as 1e+300 does not sort as text."""
@@ -108,98 +105,50 @@ def sorted_labels(sortable: exp.Table) -> exp.Select:
     return select(columns, sortable.copy())
 
 
-EXAMPLE_LEAVES = 1000
-"""How many values a hierarchy has, and a level of it, where statements are only shown."""
-
-
-def example_trees(policy: Policy, attributes: tuple[Coded, ...], work: Namer) -> tuple[Tree, ...]:
-    """The quasi-identifiers' hierarchies."""
-    trees = []
-    for i, (name, attribute) in enumerate(zip(policy.generalized, attributes, strict=True)):
-        spec, height = policy.attributes[name], attribute.height
-        floor = min(spec.min_level, height)
-        ceiling = height if spec.max_level is None else spec.max_level
-        offsets = tuple(EXAMPLE_LEAVES * level for level in range(height - floor + 1))
-        table = work(f"local_nodes_{i}")
-        trees.append(Tree(name, height, floor, ceiling, offsets, EXAMPLE_LEAVES, spec.weight, table, ordered=False))
-    return tuple(trees)
-
-
-def task_statements(
-    policy: Policy, space: ClassSpace, attributes: tuple[Coded, ...], trees: tuple[Tree, ...], work: Namer
-) -> list[exp.Create]:
-    """What makes the tables that local strategies work on."""
-    floor, offsets = tuple(tree.floor for tree in trees), [tree.offsets for tree in trees]
-    made = [create_table(work("combinations"), combinations(space.frequency, space.heights, floor, offsets))]
-    for i, (attribute, tree) in enumerate(zip(attributes, trees, strict=True)):
-        forbidden = policy.attributes[tree.name].forbidden
-        hierarchy, order = work(f"hierarchy_{i}"), col("level_0")
-        query = nodes(attribute, hierarchy, tree.leaves, "*", tree.floor, tree.ceiling, tree.offsets, order, forbidden)
-        made.append(create_table(tree.nodes.copy(), query))
-    return made
-
-
-def example_recoding(
-    policy: Policy,
-    source: exp.Table,
-    columns: tuple[Column, ...],
-    attributes: tuple[Coded, ...],
-    trees: tuple[Tree, ...],
-    work: Namer,
-) -> LocalRecoding:
-    """How a release is made, if every attribute is released at several levels."""
-    every = range(len(attributes))
-    return LocalRecoding(
-        source,
-        columns,
-        attributes,
-        tuple("*" for _ in every),
-        trees,
-        work("kept"),
-        tuple(work(f"released_{i}") for i in every),
-        frozenset(),
-        (None,) * len(attributes),
-        mask=policy.release is not None and policy.release.suppressed == "mask",
-    )
-
-
 @dataclass(frozen=True)
-class Kept:
-    """What is released of what a local strategy placed.
+class LocalResult:
+    """What a local strategy placed, as readers see it: the kept combinations and the labels of their codes.
 
-    Attributes
-    ----------
-    table, labels:
-        The kept combinations and the labels of their codes, as `LocalRecoding` needs them.
-    figures, totals:
-        Of the release.
-    smallest_class:
-        The rows of the smallest kept class.
-    levels:
-        By attribute, the lowest and the highest level that are released.
+    ``levels`` are the lowest and the highest that each attribute is released at; ``values``, the attributes that are
+    released as other nodes than their hierarchies'; ``typed``, those of them that keep the types of their columns.
     """
 
+    trees: tuple[Tree, ...]
     table: exp.Table
     labels: tuple[exp.Table, ...]
     figures: Figures
     totals: Totals
     smallest_class: int
     levels: tuple[tuple[int, int], ...]
+    values: frozenset[int] = frozenset()
+    typed: frozenset[int] = frozenset()
+
+    @property
+    def floor(self) -> Levels:
+        """The levels at which combinations are told apart."""
+        return tuple(tree.floor for tree in self.trees)
+
+    @property
+    def generalization(self) -> dict[str, int | None]:
+        """The level of each attribute that is released at one: ranges and sets of values are at none."""
+        return {
+            tree.name: low if low == high and (low == 0 or i not in self.values) else None
+            for i, (tree, (low, high)) in enumerate(zip(self.trees, self.levels, strict=True))
+        }
 
     def score(self, measure: Measure) -> float:
         """By a measure."""
         return measure.recoded(self.figures, self.totals)
 
-    def recoding(self, task: LocalTask, outcome: LocalOutcome, mask: bool) -> LocalRecoding:
+    def recoding(self, prepared: SearchInput, mask: bool) -> LocalRecoding:
         """How it is made from the source."""
-        prepared = task.prepared
-        types = [type_ if i in outcome.typed else None for i, type_ in enumerate(prepared.types)]
+        types = [type_ if i in self.typed else None for i, type_ in enumerate(prepared.types)]
         return LocalRecoding(
             prepared.source.relation,
             prepared.released,
             prepared.attributes,
             tuple(hierarchy.top for hierarchy in prepared.hierarchies),
-            task.trees,
+            self.trees,
             self.table,
             self.labels,
             frozenset(i for i, (_, high) in enumerate(self.levels) if high == 0),
@@ -208,7 +157,15 @@ class Kept:
         )
 
 
-def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
+def example_result(task: LocalTask) -> LocalResult:
+    """What a plan shows: every attribute is released at several levels."""
+    every, work = range(len(task.trees)), task.work
+    labels = tuple(work(f"released_{i}") for i in every)
+    totals = Totals((0.0,) * len(task.trees), (0,) * len(task.trees))
+    return LocalResult(task.trees, work("kept"), labels, Figures(1, 1), totals, 0, tuple((0, 1) for _ in every))
+
+
+def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     """Keep the classes that meet the policy, as readers see them.
 
     What reads the same is one class, however it was placed. Makes ``released_i`` (see `placement.released_values`),
@@ -230,7 +187,8 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
     kept = steps.make(work("kept"), kept_combinations(seen, good, attributes))
     figures = steps.figures(class_figures(good))
     sums = steps.figures(attribute_figures(kept, len(task.trees)))
-    return Kept(
+    return LocalResult(
+        task.trees,
         kept,
         tuple(_in_order(task, outcome, kept, i, table) for i, table in enumerate(labels)),
         Figures(
@@ -244,6 +202,8 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> Kept:
         ),
         figures["smallest"],
         tuple((sums[f"low_{i}"] or 0, sums[f"high_{i}"] or 0) for i in attributes),
+        frozenset(outcome.values),
+        outcome.typed,
     )
 
 
@@ -272,7 +232,7 @@ def _as_guaranteed(task: LocalTask) -> Requirements:
     return Requirements(shields=tuple(shields))
 
 
-def suppressed_classes(task: LocalTask, kept: Kept) -> exp.Table:
+def suppressed_classes(steps: StatementRunner, prepared: SearchInput, found: LocalResult) -> exp.Table:
     """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
-    frequency = task.prepared.sets.at(task.floor).frequency
-    return task.steps.make(task.work("suppressed"), suppressed_ground(frequency, kept.table, task.trees))
+    frequency = prepared.sets.at(found.floor).frequency
+    return steps.make(prepared.work("suppressed"), suppressed_ground(frequency, found.table, found.trees))

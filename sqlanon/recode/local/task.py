@@ -16,6 +16,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, cast, col
 from sqlanon.frequency.statements import MOVER, PERSONS
+from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.requirements import Requirements
@@ -124,25 +125,29 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
 
     @wraps(strategy)
     def run(task: SearchTask) -> LocalOutcome:
-        return strategy(local_task(task.engine, task.prepared, task.work, task.progress))
+        return strategy(local_task(StatementRunner(task.engine), task.prepared, task.progress))
 
     return run
 
 
-def local_task(engine: Engine, prepared: SearchInput, work: Namer, progress: Progress) -> LocalTask:
+def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> LocalTask:
     """Make the tables that local strategies work on.
 
     Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
     ``local_members`` (with persons) and ``local_members_d`` (for each distribution of sensitive values).
     """
-    steps = StatementRunner(engine)
-    trees = tuple(_tree(steps, prepared, i, work) for i in range(len(prepared.attributes)))
+    work = prepared.work
+    every = range(len(prepared.attributes))
+    texts = [_is_text_of_numbers(steps, prepared, i) for i in every]
+    trees = tuple(_tree(steps, prepared, i, texts[i]) for i in every)
     floor = tuple(tree.floor for tree in trees)
     space = prepared.sets.at(floor)
     _refuse_elsewhere(prepared, space)
     offsets = [tree.offsets for tree in trees]
     query = combinations(space.frequency, space.heights, floor, offsets)
     made = steps.make(work("combinations"), query)
+    for i, tree in enumerate(trees):
+        _make_nodes(steps, prepared, i, tree, texts[i])
 
     def within(name: str, relation: exp.Expr, columns: Sequence[str]) -> exp.Table:
         return steps.make(work(name), in_combinations(relation, made, space.heights, floor, offsets, columns))
@@ -157,7 +162,7 @@ def local_task(engine: Engine, prepared: SearchInput, work: Namer, progress: Pro
     asked = prepared.policy.search
     clock = Clock(Budget(asked.time_limit, asked.max_checks))
     members = Members(_of_classes(prepared.requirements), persons, space.moving, sensitive)
-    return LocalTask(engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
+    return LocalTask(steps.engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
 
 
 def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:
@@ -183,31 +188,17 @@ def _of_classes(requirements: Requirements) -> Requirements:
     return replace(requirements, classes=(KAnonymity(most), *requirements.classes), shields=())
 
 
-def _tree(steps: StatementRunner, prepared: SearchInput, i: int, work: Namer) -> Tree:
+def _tree(steps: StatementRunner, prepared: SearchInput, i: int, as_text: bool) -> Tree:
     attribute, hierarchy = prepared.attributes[i], prepared.hierarchies[i]
     spec, height = prepared.policy.attributes[hierarchy.attribute], hierarchy.height
     # A forbidden label forbids its node, and not the whole level as it does in the lattice.
     floor = min(spec.min_level, height)
     ceiling = height if spec.max_level is None else min(spec.max_level, height)
-    counts = steps.engine.rows(cd.group_counts(attribute))[0] if height else ()
+    example = [(EXAMPLE_LEAVES,) * height]
+    counts = steps.look_up(cd.group_counts(attribute), example)[0] if height else ()
     offsets = [0]
     for level in range(floor, height):
         offsets.append(offsets[-1] + counts[level])
-    typed = _ORDERED.fullmatch(prepared.types[i]) is not None
-    as_text = not typed and bool(steps.engine.rows(are_numbers(hierarchy.table))[0][0])
-    order: exp.Expr = as_number(cast(col("level_0"), "VARCHAR")) if as_text else col("level_0")
-    query = nodes(
-        attribute,
-        hierarchy.table,
-        hierarchy.leaves,
-        hierarchy.top,
-        floor,
-        ceiling,
-        offsets,
-        order,
-        spec.forbidden,
-    )
-    table = steps.make(work(f"local_nodes_{i}"), query)
     return Tree(
         hierarchy.attribute,
         height,
@@ -216,7 +207,34 @@ def _tree(steps: StatementRunner, prepared: SearchInput, i: int, work: Namer) ->
         tuple(offsets),
         hierarchy.leaves,
         spec.weight,
-        table,
-        (typed or as_text) and floor == 0,
+        prepared.work(f"local_nodes_{i}"),
+        floor == 0 and (as_text or _is_typed(prepared, i)),
         spec.forbidden,
     )
+
+
+def _is_typed(prepared: SearchInput, i: int) -> bool:
+    return _ORDERED.fullmatch(prepared.types[i]) is not None
+
+
+def _is_text_of_numbers(steps: StatementRunner, prepared: SearchInput, i: int) -> bool:
+    """Whether values are text in which all are numbers."""
+    found = not _is_typed(prepared, i) and steps.look_up(are_numbers(prepared.hierarchies[i].table), [(False,)])[0][0]
+    return bool(found)
+
+
+def _make_nodes(steps: StatementRunner, prepared: SearchInput, i: int, tree: Tree, as_text: bool) -> None:
+    hierarchy = prepared.hierarchies[i]
+    order: exp.Expr = as_number(cast(col("level_0"), "VARCHAR")) if as_text else col("level_0")
+    query = nodes(
+        prepared.attributes[i],
+        hierarchy.table,
+        hierarchy.leaves,
+        hierarchy.top,
+        tree.floor,
+        tree.ceiling,
+        tree.offsets,
+        order,
+        tree.forbidden,
+    )
+    steps.make(tree.nodes, query)
