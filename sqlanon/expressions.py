@@ -87,7 +87,19 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     # sqlglot's own would guard against NULL at great length.
     for call in list(statement.find_all(exp.Greatest, exp.Least)):
         call.replace(anonymous(call.sql_names()[0], call.this, *call.expressions))
+    # Lists are translated by the names of their functions.
+    for function in list(statement.find_all(*_OF_LISTS)):
+        name, *arguments = _OF_LISTS[type(function)]
+        function.replace(anonymous(name, *(function.args[argument] for argument in arguments)))
     return statement
+
+
+_OF_LISTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
+    exp.ArrayAppend: ("list_append", "this", "expression"),
+    exp.ArrayPrepend: ("list_prepend", "expression", "this"),
+    exp.ArraySort: ("list_sort", "this"),
+    exp.Transform: ("list_transform", "this", "expression"),
+}
 
 
 def _put(node: exp.Expr, value: Filling) -> None:

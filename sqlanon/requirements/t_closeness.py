@@ -12,19 +12,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
-from sqlanon.expressions import anonymous, cast, col, double_total, greatest, ident, number
+from sqlanon.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.fields import Flaw, Name, Section, Share
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,
     SHARE,
-    SUMS,
     TOLERANCE,
     VALUE,
     WIDEST,
@@ -41,6 +41,44 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 
 T_CLOSENESS = Macro("t_closeness", ("t", "classes"))
+
+NODE = fragment("{'c': n::DOUBLE, 'q': share}")
+TREE_DISTANCE = fragment("""
+    (list_sum(list_transform(:nodes, x -> abs(x.c / :total - x.q))) + (:height - :there)) / :twice_the_height
+""")
+# The table's share of the nodes that are no more frequent in the class than in the table, averaged over the levels.
+RARER = fragment("""
+    (list_sum(list_transform(:nodes, x -> if(x.c / :total <= x.q, x.q, 0.0))) + (:height - :there)) / :levels
+""")
+LOST = fragment(":total * (:distance - :t) / (:farthest - :t)")
+
+# A step has a value, its count and a place for the sum. Types in full: 0.0 is a decimal of one digit, to which a
+# reduction may round what comes after.
+STEP = fragment("{'v': :value::INTEGER, 'c': :count::DOUBLE, 'd': 0.0::DOUBLE}")
+# From step a to step b: at the places between, the class has the share that it had at a. The table's shares only grow:
+# where all are on one side of the class's, their sum will do. Before the first value nothing is there; after the last
+# all is, and the table's shares still come.
+ORDERED_SUM = fragment("""
+    (list_reduce(
+        list_append(list_prepend(:start, list_sort(:steps)), :finish),
+        (a, b) -> {
+            'v': b.v::INTEGER,
+            'c': (a.c + b.c)::DOUBLE,
+            'd': (
+                a.d + CASE
+                    WHEN a.v = b.v THEN 0.0
+                    WHEN a.c / :total >= list_extract(cumulated, b.v)
+                        OR a.c / :total <= list_extract(cumulated, a.v + 1)
+                        THEN abs(
+                            a.c / :total * (b.v - a.v) - (list_extract(sums, b.v + 1) - list_extract(sums, a.v + 1))
+                        )
+                    ELSE list_sum(list_transform(list_slice(cumulated, a.v + 1, b.v), y -> abs(a.c / :total - y)))
+                END
+            )::DOUBLE
+        }
+    )).d
+""")
+MEAN = fragment("CASE WHEN :values - 1 > 0 THEN :sum / (:values - 1)::DOUBLE ELSE 0.0 END")
 
 
 class TCloseness(Section, Requirement):
@@ -145,14 +183,28 @@ class _Closeness(ClassCondition):
         """``equal 0.2-closeness of diagnosis``."""
         return f"{self.word} {plain(self.t)}-closeness of {self.attribute}"
 
+    @cached_property
+    def _distance(self) -> exp.Expr:
+        """Of each check, so it is built once."""
+        return self.distance()
+
+    @cached_property
+    def _lost(self) -> exp.Expr:
+        distance = self._column(f"{self.word} distance")
+        return LOST(total=self._column("total"), distance=distance, farthest=self.farthest(), t=self.t)
+
     @abstractmethod
     def distance(self) -> exp.Expr:
         """The distance of a class, over its figures."""
 
+    @abstractmethod
+    def farthest(self) -> exp.Expr:
+        """How far a part of the class may be."""
+
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, over its figures; NULL for classes that are too small anyway."""
         enough = exp.GTE(this=self._column("total"), expression=number(least))
-        distance = self.distance()
+        distance = self._distance.copy()
         return {f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if least > 1 else distance}
 
     def condition(self) -> exp.Expr:
@@ -160,9 +212,8 @@ class _Closeness(ClassCondition):
         return exp.LTE(this=self._column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
 
     def shortfall(self) -> exp.Expr:
-        """n (d − t)."""
-        over = exp.Paren(this=exp.Sub(this=self._column(f"{self.word} distance"), expression=number(self.t)))
-        return exp.Mul(this=self._column("total"), expression=over)
+        """n (d − t) / (farthest − t)."""
+        return greatest(number(1), self._lost.copy())
 
     @property
     @abstractmethod
@@ -198,36 +249,22 @@ class TreeCloseness(_Closeness):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``nodes``: count and share of those that are there. ``there``: Σ of these shares."""
-        node = _struct(("c", cast(col(ROWS), "DOUBLE")), ("q", col(SHARE)))
         return {
             "total": exp.Div(this=double_total(col(ROWS)), expression=number(self.height)),
-            "nodes": exp.ArrayAgg(this=node),
+            "nodes": exp.ArrayAgg(this=NODE()),
             "there": exp.Sum(this=col(SHARE)),
         }
 
     def distance(self) -> exp.Expr:
         """(Σ over the nodes that are there of |p − q| + the shares of the others) / (2 height)."""
-        figure = self.distribution.column
-        share = exp.Div(this=_of("x", "c"), expression=figure("total"))
-        apart = exp.Abs(this=exp.Sub(this=share, expression=_of("x", "q")))
-        each = exp.Lambda(this=apart, expressions=[_parameter("x")])
-        there = anonymous("list_sum", anonymous("list_transform", figure("nodes"), each))
-        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=figure("there")))
-        sum_ = exp.Paren(this=exp.Add(this=there, expression=absent))
-        return exp.Div(this=sum_, expression=number(2.0 * self.height))
+        return TREE_DISTANCE(**self._nodes(), twice_the_height=2.0 * self.height)
 
-    def shortfall(self) -> exp.Expr:
-        """n (d − t) / (u − t)."""
-        share = exp.Div(this=_of("x", "c"), expression=self._column("total"))
-        rarer = exp.LTE(this=share, expression=_of("x", "q"))
-        each = exp.Lambda(this=exp.If(this=rarer, true=_of("x", "q"), false=number(0.0)), expressions=[_parameter("x")])
-        there = anonymous("list_sum", anonymous("list_transform", self._column("nodes"), each))
-        absent = exp.Paren(this=exp.Sub(this=number(self.height), expression=self._column("there")))
-        under = exp.Div(
-            this=exp.Paren(this=exp.Add(this=there, expression=absent)), expression=number(float(self.height))
-        )
-        room = exp.Paren(this=exp.Sub(this=under, expression=number(self.t)))
-        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
+    def farthest(self) -> exp.Expr:
+        """u."""
+        return RARER(**self._nodes(), levels=float(self.height))
+
+    def _nodes(self) -> dict[str, Any]:
+        return {"height": self.height, **{name: self._column(name) for name in ("nodes", "total", "there")}}
 
 
 @dataclass(frozen=True)
@@ -238,19 +275,19 @@ class OrderedCloseness(_Closeness):
     each place from the one to the next.
 
     A class at distance d loses at least n (d − t) / (w − t) of its n rows, w being the mean over all places of the
-    table's larger side of it: as for `TreeCloseness`, with what a class lacks on one side of each place.
-
-    Attributes
-    ----------
-    values:
-        m; None: as many as the domain has then.
+    table's larger side of it: as for `TreeCloseness`, with what a class lacks on one side of each place. ``values`` is
+    m; None: as many as the domain has then.
     """
 
     attribute: str
     t: float
     values: int | None = 1
     word: str = "ordered"
-    needs_domain = True
+
+    @property
+    def needs_domain(self) -> bool:
+        """The table's shares in their order."""
+        return True
 
     @property
     def distribution(self) -> Distribution:
@@ -259,84 +296,27 @@ class OrderedCloseness(_Closeness):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``steps``: value, count and a place for the sum."""
-        step = _step(col(VALUE), col(ROWS), number(0.0))
-        return {"total": double_total(col(ROWS)), "steps": exp.ArrayAgg(this=step)}
+        return {
+            "total": double_total(col(ROWS)),
+            "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROWS))),
+        }
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, and the table's ``widest``."""
         return {**super().derived(least), "widest": col(WIDEST)}
 
-    def shortfall(self) -> exp.Expr:
-        """n (d − t) / (w − t)."""
-        room = exp.Paren(this=exp.Sub(this=self._column("widest"), expression=number(self.t)))
-        return greatest(number(1), exp.Div(this=super().shortfall(), expression=room))
+    def farthest(self) -> exp.Expr:
+        """w."""
+        return self._column("widest")
 
     def distance(self) -> exp.Expr:
         """Σ of |class's share so far − the table's| over all places / (m − 1)."""
         if self.values is not None and self.values < 2:
             return number(0.0)
-        last = number(self.values - 1) if self.values is not None else _last_place()
-        in_order = anonymous("list_sort", self._column("steps"))
-        # Before the first value nothing is there; after the last all is, and the table's shares still come.
-        start, end = (_step(place, number(0.0), number(0.0)) for place in (number(0), last))
-        steps = anonymous("list_append", anonymous("list_prepend", start, in_order), end)
-        walk = exp.Lambda(this=_walk(self._column("total")), expressions=[_parameter("a"), _parameter("b")])
-        sum_ = exp.Dot(this=exp.Paren(this=anonymous("list_reduce", steps, walk)), expression=ident("d"))
-        if self.values is not None:
-            return exp.Div(this=sum_, expression=number(float(self.values - 1)))
-        apart = exp.GT(this=_last_place(), expression=number(0))
-        mean = exp.Div(this=sum_, expression=cast(_last_place(), "DOUBLE"))
-        return exp.Case(ifs=[exp.If(this=apart, true=mean)], default=number(0.0))
-
-
-def _last_place() -> exp.Expr:
-    """The number of the table's last value, from 0."""
-    return exp.Paren(this=exp.Sub(this=anonymous("len", col(CUMULATED)), expression=number(1)))
-
-
-def _walk(total: exp.Expr) -> exp.Expr:
-    """From step ``a`` to step ``b``: the places between, at which the class has the share that it had at ``a``."""
-
-    def at(name: str, place: exp.Expr) -> exp.Expr:
-        return anonymous("list_extract", col(name), place)
-
-    def after(place: exp.Expr) -> exp.Expr:
-        return exp.Add(this=place, expression=number(1))
-
-    share = exp.Div(this=_of("a", "c"), expression=total)
-    first, last = _of("a", VALUE), _of("b", VALUE)
-    nothing = exp.EQ(this=first, expression=last)
-    # The table's shares only grow: where all are on one side of the class's, their sum will do.
-    above = exp.GTE(this=share, expression=at(CUMULATED, last.copy()))
-    below = exp.LTE(this=share.copy(), expression=at(CUMULATED, after(first.copy())))
-    places = exp.Paren(this=exp.Sub(this=last.copy(), expression=first.copy()))
-    table = exp.Paren(this=exp.Sub(this=at(SUMS, after(last.copy())), expression=at(SUMS, after(first.copy()))))
-    at_once = exp.Abs(this=exp.Sub(this=exp.Mul(this=share.copy(), expression=places), expression=table))
-    between = anonymous("list_slice", col(CUMULATED), after(first.copy()), last.copy())
-    apart = exp.Abs(this=exp.Sub(this=share.copy(), expression=exp.Var(this="y")))
-    each = exp.Lambda(this=apart, expressions=[_parameter("y")])
-    one_by_one = anonymous("list_sum", anonymous("list_transform", between, each))
-    sum_ = exp.Case(
-        ifs=[exp.If(this=nothing, true=number(0.0)), exp.If(this=exp.or_(above, below), true=at_once)],
-        default=one_by_one,
-    )
-    counted = exp.Add(this=_of("a", "c"), expression=_of("b", "c"))
-    return _step(last.copy(), counted, exp.Add(this=_of("a", "d"), expression=sum_))
-
-
-def _parameter(name: str) -> exp.Identifier:
-    """The parameter of a lambda: these are ours, and short."""
-    return exp.Identifier(this=name)
-
-
-def _of(parameter: str, field: str) -> exp.Expr:
-    return exp.Dot(this=exp.Var(this=parameter), expression=ident(field))
-
-
-def _struct(*fields: tuple[str, exp.Expr]) -> exp.Struct:
-    return exp.Struct(expressions=[exp.PropertyEQ(this=ident(name), expression=field) for name, field in fields])
-
-
-def _step(value: exp.Expr, count: exp.Expr, sum_: exp.Expr) -> exp.Struct:
-    # Types in full: 0.0 is a decimal of one digit, to which a reduction may round what comes after.
-    return _struct((VALUE, cast(value, "INTEGER")), ("c", cast(count, "DOUBLE")), ("d", cast(sum_, "DOUBLE")))
+        values = anonymous("len", col(CUMULATED)) if self.values is None else number(self.values)
+        last = exp.Sub(this=values, expression=number(1)) if self.values is None else number(self.values - 1)
+        ends = {"start": STEP(value=0, count=0.0), "finish": STEP(value=last, count=0.0)}
+        sum_ = ORDERED_SUM(steps=self._column("steps"), total=self._column("total"), **ends)
+        if self.values is None:
+            return MEAN(sum=sum_, values=values)
+        return exp.Div(this=sum_, expression=number(float(self.values - 1)))
