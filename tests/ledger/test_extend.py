@@ -278,7 +278,6 @@ def test_what_is_added_is_what_it_should_be(tmp_path_factory: pytest.TempPathFac
     @settings(
         max_examples=examples(10),
         deadline=None,
-        derandomize=True,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )

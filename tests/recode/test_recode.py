@@ -327,7 +327,7 @@ quick = settings(max_examples=examples(10), deadline=None, derandomize=True, sup
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=examples(40))
+@settings(quick, derandomize=False, max_examples=examples(40), print_blob=True)
 @given(rows=columns, data=st.data())
 def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     check_solution(rows, data)

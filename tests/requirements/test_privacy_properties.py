@@ -37,7 +37,7 @@ quick = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, max_examples=examples(25), print_blob=True)
+thorough = settings(quick, derandomize=False, max_examples=examples(25), print_blob=True)
 
 
 def columns_of(source: Source) -> dict[str, pa.DataType]:

@@ -567,7 +567,7 @@ def test_requirements_together(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=examples(30))
+@settings(quick, derandomize=False, max_examples=examples(30), print_blob=True)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
@@ -575,7 +575,7 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", strategies_privacy.KINDS)
-@settings(quick, max_examples=examples(12), print_blob=True)
+@settings(quick, derandomize=False, max_examples=examples(12), print_blob=True)
 @given(data=st.data())
 def test_each_requirement_many(kind: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)))
