@@ -73,7 +73,7 @@ _TABLE = "sqlanon_table_"
 
 def _parsed(sql: str, dialect: str) -> exp.Expr:
     # No placeholder stands for a table in SQL: there it is parsed as a table of that name. DuckDB's are $name.
-    relations = re.sub(r"\b(FROM|JOIN|INTO|UPDATE|TABLE|VIEW) :(?=\w)", rf"\1 {_TABLE}", sql)
+    relations = re.sub(r"(?<!DISTINCT )\b(FROM|JOIN|INTO|UPDATE|TABLE|VIEW) :(?=\w)", rf"\1 {_TABLE}", sql)
     statement: exp.Expr = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
     for identifier in statement.find_all(exp.Identifier):
         identifier.set("quoted", True)

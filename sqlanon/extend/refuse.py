@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import Publication, publications
-from sqlanon.ledger import extension_statements as ex
+from sqlanon.ledger.trees import changed_labels
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, problems
 from sqlanon.policy.problems import join
@@ -64,7 +64,7 @@ def refuse_changes(
         then = trees.get(name.lower())
         if levels[name] == 0 or then is None:
             continue
-        query = ex.changed_labels(then.table, prepared.hierarchies[i].table, min(levels[name], then.height))
+        query = changed_labels(then.table, prepared.hierarchies[i].table, min(levels[name], then.height))
         if changed := run.engine.rows(query)[0][0]:
             told = f"{changed:,} values have another label than when the release was made (by a longer text under a "
             told += "mask, a number with more digits, an edited file): anonymize anew"

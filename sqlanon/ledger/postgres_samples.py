@@ -1,4 +1,4 @@
-"""What `source_samples` asks of DuckDB, asked of PostgreSQL: values leave it as hashes only, and few of them.
+"""The statements of `source_samples` for PostgreSQL: values leave it as hashes only, and few of them.
 
 The text form of a value, and its hash, are those of `source_samples`. The key of the hashes is the first parameter of
 each statement.

@@ -27,8 +27,8 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_table, drop_table, named, number, row_count, select, table, text
-from sqlanon.ledger import postgres_samples as pg
+from sqlanon.expressions import col, create_table, drop_table, row_count, select, table, template, text
+from sqlanon.ledger import postgres_samples
 from sqlanon.ledger.records import secret_of
 from sqlanon.ledger.source_samples import (
     HASHES,
@@ -48,13 +48,13 @@ from sqlanon.sources import Sampled, readable
 from sqlanon.sources.run import Run
 
 SAMPLED = 2000
-"""So many rows of a source are kept: of two tables with a hundredth of the rows in common some 20 are found."""
+"""The rows of a source that are kept: of two tables with a hundredth of the rows in common some 20 are found."""
 
 MOST_COLUMNS = 30
-"""So many columns are looked at: those that the policy declares first."""
+"""The most columns that are compared: those that the policy declares first."""
 
 MOST_SOURCES = 500
-"""So many sources under other descriptions are looked at, the newest first; of more there is a warning."""
+"""The most sources under other descriptions that are compared, the newest first; of more there is a warning."""
 
 LEAST_SHARE = 0.2
 """Of the rows of the smaller of two sources: with fewer in common they are two."""
@@ -67,8 +67,16 @@ KNOWN = 0.5
 
 
 LEAST_HASHES = 10_000
-"""So many hashes of a column's values come from PostgreSQL: the least. Of a million values they are one in a hundred,
-and so of 2,000 sampled ones twenty."""
+"""The most hashes of a column's values that come from PostgreSQL: the least. Of a million values they are one in a
+hundred, and so of 2,000 sampled ones twenty."""
+
+_SAMPLE = template("""
+    SELECT :run_id AS run_id, :rows AS source_rows, :names AS column_names, hashes
+    FROM :sampled
+""")
+_KEPT = template("SELECT source_rows, column_names, hashes FROM :samples WHERE run_id = :run_id")
+_ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
+_ALL_VALUES = template("SELECT max(d) FROM :values")
 
 
 def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> exp.Query | None:
@@ -80,9 +88,8 @@ def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> e
         sampled = source.sample(SAMPLED)
     except SourceError:
         return None  # the next run says that there is none
-    names = exp.Array(expressions=[text(name) for name in source.columns])
-    values: list[exp.Expr] = [named(text(run_id), "run_id"), named(number(rows), "source_rows")]
-    return select([*values, named(names, "column_names"), col(HASHES)], exp.Subquery(this=sampled))
+    names = exp.array(*(text(name) for name in source.columns))
+    return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
 
 
 def _rows_of(run: Run, policy: Policy, path: Path) -> _Here | _InPostgres | None:
@@ -137,8 +144,8 @@ class _Here:
 
     def drop(self) -> None:
         """Drop what was made."""
-        for made, _ in (*self._values.values(), *self._counts.values()):
-            self.run.engine.execute(drop_table(made))
+        for target, _ in (*self._values.values(), *self._counts.values()):
+            self.run.engine.execute(drop_table(target))
 
     def _values_of(self, column: str) -> tuple[exp.Table, int]:
         if column not in self._values:
@@ -176,7 +183,7 @@ class _InPostgres:
         """Rows, each value as a hash: brought here now."""
         target = self.run.work("source_sample_there")
         self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
-        query = pg.sample(self.sampled.relation, self._types(self.columns), rows)
+        query = postgres_samples.sample(self.sampled.relation, self._types(self.columns), rows)
         self._bring(target, query, lambda arrow: arrived_sample(arrow, len(self.columns)))
         return select([col(HASHES)], target.copy())
 
@@ -191,13 +198,13 @@ class _InPostgres:
         """How many rows there are, whatever they are counted by."""
         if self._all_rows is None:
             with self.sampled.engine.reading():
-                self._all_rows = int(self.sampled.engine.rows(pg.row_count(self.sampled.relation))[0][0])
+                self._all_rows = int(self.sampled.engine.rows(postgres_samples.row_count(self.sampled.relation))[0][0])
         return self._all_rows
 
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
         """What a sample has of these rows, by the places of its columns."""
         looked_up = self.run.engine.rows(sampled_combinations(sampled, [*pairs], self.key))[0][0]
-        query = pg.found(self.sampled.relation, self._types([*pairs.values()]))
+        query = postgres_samples.found(self.sampled.relation, self._types([*pairs.values()]))
         with self.sampled.engine.reading():
             rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
         none, one, two = by_rows
@@ -205,8 +212,8 @@ class _InPostgres:
 
     def drop(self) -> None:
         """Drop what was made."""
-        for made, _ in self._values.values():
-            self.run.engine.execute(drop_table(made))
+        for target, _ in self._values.values():
+            self.run.engine.execute(drop_table(target))
 
     def _types(self, columns: Sequence[str]) -> list[tuple[str, str]]:
         return [(name, self.run.source.columns[name]) for name in columns]
@@ -214,9 +221,9 @@ class _InPostgres:
     def _values_of(self, column: str) -> tuple[exp.Table, int]:
         if column not in self._values:
             target = self.run.work(f"source_values_{len(self._values)}")
-            query = pg.values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)
+            query = postgres_samples.values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)
             self._bring(target, query, arrived_values)
-            rows = self.run.engine.rows(select([exp.Max(this=col("d"))], target.copy()))
+            rows = self.run.engine.rows(_ALL_VALUES(values=target))
             self._values[column] = target, rows[0][0] or 0
         target, there = self._values[column]
         return target.copy(), there
@@ -233,19 +240,8 @@ _SAMPLERS: Mapping[str, type[_Here] | type[_InPostgres]] = {"duckdb": _Here, "po
 
 @dataclass
 class SameRows:
-    """Holds the source of a run against the samples of others.
-
-    Attributes
-    ----------
-    run, policy:
-        Of what.
-    path:
-        The catalog.
-    unknown:
-        How many sources could not be looked at.
-    why:
-        Why none could.
-    """
+    """Compares the source of a run with the samples of others in the catalog at ``path``; ``unknown`` is how many could
+    not be compared, and ``why`` the reason if none could."""
 
     run: Run
     policy: Policy
@@ -279,7 +275,7 @@ class SameRows:
 
     @property
     def warnings(self) -> list[str]:
-        """What the holder should know of the sources that could not be looked at."""
+        """The warning about sources that could not be compared."""
         if not self.unknown:
             return []
         few = self.unknown == 1
@@ -293,11 +289,9 @@ class SameRows:
         engine, sampled = self.run.engine, self.run.work("source_sample")
         with catalog.open_catalog(engine, self.path):
             samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
-            of_run = col("run_id").eq(text(run_id))
-            query = select([col("source_rows"), col("column_names"), col(HASHES)], samples)
-            engine.execute(create_table(sampled.copy(), query.where(of_run, copy=False)))
+            engine.execute(create_table(sampled.copy(), _KEPT(samples=samples, run_id=run_id)))
         try:
-            known = engine.rows(select([col("source_rows"), col("column_names")], sampled.copy()).limit(1, copy=False))
+            known = engine.rows(_ITS_SOURCE(sampled=sampled))
             if not known:
                 self.unknown += 1
                 return 0.0

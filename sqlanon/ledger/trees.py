@@ -9,11 +9,22 @@ from sqlglot import exp
 
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, create_table, drop_table, is_null, select, star, table, text
+from sqlanon.expressions import col, create_table, drop_table, fragment, star, table, template
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.extension_statements import changed_labels
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
+
+_CHANGED_LABELS = template("""
+    SELECT count(*)
+    FROM :then AS t
+    JOIN :now AS n ON t.level_0 IS NOT DISTINCT FROM n.level_0
+    WHERE :label_then IS DISTINCT FROM :label_now
+""")
+_BOTH = fragment("SELECT :levels FROM :then UNION SELECT :levels FROM :now")
+_KNOWN = template("SELECT attribute, height, table_name FROM :known WHERE run_id = :run_id")
+_GONE = template("SELECT table_name FROM :known WHERE :gone")
+_FORGET = fragment("DELETE FROM :known WHERE :condition")
+_IS_GONE = fragment("NOT run_id IN (SELECT run_id FROM :releases WHERE replaced_at IS NULL)")
 
 
 def stored_name(run_id: str, attribute: str) -> str:
@@ -24,8 +35,7 @@ def stored_name(run_id: str, attribute: str) -> str:
 def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
     """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
     known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-    of_run = col("run_id").eq(text(run_id))
-    engine.execute(exp.Delete(this=known, where=exp.Where(this=of_run)))  # published twice
+    engine.execute(_FORGET(known=known, condition=col("run_id").eq(run_id)))  # published twice
     for one in hierarchies:
         name = stored_name(run_id, one.attribute)
         copy = create_table(table(name, catalog.SCHEMA, catalog.ATTACHED), star(one.table.copy()))
@@ -39,16 +49,14 @@ def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarch
 def forget_trees(engine: DuckDBEngine) -> None:
     """Drop the hierarchies of releases whose places others have taken."""
     gone, known = is_gone(), table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-    for (name,) in engine.rows(select([col("table_name")], known).where(gone, copy=False)):
+    for (name,) in engine.rows(_GONE(known=known, gone=gone)):
         engine.execute(drop_table(table(name, catalog.SCHEMA, catalog.ATTACHED)))
-    engine.execute(exp.Delete(this=known.copy(), where=exp.Where(this=gone.copy())))
+    engine.execute(_FORGET(known=known, condition=gone))
 
 
 def is_gone() -> exp.Expr:
     """Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
-    releases = table("releases", catalog.SCHEMA, catalog.ATTACHED)
-    standing = select([col("run_id")], releases).where(is_null(col("replaced_at")), copy=False)
-    return ~exp.In(this=col("run_id"), query=exp.Subquery(this=standing))
+    return _IS_GONE(releases=table("releases", catalog.SCHEMA, catalog.ATTACHED))
 
 
 def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
@@ -60,12 +68,10 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
     assert policy.catalog is not None
     with catalog.open_catalog(engine, policy.catalog.database):
         known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-        query = select([col("attribute"), col("height"), col("table_name")], known)
-        of_run = col("run_id").eq(text(run_id))
-        for attribute, height, name in engine.rows(query.where(of_run, copy=False)):
+        for attribute, height, name in engine.rows(_KNOWN(known=known, run_id=run_id)):
             target = run.work(f"of_{name}")
             copy = create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED)))
-            copy.set("replace", True)  # it was asked for before: by another file of that run, or the same again
+            copy.set("replace", True)  # another file of that run may need it, or the same again
             engine.execute(copy)
             found[attribute.lower()] = Hierarchy(attribute, target, height, 0, None)
     return found
@@ -93,6 +99,12 @@ def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
 
 def union_of(then: exp.Expr, now: exp.Expr, height: int) -> exp.Query:
     """The rows of two tables of one hierarchy."""
-    levels: list[exp.Expr] = [col(f"level_{level}") for level in range(height + 1)]
-    queries = [select([one.copy() for one in levels], each.copy()) for each in (then, now)]
-    return exp.union(*queries, distinct=True, copy=False)
+    query = _BOTH(levels=[col(f"level_{level}") for level in range(height + 1)], then=then, now=now)
+    assert isinstance(query, exp.Query)
+    return query
+
+
+def changed_labels(then: exp.Expr, now: exp.Expr, level: int) -> exp.Select:
+    """How many ground values had another label at a level than they have now."""
+    label = f"level_{level}"
+    return _CHANGED_LABELS(then=then, now=now, label_then=col(label, "t"), label_now=col(label, "n"))

@@ -28,6 +28,7 @@ from sqlanon.expressions import (
     ident,
     named,
     same,
+    subquery,
     table,
     template,
     text,
@@ -295,7 +296,7 @@ def _distribution(recipe: LiveRecipe, wanted: Distribution, n: int) -> tuple[dic
     mass = _PAIRS_OF_PERSONS(value=value, mover=_mover(recipe)) if persons else _PAIRS(value=value)
     values = table(f"values_{s}")
     parts: dict[str, exp.Query] = {
-        values.name: ds.sensitive_values(mass.subquery("pairs", copy=False), persons, is_counted=persons)
+        values.name: ds.sensitive_values(subquery(mass, "pairs"), persons, is_counted=persons)
     }
     inner = [i for i in range(len(names)) if i != s] if wanted.kind == "joint" else []
     domain, nodes, leaf = None, values, None

@@ -629,11 +629,13 @@ def policy_file(tmp_path: Path) -> Path:
 
 
 def test_the_command(policy_file: Path) -> None:
-    status, told, _ = cli("live", policy_file)
+    ended = cli("live", policy_file)
+    status, told = ended.status, ended.out
     assert status == 0
     assert "3,000 of 3,001 rows shown now, 1 suppressed (limit 30)" in told
     assert ("(secure)" in told) is not DUCKDB_1
-    status, told, _ = cli("live", policy_file, "--name", "again", "--json")
+    ended = cli("live", policy_file, "--name", "again", "--json")
+    status, told = ended.status, ended.out
     found = json.loads(told)
     assert (found["view"], found["rows"], found["suppressed_rows"], found["replaced"]) == ("again", 3001, 1, False)
     assert found["database"] == str(policy_file.parent / "hospital.duckdb")
@@ -641,20 +643,25 @@ def test_the_command(policy_file: Path) -> None:
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
         views = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY ALL").fetchall()
         assert views == [("again", 1), ("patients_live", 1)]
-    status, told, _ = cli("live", policy_file, "--name", "again", "--drop")
+    ended = cli("live", policy_file, "--name", "again", "--drop")
+    status, told = ended.status, ended.out
     assert (status, "again is gone" in told) == (0, True)
 
 
 @pytest.mark.slow
 def test_the_command_when_the_answer_is_no(policy_file: Path) -> None:
-    status, _, told = cli("live", policy_file, "--name", "again", "--drop")
+    ended = cli("live", policy_file, "--name", "again", "--drop")
+    status, told = ended.status, ended.err
     assert (status, "there is no live view 'again'" in told) == (2, True)
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
-        status, _, told = cli("live", policy_file)  # somebody has it
+        ended = cli("live", policy_file)  # somebody has it
+        status, told = ended.status, ended.err
         assert (status, "cannot be opened" in told) == (2, True)
         connection.execute("DELETE FROM patients")
-    status, _, told = cli("live", policy_file)
+    ended = cli("live", policy_file)
+    status, told = ended.status, ended.err
     assert (status, "no rows" in told) == (1, True)
     policy_file.write_text(policy_file.read_text(encoding="utf-8") + '\nstrategy = "mondrian"\n', encoding="utf-8")
-    status, _, told = cli("live", policy_file)
+    ended = cli("live", policy_file)
+    status, told = ended.status, ended.err
     assert (status, "search.strategy" in told) == (2, True)

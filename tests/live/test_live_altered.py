@@ -266,8 +266,10 @@ def test_a_name_with_lines_is_shown_on_one(tmp_path: Path) -> None:
     )
     name = "a\nwarning: \x1b[2Jall is lost"
     for options, there in (([], "made: view "), (["--drop"], "view ")):
-        status, told, _ = cli("live", tmp_path / "policy.toml", "--name", name, *options)
+        ended = cli("live", tmp_path / "policy.toml", "--name", name, *options)
+        status, told = ended.status, ended.out
         assert status == 0
         assert f"{there}a\\nwarning: \\x1b[2Jall is lost" in told
-    status, _, told = cli("live", tmp_path / "policy.toml", "--name", name, "--drop")
+    ended = cli("live", tmp_path / "policy.toml", "--name", name, "--drop")
+    status, told = ended.status, ended.err
     assert (status, told.count("\n"), "'a\\nwarning" in told) == (2, 1, True)
