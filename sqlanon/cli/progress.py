@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Shown = Callable[[str, int, int, "float | None"], None]
+ReportProgress = Callable[[str, int, int, "float | None"], None]
 
 _WORDS = {
     "scan": "reading the source",
@@ -17,7 +17,7 @@ _WORDS = {
 
 
 @contextmanager
-def shown_progress() -> Iterator[Shown]:
+def shown_progress() -> Iterator[ReportProgress]:
     """A function to tell of progress: the stage, generalizations open and checked, and the best score so far."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda stage, open_, checked, best: None
@@ -34,7 +34,7 @@ def shown_progress() -> Iterator[Shown]:
 
 
 @contextmanager
-def shown_comparison(strategies: int) -> Iterator[Shown]:
+def shown_comparison(strategies: int) -> Iterator[ReportProgress]:
     """A function to tell of a comparison of so many strategies: the one at work in place of the stage. Shows a bar."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda strategy, open_, checked, best: None

@@ -28,7 +28,7 @@ class Victim:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FittingRows:
     """What a table says about somebody on the list: labels, rows that have them, diagnoses in these."""
 
     zip: str
@@ -60,7 +60,7 @@ class Attack:
     right_names: int | None
     smallest_class: int
     victim: Victim | None
-    shown: Shown | None
+    shown: FittingRows | None
 
 
 def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
@@ -79,6 +79,8 @@ def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
                 linkage=Linkage(*engine.rows(link(people, voters, levels))[0]),
                 right_names=engine.rows(right_names(patients, voters))[0][0] if own else None,
                 smallest_class=engine.rows(smallest_class(people, QUASI))[0][0],
-                victim=next((Victim(*row) for row in engine.rows(victim.copy())), None),
-                shown=next((Shown(*row) for row in engine.rows(fitting(people, victim, levels, "diagnosis"))), None),
+                victim=next((Victim(*row) for row in engine.rows(victim)), None),
+                shown=next(
+                    (FittingRows(*row) for row in engine.rows(fitting(people, victim, levels, "diagnosis"))), None
+                ),
             )

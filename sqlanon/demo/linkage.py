@@ -16,20 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.expressions import (
-    aliased,
-    all_of,
-    cast,
-    col,
-    ident,
-    named,
-    number,
-    select,
-    subquery,
-    text,
-    total,
-    where,
-)
+from sqlanon.expressions import col, fragment, named, template
 
 SHARED = ("zip", "birth_date", "sex")
 """What a table of patients and a voter list have in common."""
@@ -40,7 +27,55 @@ GROUND = dict.fromkeys(SHARED, 0)
 _ZIP_LENGTH = 5
 _MONTH, _DECADE = 1, 3
 _TOPS = {"zip": _ZIP_LENGTH, "birth_date": _DECADE + 1, "sex": 1}
-_IN_TABLE, _ON_LIST = "in_table", "on_list"
+# The classes of a table, each with its size and how many voters fit (NULL: none).
+_CLASSES = template("""
+    SELECT zip, birth_date, sex, in_table, on_list
+    FROM (
+        SELECT zip, birth_date, sex, count(*) AS in_table
+        FROM :people
+        GROUP BY zip, birth_date, sex
+    ) AS classes
+    LEFT JOIN (
+        SELECT zip, birth_date, sex, count(*) AS on_list
+        FROM (SELECT :labels FROM :voters) AS listed
+        GROUP BY zip, birth_date, sex
+    ) AS candidates USING (zip, birth_date, sex)
+""")
+_LINKAGE = template("""
+    SELECT
+        coalesce(sum(in_table)::BIGINT, 0) AS rows,
+        coalesce(count_if(in_table = 1), 0) AS unique,
+        coalesce(sum(in_table) FILTER (WHERE NOT on_list IS NULL)::BIGINT, 0) AS matched,
+        coalesce(count_if(in_table = 1 AND on_list = 1), 0) AS identified
+    FROM :classes AS classes
+""")
+# The identified patients, with the voters they are.
+_RIGHTLY_NAMED = """
+    FROM :people AS patient
+    JOIN :voters AS voter USING (zip, birth_date, sex)
+    JOIN :alone AS alone USING (zip, birth_date, sex)
+    WHERE patient.name = voter.name AND patient.address = voter.address
+"""
+_RIGHT_NAMES = template(f"SELECT count(*) {_RIGHTLY_NAMED}")
+_ONE_BY_NAME = template(f"""
+    SELECT patient.name, patient.zip, patient.birth_date, patient.sex, :sensitive
+    {_RIGHTLY_NAMED}
+    ORDER BY md5(patient.address), patient.name
+    LIMIT 1
+""")
+_FITTING = template("""
+    SELECT voter.zip, voter.birth_date, voter.sex, count(:sensitive), count(DISTINCT :sensitive)
+    FROM (SELECT :labels FROM :voter AS voter) AS voter
+    LEFT JOIN :people AS people
+        ON people.zip = voter.zip AND people.birth_date = voter.birth_date AND people.sex = voter.sex
+    GROUP BY voter.zip, voter.birth_date, voter.sex
+""")
+_SMALLEST_CLASS = template("""
+    SELECT min(in_table)
+    FROM (SELECT :attributes, count(*) AS in_table FROM :people GROUP BY :attributes) AS classes
+""")
+_PREFIX = fragment("left(:value, :length) || :rest")
+_WRITTEN = fragment("strftime(:value, :format)")
 
 
 @dataclass(frozen=True)
@@ -73,16 +108,7 @@ def link(people: exp.Table, voters: exp.Table, levels: Mapping[str, int]) -> exp
     >>> link(exp.to_table("patients"), exp.to_table("voters"), GROUND).named_selects
     ['rows', 'unique', 'matched', 'identified']
     """
-    figures = {
-        "rows": total(col(_IN_TABLE)),
-        "unique": exp.CountIf(this=_one(_IN_TABLE)),
-        "matched": cast(where(exp.Sum(this=col(_IN_TABLE)), col(_ON_LIST).is_(exp.null()).not_()), "BIGINT"),
-        "identified": exp.CountIf(this=all_of([_one(_IN_TABLE), _one(_ON_LIST)])),
-    }
-    return select(
-        [named(exp.Coalesce(this=figure, expressions=[number(0)]), name) for name, figure in figures.items()],
-        subquery(_classes(people, voters, levels), "classes"),
-    )
+    return _LINKAGE(classes=_classes(people, voters, levels))
 
 
 def right_names(people: exp.Table, voters: exp.Table) -> exp.Select:
@@ -90,7 +116,7 @@ def right_names(people: exp.Table, voters: exp.Table) -> exp.Select:
 
     `people` is the private table: it knows. A patient who is no voter can get the name of another person.
     """
-    return _rightly_named(people, voters).select(exp.Count(this=exp.Star()))
+    return _RIGHT_NAMES(people=people, voters=voters, alone=_alone(people, voters))
 
 
 def one_by_name(people: exp.Table, voters: exp.Table, sensitive: str) -> exp.Select:
@@ -98,9 +124,8 @@ def one_by_name(people: exp.Table, voters: exp.Table, sensitive: str) -> exp.Sel
 
     The same patient on every run; which one is up to a hash of the address.
     """
-    columns = [col(name, "patient") for name in ("name", *SHARED, sensitive)]
-    order = [exp.MD5(this=col("address", "patient")), col("name", "patient")]
-    return _rightly_named(people, voters).select(*columns).order_by(*order).limit(1)
+    alone = _alone(people, voters)
+    return _ONE_BY_NAME(sensitive=col(sensitive, "patient"), people=people, voters=voters, alone=alone)
 
 
 def fitting(people: exp.Table, voter: exp.Select, levels: Mapping[str, int], sensitive: str) -> exp.Select:
@@ -109,21 +134,12 @@ def fitting(people: exp.Table, voter: exp.Select, levels: Mapping[str, int], sen
     `voter` is a query of one row with the columns `SHARED`. The result: that voter's labels in the table, the
     number of rows that have these, the number of sensitive values in them.
     """
-    different = exp.Count(this=exp.Distinct(expressions=[col(sensitive, "people")]))
-    labels = [col(name, "voter") for name in SHARED]
-    fits = all_of(col(name, "people").eq(col(name, "voter")) for name in SHARED)
-    return (
-        exp.select(*labels, exp.Count(this=col(sensitive, "people")), different)
-        .from_(select(_labels(levels), subquery(voter, "voter")).subquery("voter"))
-        .join(aliased(people, "people"), join_type="left", on=fits)
-        .group_by(*labels)
-    )
+    return _FITTING(sensitive=col(sensitive, "people"), labels=_labels(levels), voter=voter, people=people)
 
 
 def smallest_class(people: exp.Table, attributes: tuple[str, ...]) -> exp.Select:
     """Build the query for the size of the smallest equivalence class: the k that a table has."""
-    classes = _frequencies([col(name) for name in attributes], people, _IN_TABLE)
-    return select([exp.Min(this=col(_IN_TABLE))], subquery(classes, "classes"))
+    return _SMALLEST_CLASS(attributes=[col(name) for name in attributes], people=people)
 
 
 def label(attribute: str, level: int) -> exp.Expr:
@@ -138,53 +154,21 @@ def label(attribute: str, level: int) -> exp.Expr:
     if level == 0:
         return value
     if level == _TOPS[attribute]:
-        return text("*")
+        return exp.convert("*")
     if attribute == "zip":
-        shown = exp.Left(this=value, expression=number(_ZIP_LENGTH - level))
-        return exp.DPipe(this=shown, expression=text("*" * level))
-    written = exp.TimeToStr(this=value, format=text("%Y-%m" if level == _MONTH else "%Y"))
-    if level < _DECADE:
-        return written
-    return exp.DPipe(this=exp.Left(this=written, expression=number(3)), expression=text("0s"))
+        return _PREFIX(value=value, length=_ZIP_LENGTH - level, rest="*" * level)
+    written = _WRITTEN(value=value, format="%Y-%m" if level == _MONTH else "%Y")
+    return written if level < _DECADE else _PREFIX(value=written, length=3, rest="0s")
 
 
-def _rightly_named(people: exp.Table, voters: exp.Table) -> exp.Select:
-    """Build the join of the identified patients with the voters they are; it selects nothing yet."""
-    alone = _classes(people, voters, GROUND).where(_one(_IN_TABLE), _one(_ON_LIST))
-    same = (col(name, "patient").eq(col(name, "voter")) for name in ("name", "address"))
-    return (
-        exp.Select()
-        .from_(aliased(people, "patient"))
-        .join(aliased(voters, "voter"), using=_using())
-        .join(alone.subquery("alone"), using=_using())
-        .where(*same)
-    )
+def _alone(people: exp.Table, voters: exp.Table) -> exp.Select:
+    """The classes of one patient and one voter."""
+    return _classes(people, voters, GROUND).where(col("in_table").eq(1), col("on_list").eq(1), copy=False)
 
 
 def _classes(people: exp.Table, voters: exp.Table, levels: Mapping[str, int]) -> exp.Select:
-    """Build the classes of a table on `SHARED`, each with its size and how many voters fit (NULL: none)."""
-    classes = _frequencies([col(name) for name in SHARED], people, _IN_TABLE)
-    listed = select(_labels(levels), voters.copy())
-    candidates = _frequencies([col(name) for name in SHARED], subquery(listed, "listed"), _ON_LIST)
-    return (
-        exp.select(*(col(name) for name in SHARED), col(_IN_TABLE), col(_ON_LIST))
-        .from_(classes.subquery("classes"))
-        .join(candidates.subquery("candidates"), join_type="left", using=_using())
-    )
-
-
-def _frequencies(columns: list[exp.Expr], source: exp.Expr, count: str) -> exp.Select:
-    size = named(exp.Count(this=exp.Star()), count)
-    return select([*columns, size], source.copy(), group=[column.copy() for column in columns])
+    return _CLASSES(people=people, labels=_labels(levels), voters=voters)
 
 
 def _labels(levels: Mapping[str, int]) -> list[exp.Expr]:
     return [named(label(name, levels[name]), name) for name in SHARED]
-
-
-def _using() -> list[int | str | exp.Expr]:
-    return [ident(name) for name in SHARED]
-
-
-def _one(count: str) -> exp.Expr:
-    return col(count).eq(1)

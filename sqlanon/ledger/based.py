@@ -1,4 +1,4 @@
-"""A release that is based on earlier ones: together they tell no more of anybody than each of them does.
+"""A release that is based on earlier ones: together they reveal no more of anybody than each of them does.
 
 L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty, Fuzziness and
 Knowledge-based Systems 10(5), 2002), section 4, has two remedies: base the new release on the earlier one, or treat all
@@ -23,7 +23,7 @@ from sqlanon import catalog
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import col, create_table, drop_table, select, subquery, table, text
+from sqlanon.expressions import create_table, drop_table, subquery, table, template
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
@@ -35,11 +35,14 @@ from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import Source
-from sqlanon.sources.earlier import EARLIER, KEY_HASH, Shown, marked, marked_by_key, marks, unmarked
+from sqlanon.sources.earlier import EARLIER, EarlierAttribute, marked, marked_by_key, marks, unmarked
 from sqlanon.sources.run import Run
 
 MOST = 60
-"""So many bits a mark has."""
+"""The bits of a mark."""
+
+_KEY_COUNT = template("SELECT count(*) FROM :keys WHERE run_id = :run_id")
+_KEYS = template("SELECT key_hash FROM :keys WHERE run_id = :run_id")
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,9 @@ def mark_earlier(
         raise PolicyError(problems)
     if fixed is not None:
         floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
-    asked = _asked(policy, floors, ks, fixed is not None)
+    searched = _search_policy(policy, floors, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
-    return MarkedSource(source, asked, tuple(one.run_id for one in earlier), frozenset(lost))
+    return MarkedSource(source, searched, tuple(one.run_id for one in earlier), frozenset(lost))
 
 
 def earlier_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
@@ -129,7 +132,7 @@ def show_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> 
     released, work = first.released, first.work
     columns = [one.name for one in released]
     rows = steps.make(work("marked_0"), unmarked(first.source.relation, columns))
-    shown = [Shown(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]
+    shown = [EarlierAttribute(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]
     shared = [(one.name, one.name) for one in released if one.quasi is None]
     steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
 
@@ -143,8 +146,8 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
     if one.masks:
         problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
     elif several := sorted(column for column in quasi if one.level(column, 0) is None):
-        told = f"{name} shows {', '.join(several)} at several levels"
-        problems.append(Problem(place, f"{told}: a release can be based on one of the full domain only"))
+        message = f"{name} shows {', '.join(several)} at several levels"
+        problems.append(Problem(place, f"{message}: a release can be based on one of the full domain only"))
     if one.manifest.decoys:
         problems.append(Problem(place, f"{name} has decoys: a later release that is based on it would tell them"))
     trees, now = trees_of(run, policy, one.publication.run_id), {tree.attribute: tree for tree in first.hierarchies}
@@ -154,11 +157,13 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
             continue
         where = join("attributes", attribute)
         if spec.role != "quasi":
-            told = f"is {spec.role}, so that it is shown as it is, and {name} generalizes it"
-            problems.append(Problem(where, f"{told}: make it quasi"))
+            message = f"is {spec.role}, so that it is shown as it is, and {name} generalizes it"
+            problems.append(Problem(where, f"{message}: make it quasi"))
         elif all_levels and key in trees and not is_same_tree(run.engine, trees[key], now[attribute]):
-            told = f"gives other labels than in {name}"
-            problems.append(Problem(join(where, "hierarchy"), f"{told}: levels can be compared in the same one only"))
+            message = f"gives other labels than in {name}"
+            problems.append(
+                Problem(join(where, "hierarchy"), f"{message}: levels can be compared in the same one only")
+            )
     return problems
 
 
@@ -206,16 +211,18 @@ def _mark(
         found = count(target)
     engine.execute(drop_table(rows))
     if one.manifest.released_rows and not found:
-        told = "is it a release of this table, and are its keys written as they were?"
-        raise SourceError(f"no row of {shown_place(one.path)} is found in the source: {told}")
+        hint = "is it a release of this table, and are its keys written as they were?"
+        raise SourceError(f"no row of {shown_place(one.path)} is found in the source: {hint}")
     return target, there == one.manifest.released_rows
 
 
-def _shown(first: SearchInput, one: Earlier, columns: Sequence[str]) -> tuple[list[Shown], list[tuple[str, str]]]:
+def _shown(
+    first: SearchInput, one: Earlier, columns: Sequence[str]
+) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
     """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
     theirs = {key: one.column(key) or key for key in one.columns}
     shown = [
-        Shown(
+        EarlierAttribute(
             first.attributes[i],
             one.level(column.lower(), height) or 0,
             first.hierarchies[i].top,
@@ -241,16 +248,13 @@ def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tu
     secret = secret_of(run.engine, catalog_section.database)
     with catalog.open_catalog(run.engine, catalog_section.database):
         keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-        query = select([col(KEY_HASH)], keys)
-        of_run = col("run_id").eq(text(one.publication.run_id))
-        found = run.engine.rows(select([exp.Count(this=exp.Star())], keys.copy()).where(of_run, copy=False))[0][0]
-        if not found:
+        if not run.engine.rows(_KEY_COUNT(keys=keys, run_id=one.publication.run_id))[0][0]:
             return None
-        run.engine.execute(create_table(target.copy(), query.where(of_run.copy(), copy=False)))
+        run.engine.execute(create_table(target.copy(), _KEYS(keys=keys, run_id=one.publication.run_id)))
     return secret, target
 
 
-def _asked(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixed: bool) -> Policy:
+def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixed: bool) -> Policy:
     """The policy of the search: with levels that are no finer, or just these, and the marks as one more
     quasi-identifier.
 

@@ -7,24 +7,24 @@ from typing import Any
 
 import altair as alt
 
-from sqlanon.report.facts import Looked
+from sqlanon.report.facts import GeneralizationFigures
 from sqlanon.report.style import AFTER, CHOSEN, STATUSES, WIDTH, Chart, drawn, powers, status_colour, styled
 
 
-def named(looked: Looked, names: Sequence[str]) -> str:
+def named(figures: GeneralizationFigures, names: Sequence[str]) -> str:
     """A generalization as text: each column and its level."""
-    return ", ".join(f"{name} {level}" for name, level in zip(names, looked.levels, strict=True))
+    return ", ".join(f"{name} {level}" for name, level in zip(names, figures.levels, strict=True))
 
 
-def _record(looked: Looked, names: Sequence[str]) -> dict[str, Any]:
+def _record(figures: GeneralizationFigures, names: Sequence[str]) -> dict[str, Any]:
     return {
-        "levels": named(looked, names),
-        "status": STATUSES[looked.status][0],
-        "classes": looked.classes,
-        "out": looked.suppressed_rows,
-        "score": looked.score,
-        "frontier": looked.frontier,
-        "chosen": looked.chosen,
+        "levels": named(figures, names),
+        "status": STATUSES[figures.status][0],
+        "classes": figures.classes,
+        "out": figures.suppressed_rows,
+        "score": figures.score,
+        "frontier": figures.frontier,
+        "chosen": figures.chosen,
     }
 
 
@@ -38,16 +38,16 @@ def _told(score: str) -> list[alt.Tooltip]:
     ]
 
 
-def frontier(looked: Sequence[Looked], names: Sequence[str], measure: str, allowed: int) -> Chart:
+def frontier(figures: Sequence[GeneralizationFigures], names: Sequence[str], measure: str, allowed: int) -> Chart:
     """Generalizations by the rows that they leave out and by their score; those on the line are beaten by none.
 
     Where one does not meet the policy, it is shown at its bound: what it would score at best.
     """
-    rows = [_record(one, names) for one in looked]
+    rows = [_record(one, names) for one in figures]
     shapes = alt.Scale(
         domain=[word for word, _ in STATUSES.values()], range=["circle", "cross", "triangle-up", "triangle-up"]
     )
-    ticks = powers(max((one.suppressed_rows or 0 for one in looked), default=1))
+    ticks = powers(max((one.suppressed_rows or 0 for one in figures), default=1))
     better = "more is better" if measure == "distinct" else "less is better"
     x = alt.X(
         "out:Q",
@@ -74,7 +74,7 @@ def frontier(looked: Sequence[Looked], names: Sequence[str], measure: str, allow
     return styled(layers.properties(width=WIDTH, height=320))
 
 
-def lattice(nodes: Sequence[Looked], names: Sequence[str]) -> Chart:
+def lattice(nodes: Sequence[GeneralizationFigures], names: Sequence[str]) -> Chart:
     """A small lattice: a row for each number of steps, a mark for each generalization, a line for each step."""
     spots, widest = _spots(nodes)
     short = all(level < 10 for one in nodes for level in one.levels)
@@ -109,7 +109,7 @@ def lattice(nodes: Sequence[Looked], names: Sequence[str]) -> Chart:
     return styled(layers.properties(width=max(WIDTH, min(widest * 44, 1200)), height=max(120, 56 * len(heights))))
 
 
-def _spots(nodes: Sequence[Looked]) -> tuple[dict[tuple[int, ...], tuple[float, int]], int]:
+def _spots(nodes: Sequence[GeneralizationFigures]) -> tuple[dict[tuple[int, ...], tuple[float, int]], int]:
     """Where each generalization stands, and how many stand in the widest row."""
     rows: dict[int, list[tuple[int, ...]]] = {}
     for levels in sorted(one.levels for one in nodes):

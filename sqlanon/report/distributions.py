@@ -11,61 +11,112 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import (
-    all_of,
-    anonymous,
-    cast,
-    col,
-    greatest,
-    is_null,
-    is_there,
-    least,
-    named,
-    number,
-    or_zero,
-    select,
-    subquery,
-    text,
-    total,
-    where,
-)
+from sqlanon.expressions import anonymous, cast, col, fragment, number, subquery, template, text
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.markup import distinct
 from sqlanon.report.facts import Distribution
 
-LABEL, ROWS = "label", "rows"
-
-_FIGURES = ("levels", "status", "classes", "suppressed_rows", "score")
-
-# Of generalizations: those on the frontier and the chosen one first, of the others a sample that is always the same.
-_FRONTIER, _CHOSEN, _PLACE = "frontier", "chosen", "place"
+_LABEL_COUNTS = template("""
+    SELECT value::VARCHAR AS label, rows
+    FROM (SELECT :column AS value, count(*) AS rows FROM :relation GROUP BY :column) AS v
+""")
+_COMMON_LABELS = template("""
+    SELECT label, rows
+    FROM :counts
+    WHERE rows >= :few
+    ORDER BY rows DESC, label NULLS LAST
+    LIMIT :most
+""")
+_LABEL_FIGURES = template("""
+    SELECT
+        count(*),
+        coalesce(sum(rows)::BIGINT, 0),
+        count(*) FILTER (WHERE rows < :few),
+        coalesce(sum(rows) FILTER (WHERE rows < :few)::BIGINT, 0)
+    FROM :counts
+""")
+# A number has a place if it is not NULL, no NaN and not infinite.
+_SPREAD = template("""
+    SELECT quantile_cont(:value::DOUBLE, 0.05), quantile_cont(:value::DOUBLE, 0.95)
+    FROM :relation
+    WHERE isfinite(:value::DOUBLE)
+""")
+_BINS = template("""
+    SELECT bin, count(*) AS rows
+    FROM (
+        SELECT
+            CASE
+                WHEN isfinite(:value::DOUBLE)
+                    THEN greatest(least(:floor, :highest), :lowest)::BIGINT
+            END AS bin
+        FROM :relation
+    ) AS b
+    GROUP BY bin
+    ORDER BY bin NULLS LAST
+""")
+_QUOTIENT = fragment(":value::DOUBLE / :width")
+_STATUSES = template("""
+    SELECT height, status, count(*)
+    FROM :lattice
+    GROUP BY height, status
+    ORDER BY height, status
+""")
+_EVERY = template("SELECT levels, status, classes, suppressed_rows, score FROM :lattice")
+# The frontier and the chosen one first, of the others a sample that is always the same.
+_COUNTED_GENERALIZATIONS = template("""
+    SELECT levels, status, classes, suppressed_rows, score, frontier, chosen
+    FROM (
+        SELECT *, row_number() OVER (ORDER BY chosen DESC, frontier DESC, md5(levels::VARCHAR)) AS place
+        FROM (
+            SELECT
+                levels,
+                status,
+                classes,
+                suppressed_rows,
+                coalesce(score, bound) AS score,
+                status = 'satisfies' AND (before IS NULL OR :cost < before) AS frontier,
+                levels = :chosen AS chosen
+            FROM (
+                SELECT
+                    levels,
+                    status,
+                    classes,
+                    suppressed_rows,
+                    score,
+                    bound,
+                    min(:cost) OVER (
+                        PARTITION BY status = 'satisfies'
+                        ORDER BY suppressed_rows, :cost, levels
+                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                    ) AS before
+                FROM :lattice
+                WHERE NOT suppressed_rows IS NULL
+            ) AS c
+        ) AS m
+    ) AS p
+    WHERE place <= :most
+    ORDER BY suppressed_rows, score, levels
+""")
 
 
 def label_counts(relation: exp.Expr, column: str) -> exp.Subquery:
     """The values of a column as text, NULL for itself, and in how many rows each is: ``label``, ``rows``."""
-    value = select([named(col(column), "value"), named(_count(), ROWS)], relation.copy(), [col(column)])
-    return subquery(select([named(cast(col("value"), "VARCHAR"), LABEL), col(ROWS)], subquery(value, "v")), "labels")
+    return subquery(_LABEL_COUNTS(column=col(column), relation=relation), "labels")
 
 
 def common_labels(counts: exp.Subquery, few: int, limit: int) -> exp.Select:
     """The labels that are in at least ``few`` rows, ``limit`` of them, the most frequent first."""
-    query = select([col(LABEL), col(ROWS)], counts.copy()).where(_many(few), copy=False)
-    query = query.order_by(exp.Ordered(this=col(ROWS), desc=True), copy=False)
-    return query.order_by(exp.Ordered(this=col(LABEL), nulls_first=False), copy=False).limit(limit, copy=False)
+    return _COMMON_LABELS(counts=counts, few=few, most=limit)
 
 
 def label_figures(counts: exp.Subquery, few: int) -> exp.Select:
     """One row: labels, their rows; and those that are in fewer than ``few`` rows: labels, rows."""
-    rare = col(ROWS) < number(few)
-    found = [_count(), or_zero(total(col(ROWS))), where(_count(), rare.copy()), or_zero(total(col(ROWS), rare))]
-    return select(found, counts.copy())
+    return _LABEL_FIGURES(counts=counts, few=few)
 
 
 def spread(relation: exp.Expr, value: exp.Expr) -> exp.Select:
     """One row: about where a twentieth of the numbers lie below and above; NULL where there is none."""
-    number_ = cast(value, "DOUBLE")
-    low, high = (anonymous("QUANTILE_CONT", number_.copy(), number(share)) for share in (0.05, 0.95))
-    return select([low, high], relation.copy()).where(_is_number(value), copy=False)
+    return _SPREAD(value=value, relation=relation)
 
 
 def bins(relation: exp.Expr, value: exp.Expr, width: float, lowest: int, highest: int) -> exp.Select:
@@ -73,94 +124,38 @@ def bins(relation: exp.Expr, value: exp.Expr, width: float, lowest: int, highest
 
     What is below the lowest bin is in the lowest, what is above the highest in the highest. Bin NULL: no number.
     """
-    number_ = anonymous("FLOOR", cast(value, "DOUBLE") / number(width))
-    number_ = greatest(least(number_, number(highest)), number(lowest))
-    bin_ = exp.Case(ifs=[exp.If(this=_is_number(value), true=cast(number_, "BIGINT"))])
-    query = select([named(bin_, "bin")], relation.copy())
-    query = select([col("bin"), named(_count(), ROWS)], subquery(query, "b"), [col("bin")])
-    return query.order_by(exp.Ordered(this=col("bin"), nulls_first=False), copy=False)
+    floor = anonymous("FLOOR", _QUOTIENT(value=value, width=number(width)))
+    return _BINS(value=value, floor=floor, highest=number(highest), lowest=number(lowest), relation=relation)
 
 
 def statuses(lattice: exp.Table) -> exp.Select:
     """How many generalizations of each height have which status: ``height``, ``status``, count."""
-    query = select([col("height"), col("status"), _count()], lattice.copy(), [col("height"), col("status")])
-    return query.order_by(exp.Ordered(this=col("height")), exp.Ordered(this=col("status")), copy=False)
+    return _STATUSES(lattice=lattice)
 
 
 def every(lattice: exp.Table) -> exp.Select:
     """All generalizations of a small lattice: ``levels``, ``status``, ``classes``, ``suppressed_rows``, ``score``."""
-    return select([col(name) for name in _FIGURES], lattice.copy())
+    return _EVERY(lattice=lattice)
 
 
-def looked_at(lattice: exp.Table, chosen: Sequence[int], limit: int, maximised: bool = False) -> exp.Select:
+def counted_generalizations(
+    lattice: exp.Table, chosen: Sequence[int], limit: int, maximised: bool = False
+) -> exp.Select:
     """Generalizations that were counted, for a picture of score against suppression.
 
     The frontier are those that satisfy the policy and suppress fewer rows than all that score as well. Of the others,
     those with the least MD5 of their levels are kept: a sample that is the same on every run.
     """
-    levels = exp.Array(expressions=[number(level) for level in chosen])
-    is_chosen = col("levels").eq(cast(levels, "INTEGER[]"))
-    cost: exp.Expr = exp.Neg(this=col("score")) if maximised else col("score")
-    order = [col("suppressed_rows"), cost, col("levels")]
-    before = exp.Window(
-        this=exp.Min(this=cost.copy()),
-        partition_by=[col("status").eq("satisfies")],
-        order=exp.Order(expressions=[exp.Ordered(this=one.copy()) for one in order]),
-        spec=exp.WindowSpec(
-            kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end=number(1), end_side="PRECEDING"
-        ),
-    )
-    best = is_null(col("before")) | (cost < col("before"))
-    satisfies = col("status").eq("satisfies")
-    shown: list[exp.Expr] = [col(name) for name in _FIGURES[:-1]]
-    counted = select([*shown, col("score"), col("bound"), named(before, "before")], lattice.copy())
-    counted = counted.where(is_there(col("suppressed_rows")), copy=False)
-    score = exp.Coalesce(this=col("score"), expressions=[col("bound")])
-    marked = select(
-        [
-            *(one.copy() for one in shown),
-            named(score, "score"),
-            named(all_of([satisfies, exp.Paren(this=best)]), _FRONTIER),
-            named(is_chosen, _CHOSEN),
-        ],
-        subquery(counted, "c"),
-    )
-    mark = anonymous("MD5", cast(col("levels"), "VARCHAR"))
-    place = exp.Window(
-        this=exp.RowNumber(),
-        order=exp.Order(
-            expressions=[
-                exp.Ordered(this=col(_CHOSEN), desc=True),
-                exp.Ordered(this=col(_FRONTIER), desc=True),
-                exp.Ordered(this=mark),
-            ]
-        ),
-    )
-    placed = select([exp.Star(), named(place, _PLACE)], subquery(marked, "m"))
-    query = select([col(name) for name in (*_FIGURES, _FRONTIER, _CHOSEN)], subquery(placed, "p"))
-    within = col(_PLACE) <= number(limit)
-    ordered = [exp.Ordered(this=col(name)) for name in ("suppressed_rows", "score", "levels")]
-    return query.where(within, copy=False).order_by(*ordered, copy=False)
-
-
-def _count() -> exp.Count:
-    return exp.Count(this=exp.Star())
-
-
-def _many(few: int) -> exp.GTE:
-    return col(ROWS) >= number(few)
-
-
-def _is_number(value: exp.Expr) -> exp.Expr:
-    """Whether it is a number that has a place: not NULL, no NaN, not infinite."""
-    return anonymous("ISFINITE", cast(value.copy(), "DOUBLE"))
+    cost = fragment("-score")() if maximised else col("score")
+    levels = cast(exp.array(*(number(level) for level in chosen)), "INTEGER[]")
+    return _COUNTED_GENERALIZATIONS(cost=cost, chosen=levels, lattice=lattice, most=limit)
 
 
 BARS = 20
-"""So many labels, or about so many ranges, at most."""
+"""The most labels, and about the most ranges."""
 NO_VALUE = "(no value)"
 MIXED = 2
-"""What is not told is of so many values at least, or one could be counted by subtraction."""
+"""The fewest values that are not shown: one alone could be counted by subtraction."""
 
 
 def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
@@ -170,20 +165,22 @@ def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, fe
     kind = bounds_kind(type_)
     if values > BARS and kind is not None:
         return _ranges(engine, relation, column, kind == "date", few)
-    found = told(engine.rows(common_labels(counts, few, BARS)), values, rows, rare, few)
+    found = safe_labels(engine.rows(common_labels(counts, few, BARS)), values, rows, rare, few)
     if len(found) == values:  # all of them: in their own order
         found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
     bars = tuple(zip(distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
     return Distribution(bars, values, values - len(found), rare)
 
 
-def told(common: Sequence[tuple[Any, int]], values: int, rows: int, rare: int, few: int) -> list[tuple[Any, int]]:
-    """The labels that may be told. All rows are known: where some values are rare, what is left over has enough
+def safe_labels(
+    common: Sequence[tuple[Any, int]], values: int, rows: int, rare: int, few: int
+) -> list[tuple[Any, int]]:
+    """The labels that may be shown. All rows are known: where some values are rare, what is left over has enough
     rows, of two values at least, or a count would follow by subtraction.
 
-    >>> told([("a", 133), ("b", 132), ("c", 132)], 4, 400, 1, 5)
+    >>> safe_labels([("a", 133), ("b", 132), ("c", 132)], 4, 400, 1, 5)
     [('a', 133), ('b', 132)]
-    >>> told([("a", 133), ("b", 132)], 2, 265, 0, 5)
+    >>> safe_labels([("a", 133), ("b", 132)], 2, 265, 0, 5)
     [('a', 133), ('b', 132)]
     """
     shown = list(common)

@@ -26,7 +26,7 @@ class Distribution:
     values:
         How many values there are; None where ranges are shown.
     others, rare:
-        Values that are not shown; and of these, those in fewer rows than may be told.
+        Values that are not shown; and of these, those in fewer rows than may be shown.
     """
 
     bars: tuple[tuple[str, int], ...]
@@ -36,7 +36,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReleasedColumn:
     """A released column: its name, type and role, and what its values are like."""
 
     name: str
@@ -47,32 +47,15 @@ class Shown:
 
 @dataclass(frozen=True)
 class Facts:
-    """What everybody may see who has the release.
-
-    Attributes
-    ----------
-    claims:
-        The release's manifest; of what is not published yet, what it would be.
-    published:
-        Whether it is a release file.
-    few:
-        Counts below it are not told.
-    checks:
-        The requirements, and what else is checked.
-    sizes:
-        Of the release; None where the file is not what it claims.
-    columns:
-        The released ones, in their order.
-    statements:
-        SQL for the reader.
-    """
+    """What everybody may see who has the release. Counts below ``few`` are not shown; of what is not published yet, the
+    claims are what they would be; without ``sizes`` the file is not what it claims."""
 
     claims: Manifest
     published: bool
     few: int
     checks: tuple[Check, ...]
     sizes: ClassSizes | None
-    columns: tuple[Shown, ...]
+    columns: tuple[ReleasedColumn, ...]
     statements: tuple[str, ...]
 
     @property
@@ -82,16 +65,9 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A generalization that was looked at.
-
-    Attributes
-    ----------
-    levels:
-        In the policy's order.
-    status:
-        ``satisfies``, ``violates``, ``open``, or ``unseen``.
-    """
+class GeneralizationFigures:
+    """A generalization, with the figures of the search: its status is ``satisfies``, ``violates``, ``open``, or
+    ``unseen``."""
 
     levels: tuple[int, ...]
     status: str
@@ -104,32 +80,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class Inside:
-    """What is for inside only.
+    """What is for inside only: the source as it stands, and the search.
 
-    Attributes
-    ----------
-    sizes:
-        Of the source as it stands.
-    before:
-        By column, how its values are distributed in the source; of a source in PostgreSQL, those that were counted.
-    heights, generalization:
-        By quasi-identifier the levels that its hierarchy has, and the level that was chosen; None: several.
-    measure, allowed_rows:
-        What was minimised, and the rows that may be suppressed.
-    nodes, checked:
-        Generalizations: how many there are, and how many were counted.
-    statuses:
-        Height, status, and how many generalizations have both.
-    looked:
-        A sample of those that were counted, with the frontier and the chosen one.
-    lattice:
-        All of them where they are few; else empty.
-    compared:
-        What strategies found, one row each; empty if none was asked for.
-    statement:
-        That makes the release.
-    warnings, dependencies:
-        What the data holder should know before sharing; and the columns that narrow quasi-identifiers.
+    ``before`` has the distributions in the source, of a source in PostgreSQL those that were counted; the level of a
+    quasi-identifier is None where there are several; ``counted`` is a sample of the generalizations that were counted,
+    with the frontier and the chosen one, and ``lattice`` all of them where they are few.
     """
 
     sizes: ClassSizes
@@ -141,8 +96,8 @@ class Inside:
     nodes: int
     checked: int
     statuses: tuple[tuple[int, str, int], ...]
-    looked: tuple[Looked, ...]
-    lattice: tuple[Looked, ...]
+    counted: tuple[GeneralizationFigures, ...]
+    lattice: tuple[GeneralizationFigures, ...]
     statement: str
     warnings: tuple[str, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()

@@ -1,4 +1,4 @@
-"""From a release, or from what was found and is not published yet, to what a report tells.
+"""From a release, or from what was found and is not published yet, to what a report shows.
 
 What everybody may see is counted from the released rows and the manifest alone, in both cases by the same functions.
 """
@@ -30,9 +30,9 @@ from sqlanon.release.requirements import requirement_checks
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
 from sqlanon.release_draft import ReleaseDraft
-from sqlanon.report import distributions as charts
+from sqlanon.report import distributions
 from sqlanon.report.distributions import distribution
-from sqlanon.report.facts import FEW, Distribution, Facts, Inside, Looked, Shown
+from sqlanon.report.facts import FEW, Distribution, Facts, GeneralizationFigures, Inside, ReleasedColumn
 from sqlanon.report.words import of_persons
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import k_anonymity_of
@@ -40,9 +40,9 @@ from sqlanon.search.full_domain import allowed_rows, measure_of
 from sqlanon.sources.earlier import EARLIER
 
 SAMPLE = 1500
-"""So many generalizations are drawn at most."""
+"""The most generalizations that are drawn."""
 SMALL = 120
-"""A lattice of so many generalizations is drawn as a whole."""
+"""A lattice of up to this many generalizations is drawn as a whole."""
 WITH_SOURCE = "checked with the source at hand"
 
 
@@ -71,25 +71,10 @@ def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check,
 
 @dataclass(frozen=True)
 class Unpublished:
-    """What was found and is not published: how its release is made, and what would be claimed of it.
+    """A result that is not published: its draft, and the figures of its search. The chosen level of an attribute is
+    None where there are several."""
 
-    Attributes
-    ----------
-    made:
-        The release.
-    generalization:
-        By quasi-identifier the chosen level; None: several.
-    lattice:
-        The table of what was looked at.
-    nodes, checked:
-        Generalizations: how many there are, and how many were counted.
-    statement:
-        That makes the release.
-    warnings, dependencies:
-        What the data holder should know before sharing; and the columns that narrow quasi-identifiers.
-    """
-
-    made: ReleaseDraft
+    draft: ReleaseDraft
     generalization: Mapping[str, int | None]
     lattice: exp.Table
     nodes: int
@@ -100,26 +85,26 @@ class Unpublished:
 
     def facts(self, private: bool = False) -> Facts:
         """What its release will show. The rows are made once, in the run's work schema, and dropped."""
-        run, policy = self.made.run, self.made.prepared.policy
+        run, policy = self.draft.run, self.draft.prepared.policy
         rows = run.work("reported")
-        with self.made.rows(shuffled=False) as query:
+        with self.draft.rows(shuffled=False) as query:
             run.engine.execute(create_table(rows.copy(), query))
         try:
             macros = run.install_macros()
             name = rows.sql(run.engine.dialect)
-            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.made.quasi, macros))[0]
-            claims = self.made.manifest(released_name(policy), RowFacts(released, classes, k or 0, ""))
+            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.draft.quasi, macros))[0]
+            claims = self.draft.manifest(released_name(policy), RowFacts(released, classes, k or 0, ""))
             audited = replace(audited_of(run.engine, claims, name), macros=macros)
             checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
-            if told := k_counts_decoys(self.made.checks(rows), claims):
-                checks = tuple(told) if private else beside(checks, told)
+            if with_source := k_counts_decoys(self.draft.checks(rows), claims):
+                checks = tuple(with_source) if private else beside(checks, with_source)
             return _facts(run.engine, rows, claims, checks, published=False, readable=True)
         finally:
             run.engine.execute(drop_table(rows))
 
     def inside(self, compared: Sequence[Mapping[str, Any]] = ()) -> Inside:
         """What is for inside only."""
-        prepared, engine = self.made.prepared, self.made.run.engine
+        prepared, engine = self.draft.prepared, self.draft.run.engine
         source, types = prepared.source.relation, prepared.source.columns
         own = prepared.columns.generalized
         there = engine.columns(source)  # of a source in PostgreSQL, what was counted
@@ -138,8 +123,8 @@ class Unpublished:
             allowed_rows=allowed_rows(prepared),
             nodes=self.nodes,
             checked=self.checked,
-            statuses=tuple(engine.rows(charts.statuses(self.lattice))),
-            looked=self.looked(),
+            statuses=tuple(engine.rows(distributions.statuses(self.lattice))),
+            counted=self.counted(),
             lattice=self.small_lattice(),
             compared=compared,
             statement=self.statement,
@@ -153,27 +138,27 @@ class Unpublished:
         levels = tuple(self.generalization.values())
         return tuple(level for level in levels if level is not None) if None not in levels else ()
 
-    def looked(self) -> tuple[Looked, ...]:
+    def counted(self) -> tuple[GeneralizationFigures, ...]:
         """The generalizations that were counted; of many a sample."""
-        maximised = measure_of(self.made.prepared).shown(1.0) < 0
-        query = charts.looked_at(self.lattice, self.chosen, SAMPLE, maximised)
-        rows = self.made.run.engine.rows(query)
-        return tuple(Looked(tuple(levels), *rest) for levels, *rest in rows)
+        maximised = measure_of(self.draft.prepared).shown(1.0) < 0
+        query = distributions.counted_generalizations(self.lattice, self.chosen, SAMPLE, maximised)
+        rows = self.draft.run.engine.rows(query)
+        return tuple(GeneralizationFigures(tuple(levels), *rest) for levels, *rest in rows)
 
-    def small_lattice(self) -> tuple[Looked, ...]:
-        """All generalizations, where there are few; those that were not looked at, too."""
-        lattice = self.made.prepared.lattice
+    def small_lattice(self) -> tuple[GeneralizationFigures, ...]:
+        """All generalizations, where there are few; those that were not counted, too."""
+        lattice = self.draft.prepared.lattice
         if lattice.size > SMALL or EARLIER in lattice.attributes:
             return ()
-        statuses = {looked.levels: looked for looked in _rows_of(self.made.run.engine, self.lattice)}
+        statuses = {one.levels: one for one in _rows_of(self.draft.run.engine, self.lattice)}
         every = product(*(lattice.levels(i) for i in range(len(lattice.top))))
-        found = [statuses.get(levels, Looked(levels, "unseen")) for levels in every]
+        found = [statuses.get(levels, GeneralizationFigures(levels, "unseen")) for levels in every]
         return tuple(replace(one, chosen=one.levels == self.chosen) for one in found)
 
 
-def _rows_of(engine: Engine, lattice: exp.Table) -> list[Looked]:
-    rows = engine.rows(charts.every(lattice))
-    return [Looked(tuple(levels), *rest) for levels, *rest in rows]
+def _rows_of(engine: Engine, lattice: exp.Table) -> list[GeneralizationFigures]:
+    rows = engine.rows(distributions.every(lattice))
+    return [GeneralizationFigures(tuple(levels), *rest) for levels, *rest in rows]
 
 
 def _facts(
@@ -186,17 +171,19 @@ def _facts(
     quasi, columns = claims.quasi, engine.columns(relation)
     sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
 
-    def told(name: str) -> Distribution:
+    def distribution_of(name: str) -> Distribution:
         if of_persons(claims):  # many rows of a value may be of one person
             return Distribution(())
         return distribution(engine, relation, name, columns[name], few)
 
-    shown = tuple(Shown(one.name, columns[one.name], one.role, told(one.name)) for one in claims.columns)
+    shown = tuple(
+        ReleasedColumn(one.name, columns[one.name], one.role, distribution_of(one.name)) for one in claims.columns
+    )
     return Facts(claims, published, few, tuple(checks), sizes, shown, tuple(verification_sql(claims)))
 
 
 def few_of(claims: Manifest) -> int:
-    """Counts below it are not told: what a class has at least by the policy that a manifest shows; without a k, `FEW`
+    """Counts below it are not shown: what a class has at least by the policy that a manifest shows; without a k, `FEW`
     or more."""
     section, _ = read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})
     if section is None:

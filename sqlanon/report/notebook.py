@@ -80,7 +80,7 @@ class Charts:
 
         self._refuse_without_lattice()
         inside = self._inside
-        return charts_of_search.frontier(inside.looked, list(inside.heights), inside.measure, inside.allowed_rows)
+        return charts_of_search.frontier(inside.counted, list(inside.heights), inside.measure, inside.allowed_rows)
 
     def lattice(self) -> Chart:
         """The lattice: ``levels`` and ``status`` of `Result.lattice`; of a large one, counts by ``height``.

@@ -236,18 +236,18 @@ def _search(facts: Facts, inside: Inside, charts: dict[str, Any]) -> str:
     words_ = [[STATUSES[status][0], n] for status, n in counts.items()]
     table = html_table("Generalizations that were looked at", ["policy", "generalizations"], words_, [1])
     parts = [f"<section><h2>The alternatives</h2>\n<p>{escaped(told)}</p>"]
-    if inside.looked:
-        chart = draw_search.frontier(inside.looked, names, inside.measure, inside.allowed_rows)
+    if inside.counted:
+        chart = draw_search.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
         best = [
             [draw_search.named(one, names), one.suppressed_rows, one.score, one.classes, "chosen" if one.chosen else ""]
-            for one in inside.looked
+            for one in inside.counted
             if one.frontier or one.chosen
         ][:100]
         headings = ["levels", "rows left out", inside.measure, "groups", ""]
         frontier = html_table("Beaten by no other in both", headings, best, [1, 2, 3])
         caption = (
             "Each mark is a version of the table that was counted: further left fewer rows are left out, further down "
-            f"less is lost. Those on the line are beaten by none in both. {len(inside.looked):,} are drawn."
+            f"less is lost. Those on the line are beaten by none in both. {len(inside.counted):,} are drawn."
         )
         if inside.measure == "distinct":
             caption = caption.replace("further down less is lost", "further up more is kept")

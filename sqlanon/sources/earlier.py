@@ -22,7 +22,7 @@ KEY_HASH = "key_hash"
 __all__ = [
     "EARLIER",
     "KEY_HASH",
-    "Shown",
+    "EarlierAttribute",
     "key_hash",
     "marked",
     "marked_by_key",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Shown:
+class EarlierAttribute:
     """A quasi-identifier as an earlier release shows it.
 
     Attributes
@@ -58,7 +58,7 @@ def unmarked(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
 def marked(
     rows: exp.Table,
     columns: Sequence[str],
-    shown: Sequence[Shown],
+    shown: Sequence[EarlierAttribute],
     shared: Sequence[tuple[str, str]],
     release: exp.Expr,
     bit: int,
@@ -151,11 +151,11 @@ def _with_bit(columns: Sequence[str], condition: exp.Expr, bit: int) -> list[exp
     return [*(col(name, "r") for name in columns), named(mark, EARLIER)]
 
 
-def _is_looked_up(one: Shown) -> bool:
+def _is_looked_up(one: EarlierAttribute) -> bool:
     return 0 < one.level < one.attribute.height
 
 
-def _label(one: Shown, i: int) -> exp.Expr:
+def _label(one: EarlierAttribute, i: int) -> exp.Expr:
     """What the release shows of a row of the source."""
     if one.level == 0:
         return col(one.attribute.column, "s")

@@ -35,8 +35,7 @@ from sqlanon.markup import harmless
 from sqlanon.measures import MEASURES
 from sqlanon.release.metadata_views import class_sizes
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
-from sqlanon.report import distributions as charts
-from sqlanon.report import facts_of_release, words
+from sqlanon.report import distributions, facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
 
@@ -110,7 +109,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All records that charts draw."""
-    for spec in charts.values():
+    for spec in distributions.values():
         for found in re.findall(r'"values": (\[\{.*?\}\])', json.dumps(spec)):
             yield from json.loads(found)
 
@@ -210,7 +209,7 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
             rows.append([levels, height, status, *figures])
         connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
-        query = charts.looked_at(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
+        query = distributions.counted_generalizations(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
         found = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
         again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()
@@ -419,7 +418,7 @@ def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: 
         embedded = text.partition('id="charts">')[2].partition("</script>")[0]
         assert not set("<>&\u2028") & set(embedded)
         assert set(map(harmless, HOSTILE)) <= set(leaves(parsed.charts))
-        # No name and no label is a key, or in an expression: only data, and titles of charts.
+        # No name and no label is a key, or in an expression: only data, and titles of distributions.
         keys = {key for record in records(parsed.charts) for key in record}
         assert keys <= DRAWN
         assert not re.search(r'"(href|url|expr|calculate|signal|labelExpr|test)":', embedded)
