@@ -109,7 +109,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All records that charts draw."""
-    for spec in distributions.values():
+    for spec in charts.values():
         for found in re.findall(r'"values": (\[\{.*?\}\])', json.dumps(spec)):
             yield from json.loads(found)
 
@@ -418,7 +418,7 @@ def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: 
         embedded = text.partition('id="charts">')[2].partition("</script>")[0]
         assert not set("<>&\u2028") & set(embedded)
         assert set(map(harmless, HOSTILE)) <= set(leaves(parsed.charts))
-        # No name and no label is a key, or in an expression: only data, and titles of distributions.
+        # No name and no label is a key, or in an expression: only data, and titles of charts.
         keys = {key for record in records(parsed.charts) for key in record}
         assert keys <= DRAWN
         assert not re.search(r'"(href|url|expr|calculate|signal|labelExpr|test)":', embedded)
