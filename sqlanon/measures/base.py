@@ -42,83 +42,57 @@ sum of the geometric means."""
 
 @dataclass(frozen=True)
 class Figures:
-    """What a check says of a generalization.
-
-    Attributes
-    ----------
-    classes, suppressed_rows:
-        Kept classes, and rows in the others.
-    squares:
-        Sum of the squared sizes of the kept classes, for measures that need it.
-    suppressed_leaves:
-        For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
-        under its value, less one. It is needed only where no more rows are suppressed than may be.
-    suppressed_entropy:
-        For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed rows).
-    lost:
-        At least so many rows are suppressed here and at every lower generalization; None: all requirements are
-        hereditary, and the rows that are suppressed here are suppressed there, too.
-    count, singles:
-        For requirements on the whole table: rows or persons in kept classes, and kept classes of one.
-    unmet, too_few:
-        For δ-presence: classes of the population that are not kept; those of which too little is in the source.
-    estimate_holds:
-        Whether an estimate is within its limit, where there is one.
-    """
+    """What a check says of a generalization."""
 
     classes: int
     suppressed_rows: int
+    """Kept classes, and rows in the others."""
     squares: float = 0.0
+    """Sum of the squared sizes of the kept classes, for measures that need it."""
     lost: float | None = None
+    """At least so many rows are suppressed here and at every lower generalization; None: all requirements are
+    hereditary, and the rows that are suppressed here are suppressed there, too."""
     count: int = 0
     singles: int = 0
+    """For requirements on the whole table: rows or persons in kept classes, and kept classes of one."""
     unmet: int = 0
     too_few: int = 0
+    """For δ-presence: classes of the population that are not kept; those of which too little is in the source."""
     estimate_holds: bool = True
+    """Whether an estimate is within its limit, where there is one."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
+    """For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
+    under its value, less one. It is needed only where no more rows are suppressed than may be."""
     suppressed_entropy: float = 0.0
+    """For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed
+    rows)."""
 
 
 @dataclass(frozen=True)
 class Marginals:
-    """What the attributes' own counts tell.
-
-    Attributes
-    ----------
-    rows:
-        Rows of the source.
-    heights, leaves:
-        Of each quasi-identifier's hierarchy.
-    unknown:
-        For each, its rows with a value that is missing from the hierarchy.
-    leaf_sums:
-        For each and each level, the sum over its known rows of the leaves under the value, less one.
-    entropies:
-        For each and each level, −Σ over rows of log2(count(value) / count(generalized value)). Empty unless asked.
-    """
+    """What the attributes' own counts tell."""
 
     rows: int
+    """Rows of the source."""
     heights: Levels
     leaves: Levels
+    """Of each quasi-identifier's hierarchy."""
     unknown: Levels
+    """For each, its rows with a value that is missing from the hierarchy."""
     leaf_sums: tuple[tuple[float, ...], ...]
+    """For each and each level, the sum over its known rows of the leaves under the value, less one."""
     entropies: tuple[tuple[float, ...], ...] = ()
+    """For each and each level, −Σ over rows of log2(count(value) / count(generalized value)). Empty unless asked."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Of a recoding that is no generalization, by attribute, over its kept rows.
-
-    Attributes
-    ----------
-    leaves:
-        The sum of the leaves under the released values, less one each.
-    levels:
-        The sum of the levels of the released values.
-    """
+    """Of a recoding that is no generalization, by attribute, over its kept rows."""
 
     leaves: tuple[float, ...]
+    """The sum of the leaves under the released values, less one each."""
     levels: tuple[int, ...]
+    """The sum of the levels of the released values."""
 
 
 class Measure:

@@ -11,6 +11,7 @@ from sqlanon.coding import KNOWN, ROWS, Levels, below_top, code_name
 from sqlanon.expressions import (
     all_columns,
     all_of,
+    anonymous,
     cast,
     col,
     greatest,
@@ -20,14 +21,82 @@ from sqlanon.expressions import (
     number,
     select,
     subquery,
+    table,
     total,
+    union_all,
     where,
 )
 from sqlanon.frequency.distribution import counts_by_value
 from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
 from sqlanon.requirements import ClassCondition, Requirements
-from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution
-from sqlanon.search.shields import MOVERS, SETTLED, after_shields
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
+
+MOVERS = "movers"
+SETTLED = "settled"
+
+
+def after_shields(
+    judged: exp.Query, keys: Sequence[str], shields: Sequence[SubsetCondition], moving: bool
+) -> exp.Select:
+    """Classes with ``kept`` by the requirements on each, to classes with ``kept`` by the shields too."""
+    names = [f"shield {key}" for key in keys]
+    counts = [SETTLED, MOVERS] if moving else [CLASS_COUNT]
+    own = [*names, *counts]
+    first = select([*(col(name) for name in own), named(number(0), "round")], table("alone"))
+    first = first.where(col("kept"), copy=False)
+    fine = all_of(_holds(shield, keys, moving) for shield in shields)
+    tested = select([*(col(name) for name in own), col("round"), named(fine, "fine")], table("rounds"))
+    all_fine = exp.Window(this=exp.LogicalAnd(this=col("fine")))
+    watched = select([exp.Star(), named(all_fine, "all_fine")], subquery(tested, "t"))
+    one_more = exp.Add(this=col("round"), expression=number(1))
+    later: list[exp.Expr] = [*(col(name) for name in own), named(one_more, "round")]
+    next_ = select(later, subquery(watched, "w")).where(
+        exp.And(this=col("fine"), expression=exp.Not(this=col("all_fine"))), copy=False
+    )
+    last = select([exp.Max(this=col("round"))], table("rounds"))
+    # In the last round all are fine, or none is: then nothing stays.
+    final = select([*(col(name) for name in names), col("fine")], subquery(tested.copy(), "t"))
+    final = final.where(exp.EQ(this=col("round"), expression=exp.Subquery(this=last)), col("fine"), copy=False)
+    return (
+        select(
+            [
+                exp.Column(this=exp.Star(except_=[ident("kept")]), table=ident("a")),
+                named(is_there(col("fine", "s")), "kept"),
+            ],
+            exp.Table(this=ident("alone"), alias=exp.TableAlias(this=ident("a"))),
+        )
+        .join(
+            subquery(final, "s"),
+            on=all_of(exp.EQ(this=col(name, "a"), expression=col(name, "s")) for name in names),
+            join_type="left",
+            copy=False,
+        )
+        .with_(ident("alone"), as_=judged, materialized=True, copy=False)
+        .with_(
+            ident("rounds"),
+            as_=union_all(first, next_),
+            recursive=True,
+            copy=False,
+        )
+    )
+
+
+def _holds(shield: SubsetCondition, keys: Sequence[str], moving: bool) -> exp.Expr:
+    """Whether a class, in this round, is in a group of at least k that agree in the shield's attributes."""
+    mine = [key for key in keys if any(key.startswith(f"q{i}_l") for i in shield.attributes)]
+    group = [col(f"shield {key}") for key in mine]
+
+    def over(aggregate: exp.Expr) -> exp.Window:
+        return exp.Window(this=aggregate, partition_by=[col("round"), *(key.copy() for key in group)])
+
+    if not moving:
+        count: exp.Expr = over(exp.Sum(this=col(CLASS_COUNT)))
+    else:
+        lists = anonymous("flatten", over(exp.ArrayAgg(this=col(MOVERS))))
+        distinct = exp.Coalesce(this=anonymous("len", anonymous("list_distinct", lists)), expressions=[number(0)])
+        count = exp.Add(this=over(exp.Sum(this=col(SETTLED))), expression=distinct)
+    return exp.GTE(this=cast(count, "BIGINT"), expression=number(shield.k))
+
 
 KEPT = "kept"
 SHORT = "short"
@@ -35,54 +104,36 @@ SHORT = "short"
 
 @dataclass(frozen=True)
 class SensitiveTable:
-    """Where a distribution's counts by combination and value are.
-
-    Attributes
-    ----------
-    table:
-        Made by `frequency.distribution.distribution`.
-    inner:
-        How many other sensitive attributes count as quasi-identifiers.
-    domain:
-        Made by `frequency.distribution.domain`; None for `nodes` and joint ones.
-    """
+    """Where a distribution's counts by combination and value are."""
 
     table: exp.Expr
+    """Made by `frequency.distribution.distribution`."""
     inner: int = 0
+    """How many other sensitive attributes count as quasi-identifiers."""
     domain: exp.Table | None = None
+    """Made by `frequency.distribution.domain`; None for `nodes` and joint ones."""
 
 
 @dataclass(frozen=True)
 class ClassSpace:
-    """What the equivalence classes of any generalization are made from.
-
-    Attributes
-    ----------
-    frequency:
-        The frequency set, which has the codes at the levels that are asked about.
-    heights:
-        Of each quasi-identifier's hierarchy.
-    requirements:
-        What is asked of classes, and of all of them together.
-    unknown:
-        Whether rows with values missing from a hierarchy are in the frequency set: they are never kept.
-    sensitive:
-        The counts of sensitive values, by distribution.
-    persons, moving:
-        Whether persons are counted, and whether some are in several combinations.
-    population, population_moving:
-        Whether a population is in the frequency set, and whether some of its persons are in several combinations.
-    """
+    """What the equivalence classes of any generalization are made from."""
 
     frequency: exp.Expr
+    """The frequency set, which has the codes at the levels that are asked about."""
     heights: Levels
+    """Of each quasi-identifier's hierarchy."""
     requirements: Requirements
+    """What is asked of classes, and of all of them together."""
     unknown: bool = False
+    """Whether rows with values missing from a hierarchy are in the frequency set: they are never kept."""
     sensitive: Mapping[Distribution, SensitiveTable] = field(default_factory=dict)
+    """The counts of sensitive values, by distribution."""
     persons: bool = False
     moving: bool = False
+    """Whether persons are counted, and whether some are in several combinations."""
     population: bool = False
     population_moving: bool = False
+    """Whether a population is in the frequency set, and whether some of its persons are in several combinations."""
 
     def below_top(self, levels: Levels) -> list[tuple[int, int]]:
         """Attribute and level where a generalization leaves more than one value."""

@@ -26,10 +26,9 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from sqlanon.coding import Levels
-from sqlanon.search.border import lowest
-from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.outcome import Outcome, lowest
+from sqlanon.search.task import LimitReachedError, Search
 
 Subset = tuple[int, ...]
 """Some of the attributes, by their numbers, ascending."""

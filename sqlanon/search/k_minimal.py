@@ -11,12 +11,10 @@ from __future__ import annotations
 import operator
 
 from sqlanon.coding import Levels
-from sqlanon.search.border import proven
-from sqlanon.search.boxes import Box, Boxes
-from sqlanon.search.budget import LimitReachedError
-from sqlanon.search.dominance import Dominance
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.lattice import Box, Boxes, Dominance
+from sqlanon.search.outcome import Outcome, proven
+from sqlanon.search.task import LimitReachedError, Search
 
 
 def k_minimal(search: Search) -> Outcome:

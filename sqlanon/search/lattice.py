@@ -1,12 +1,13 @@
-"""The lattice of generalizations."""
+"""The lattice of generalizations; boxes of it that are still open; and what lies above, or below, some of it."""
 
 from __future__ import annotations
 
 import heapq
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlanon.coding import Levels
 from sqlanon.sources.earlier import EARLIER
@@ -16,14 +17,6 @@ from sqlanon.sources.earlier import EARLIER
 class Lattice:
     """All generalizations between a bottom and a top, attributes in the policy's order.
 
-    Attributes
-    ----------
-    attributes, bottom, top:
-        The quasi-identifiers, and the lowest and the highest level of each.
-    holes:
-        Levels between these that no release may have, by attribute; empty if there are none. A search may learn from
-        such a generalization, and never chooses it.
-
     >>> lattice = Lattice(("sex", "age"), (0, 0), (1, 3), (frozenset(), frozenset({1, 2})))
     >>> lattice.size, lattice.permits((0, 1)), lattice.lift((0, 1))
     (4, False, (0, 3))
@@ -32,7 +25,10 @@ class Lattice:
     attributes: tuple[str, ...]
     bottom: Levels
     top: Levels
+    """The quasi-identifiers, and the lowest and the highest level of each."""
     holes: tuple[frozenset[int], ...] = ()
+    """Levels between these that no release may have, by attribute; empty if there are none. A search may learn from
+    such a generalization, and never chooses it."""
 
     @property
     def size(self) -> int:
@@ -101,3 +97,127 @@ class Lattice:
 
 Progress = Callable[[int, int, float | None], None]
 """Told how many generalizations are open, how many are checked, and the best score so far."""
+
+
+ROOM = 200_000
+"""So many boxes wait by their keys; from then on the rest is worked off depth first: that takes next to no memory."""
+
+
+class Box(NamedTuple):
+    """All generalizations at or above ``low`` and at or below ``high``."""
+
+    key: float
+    """The least box is next. For ``optimal``: at most the score of everything in it."""
+    height: int
+    """Σ level of ``low``."""
+    low: Levels
+    high: Levels
+    """Its corners."""
+
+    def without(self, below: Levels) -> Iterator[tuple[Levels, Levels]]:
+        """The corners of boxes that share nothing and have together all that is in this one and not at or below a
+        generalization, which is at or above ``low``.
+
+        >>> list(Box(0.0, 0, (0, 0), (2, 2)).without((1, 0)))
+        [((2, 0), (2, 2)), ((0, 1), (1, 2))]
+        """
+        low, high = self.low, self.high
+        for i, level in enumerate(below):
+            if level < high[i]:
+                yield (*low[:i], level + 1, *low[i + 1 :]), high
+                high = (*high[:i], level, *high[i + 1 :])
+
+
+class Boxes:
+    """Boxes that wait, the least first.
+
+    >>> boxes = Boxes()
+    >>> boxes.add(Box(2.0, 1, (1,), (1,)))
+    >>> boxes.add(Box(1.0, 2, (2,), (2,)))
+    >>> boxes.next().low, len(boxes)
+    ((2,), 1)
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[Box] = []
+        self._deep: list[Box] = []
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self._deep)
+
+    def __iter__(self) -> Iterator[Box]:
+        yield from self._heap
+        yield from self._deep
+
+    def add(self, box: Box) -> None:
+        """Let a box wait."""
+        if len(self._heap) < ROOM:
+            heapq.heappush(self._heap, box)
+        else:
+            self._deep.append(box)
+
+    def next(self) -> Box:
+        """Take the least box; where too many wait, the last one."""
+        return self._deep.pop() if self._deep else heapq.heappop(self._heap)
+
+
+class Dominance:
+    """A set of generalizations that can be asked whether it has one at or above, or at or below, another.
+
+    For each attribute and level it keeps a bit per member, so a question is a few bitwise ANDs, and the lattice is
+    never laid out.
+
+    >>> seen = Dominance((2, 2))
+    >>> seen.add((1, 1))
+    >>> seen.has_above((0, 1)), seen.has_above((2, 0)), seen.has_below((2, 1)), seen.has_below((0, 2))
+    (True, False, True, False)
+    >>> seen.add((0, 2))
+    >>> list(seen.above((0, 1)))
+    [(0, 2), (1, 1)]
+    """
+
+    def __init__(self, tops: Sequence[int]) -> None:
+        self._at_least = [[0] * (top + 1) for top in tops]
+        self._at_most = [[0] * (top + 1) for top in tops]
+        self._members: list[Levels] = []
+
+    def add(self, levels: Levels) -> None:
+        """Add a generalization."""
+        bit = 1 << len(self._members)
+        self._members.append(levels)
+        for attribute, level in enumerate(levels):
+            at_least, at_most = self._at_least[attribute], self._at_most[attribute]
+            for lower in range(level + 1):
+                at_least[lower] |= bit
+            for upper in range(level, len(at_most)):
+                at_most[upper] |= bit
+
+    def has_above(self, levels: Levels) -> bool:
+        """Whether a member is at least ``levels`` in every attribute."""
+        return self._all(self._at_least, levels) != 0
+
+    def has_below(self, levels: Levels) -> bool:
+        """Whether a member is at most ``levels`` in every attribute."""
+        return self._all(self._at_most, levels) != 0
+
+    def above(self, levels: Levels) -> Iterator[Levels]:
+        """The members that are at least ``levels`` in every attribute, the last one first."""
+        return self._listed(self._all(self._at_least, levels))
+
+    def below(self, levels: Levels) -> Iterator[Levels]:
+        """The members that are at most ``levels`` in every attribute, the last one first."""
+        return self._listed(self._all(self._at_most, levels))
+
+    def _listed(self, members: int) -> Iterator[Levels]:
+        while members:
+            last = members.bit_length() - 1
+            yield self._members[last]
+            members ^= 1 << last
+
+    def _all(self, masks: list[list[int]], levels: Levels) -> int:
+        members = (1 << len(self._members)) - 1
+        for mask, level in zip(masks, levels, strict=True):
+            members &= mask[level]
+            if not members:
+                return 0
+        return members

@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlanon.coding import Levels
-from sqlanon.search.border import Tags, outcome_of
-from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.outcome import Outcome, Tags, outcome_of
+from sqlanon.search.task import LimitReachedError, Search
 
 
 def ola(search: Search) -> Outcome:

@@ -21,10 +21,10 @@ import math
 from itertools import pairwise
 
 from sqlanon.coding import Levels
-from sqlanon.search.boxes import Box, Boxes
-from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.lattice import Box, Boxes
+from sqlanon.search.outcome import Outcome
+from sqlanon.search.task import LimitReachedError, Search
 
 
 def optimal(search: Search) -> Outcome:

@@ -106,18 +106,12 @@ def _people(
 
 @dataclass(frozen=True)
 class PopulationMatch:
-    """Figures of the kept rows of a release.
-
-    Attributes
-    ----------
-    null_map:
-        Rows that match nobody of the population.
-    wrong_map:
-        Rows that match somebody, but not the person that they are of; None where persons are not told apart in both.
-    """
+    """Figures of the kept rows of a release."""
 
     null_map: int
+    """Rows that match nobody of the population."""
     wrong_map: int | None
+    """Rows that match somebody, but not the person that they are of; None where persons are not told apart in both."""
 
 
 def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> PopulationMatch | None:

@@ -42,54 +42,39 @@ from sqlanon.sources.run import Population
 
 @dataclass(frozen=True)
 class SearchInput:
-    """All that is known before the search.
-
-    Attributes
-    ----------
-    policy, source, columns, released:
-        What is asked, of what, what its columns are to the policy, and what is released of it.
-    asked:
-        What is asked of the search. That is the policy, but for a release that is based on earlier ones: then its
-        levels are no finer than theirs, and the mark of the rows that they have is a quasi-identifier, the last one.
-    hierarchies, attributes:
-        Of the quasi-identifiers, in the policy's order.
-    sensitive_hierarchies:
-        Of the sensitive attributes that need theirs.
-    sets:
-        What classes are made from: frequency sets.
-    lattice:
-        The generalizations within the attributes' level limits, without forbidden labels.
-    requirements:
-        What is asked of classes.
-    marginals:
-        What the attributes' own counts tell.
-    after, lost:
-        The runs of the earlier releases that it is based on; and of those some of whose rows are not in the source any
-        more, or are others now.
-    own, population:
-        What was scanned: of its tables, those of persons are still there.
-    population_columns, population_person:
-        The population's columns of the quasi-identifiers, and of its persons.
-    """
+    """All that is known before the search."""
 
     policy: Policy
     asked: Policy
+    """What is asked of the search. That is the policy, but for a release that is based on earlier ones: then its
+    levels are no finer than theirs, and the mark of the rows that they have is a quasi-identifier, the last one."""
     source: Source
     columns: Columns
     released: tuple[Column, ...]
+    """What is asked, of what, what its columns are to the policy, and what is released of it."""
     hierarchies: tuple[Hierarchy, ...]
     sensitive_hierarchies: Mapping[str, Hierarchy]
+    """Of the sensitive attributes that need theirs."""
     attributes: tuple[Coded, ...]
+    """Of the quasi-identifiers, in the policy's order."""
     sets: FrequencySets
+    """What classes are made from: frequency sets."""
     lattice: Lattice
+    """The generalizations within the attributes' level limits, without forbidden labels."""
     requirements: Requirements
+    """What is asked of classes."""
     marginals: Marginals
+    """What the attributes' own counts tell."""
     own: Scan
     population: Scan | None = None
+    """What was scanned: of its tables, those of persons are still there."""
     population_columns: tuple[str, ...] = ()
     population_person: str | None = None
+    """The population's columns of the quasi-identifiers, and of its persons."""
     after: tuple[str, ...] = ()
     lost: frozenset[str] = frozenset()
+    """The runs of the earlier releases that it is based on; and of those some of whose rows are not in the source
+    any more, or are others now."""
 
     @property
     def work(self) -> Namer:

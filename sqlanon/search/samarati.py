@@ -24,11 +24,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlanon.coding import Levels
-from sqlanon.search.border import outcome_of
-from sqlanon.search.budget import LimitReachedError
-from sqlanon.search.dominance import Dominance
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.lattice import Dominance
+from sqlanon.search.outcome import Outcome, outcome_of
+from sqlanon.search.task import LimitReachedError, Search
 
 
 def samarati(search: Search) -> Outcome:

@@ -13,12 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlanon.coding import Levels
-from sqlanon.search.border import proven
-from sqlanon.search.boxes import Box
-from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.lattice import Lattice
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.lattice import Box, Lattice
+from sqlanon.search.outcome import Outcome, proven
+from sqlanon.search.task import LimitReachedError, Search
 
 
 def samarati_binary(search: Search) -> Outcome:

@@ -1,63 +1,151 @@
-"""What a search has learnt of a lattice, what a check of one generalization says of others, and what else a strategy
-may
-ask of the table.
+"""The memory of a search: what checks of generalizations say of others, what a strategy may ask of the table beside
+them, and the limits of it all.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 from sqlanon.coding import Levels
-from sqlanon.measures import Figures, Measure
+from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.requirements import Requirements
-from sqlanon.search.boxes import Box
-from sqlanon.search.budget import Budget
-from sqlanon.search.dominance import Dominance
-from sqlanon.search.forecast import Forecast
-from sqlanon.search.lattice import Lattice, Progress
+from sqlanon.search.lattice import Box, Dominance, Lattice, Progress
+
+
+class LimitReachedError(Exception):
+    """A search has reached one of its limits; it says which. A strategy catches it: its user is told by the outcome."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may take. The first check is made whatever they say; a check that has begun is finished."""
+
+    seconds: float | None = None
+    checks: int | None = None
+
+    def ends_at(self) -> float:
+        """When a search that begins now has to end, by `time.monotonic`."""
+        return float("inf") if self.seconds is None else time.monotonic() + self.seconds
+
+    def refuse_late(self, checks: int, ends_at: float) -> None:
+        """Raise an error where the time is over; ``checks`` were made."""
+        if checks and time.monotonic() >= ends_at:
+            raise LimitReachedError(f"time_limit = {self.seconds:g}")
+
+    def refuse_more(self, checks: int, ends_at: float) -> None:
+        """Raise an error where no more than these checks may be made, or the time is over."""
+        if self.checks is not None and checks >= self.checks:
+            raise LimitReachedError(f"max_checks = {self.checks}")
+        self.refuse_late(checks, ends_at)
+
+
+@dataclass
+class Clock:
+    """A budget that is spent by several parts of a search, one after the other."""
+
+    budget: Budget
+    """What they may take together."""
+    checks: int = 0
+    """What they have counted."""
+    _ends_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ends_at = self.budget.ends_at()
+
+    def refuse_more(self) -> None:
+        """Raise an error where no more checks may be made, or the time is over."""
+        self.budget.refuse_more(self.checks, self._ends_at)
+
+    def spend(self) -> None:
+        """Count a check."""
+        self.refuse_more()
+        self.checks += 1
+
+    @property
+    def left(self) -> int | None:
+        """How many checks may still be made; None: as many as there is time for."""
+        return None if self.budget.checks is None else max(self.budget.checks - self.checks, 0)
+
+
+PACE = 0.5
+"""This share of an error is mended at once."""
+
+MISSED, HIT = 0.15, 0.05
+"""So much is drawn back after a miss, and put forward after a hit, in ln(1 + rows lost)."""
+
+
+class Forecast:
+    """Learns from each check: ln(1 + rows lost) is taken for a sum, with a part for each attribute's level.
+
+    The parts begin with the mean number of leaves under a value: twice as many leaves, half as many classes. Each
+    error is then spread over the parts that made it (least mean squares). What is asked for is a generalization that
+    is just about hopeless: the higher it is, the more it rules out. How far to go is learnt, too: a little further
+    after each hit, back after a miss.
+    """
+
+    def __init__(self, marginals: Marginals) -> None:
+        self._parts = [[-math.log1p(leaves / marginals.rows) for leaves in row] for row in marginals.leaf_sums]
+        self._base: float | None = None
+        self._margin = 0.0
+
+    def guess(self, levels: Levels) -> float:
+        """Ln(1 + rows lost) of a generalization."""
+        return (self._base or 0.0) + sum([part[level] for part, level in zip(self._parts, levels, strict=True)])
+
+    def learn(self, levels: Levels, lost: float) -> None:
+        """Learn from a generalization that was checked."""
+        error = math.log1p(lost) - self.guess(levels)
+        if self._base is None:
+            self._base = error
+            return
+        self._base += PACE * error
+        shared = PACE * error / len(levels)
+        for part, level in zip(self._parts, levels, strict=True):
+            part[level] += shared
+
+    def highest(self, path: list[Levels], low: int, high: int, allowed_rows: int) -> int:
+        """The index, from ``low`` and below ``high``, of the highest of a path that is probably hopeless; else
+        ``low``."""
+        border = math.log1p(allowed_rows) + self._margin
+        return next((i for i in range(high - 1, low, -1) if self.guess(path[i]) >= border), low)
+
+    def told(self, hopeless: bool) -> None:
+        """Learn whether what `highest` gave was hopeless."""
+        self._margin += -HIT if hopeless else MISSED
+
+    def step(self, attribute: int, level: int) -> float:
+        """How much nearer to the border a step up from a level brings: by how much the guess falls."""
+        return self._parts[attribute][level] - self._parts[attribute][level + 1]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows from the figures of a generalization.
-
-    Attributes
-    ----------
-    satisfies:
-        Whether it satisfies the policy.
-    hopeless:
-        Whether neither it nor anything below it can.
-    lasting:
-        Whether everything above it satisfies the policy, as it does.
-    """
+    """What follows from the figures of a generalization."""
 
     satisfies: bool
+    """Whether it satisfies the policy."""
     hopeless: bool
+    """Whether neither it nor anything below it can."""
     lasting: bool
+    """Whether everything above it satisfies the policy, as it does."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be concluded, and nothing else: the docstrings of the requirements say why.
-
-    Attributes
-    ----------
-    requirements:
-        What the policy asks for.
-    rows:
-        Of the source.
-    additive:
-        Whether the counts of merged classes add up.
-    """
+    """What may be concluded, and nothing else: the docstrings of the requirements say why."""
 
     requirements: Requirements
+    """What the policy asks for."""
     rows: int
+    """Of the source."""
     additive: bool = True
+    """Whether the counts of merged classes add up."""
 
     def judge(self, figures: Figures, allowed_rows: int) -> Verdict:
         """Judge a generalization, where so many rows may be suppressed."""
@@ -81,24 +169,18 @@ class Rules:
 
 @dataclass(frozen=True)
 class Data:
-    """What is told of a table; by default, nothing.
-
-    Attributes
-    ----------
-    vectors:
-        The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part: a
-        strategy may stop between two of them. They are within the lattice.
-    joins_suffice:
-        Whether every k-minimal generalization is the lowest one, or a join (attribute by attribute, the greater level)
-        of vectors. So it is where all that is asked for is asked of each class by itself, and a class made of some
-        that meet it meets it: a generalization and the join of the vectors at or below it suppress the same rows.
-    distinct_values:
-        By attribute and level: how many values the rows have.
-    """
+    """What is told of a table; by default, nothing."""
 
     vectors: Callable[[], Iterable[Collection[Levels]]] = tuple
+    """The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part:
+    a strategy may stop between two of them. They are within the lattice."""
     joins_suffice: bool = False
+    """Whether every k-minimal generalization is the lowest one, or a join (attribute by attribute, the greater
+    level) of vectors. So it is where all that is asked for is asked of each class by itself, and a class made of
+    some that meet it meets it: a generalization and the join of the vectors at or below it suppress the same
+    rows."""
     distinct_values: Callable[[], Sequence[Sequence[int]]] = tuple
+    """By attribute and level: how many values the rows have."""
 
 
 TOLERANCE = 1e-12
@@ -113,34 +195,26 @@ CONSIDERED = 32
 
 @dataclass
 class Search:
-    """A search's task and its memory: what is checked, what follows from it, and the best so far.
-
-    Attributes
-    ----------
-    allowed_rows:
-        As it is tightened on the way.
-    figures, scores:
-        Of what was checked; the scores of what satisfies.
-    lifts:
-        By how much a generalization raises the bounds of those below it.
-    best, open:
-        The best so far, and how many are waiting, as progress shows it.
-    """
+    """A search's task and its memory: what is checked, what follows from it, and the best so far."""
 
     lattice: Lattice
     measure: Measure
     check: Callable[[Levels], Figures]
     judge: Callable[[Figures, int], Verdict]
     allowed_rows: int
+    """As it is tightened on the way."""
     progress: Progress = lambda open_, checked, best: None
     budget: Budget = field(default_factory=Budget)
     only_best: bool = False
     data: Data = field(default_factory=Data)
     figures: dict[Levels, Figures] = field(default_factory=dict)
     scores: dict[Levels, float] = field(default_factory=dict)
+    """Of what was checked; the scores of what satisfies."""
     lifts: dict[Levels, float] = field(default_factory=dict)
+    """By how much a generalization raises the bounds of those below it."""
     best: Levels | None = None
     open: int = 0
+    """The best so far, and how many are waiting, as progress shows it."""
 
     def __post_init__(self) -> None:
         # By the heights, not the top: of an attribute that may not be released so high it may still be asked.
@@ -332,34 +406,3 @@ class Search:
             [None if one is None else one.suppressed_rows for one in figures],
             [None if score is None else shown(score) for score in scores],
         ]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a strategy found.
-
-    Attributes
-    ----------
-    levels:
-        The chosen generalization; None where nothing satisfies the policy.
-    optimal:
-        Whether it is proven to be the best by the measure.
-    bound:
-        No generalization that satisfies the policy scores less. Its own score, if it is proven to be the best.
-    minimal:
-        The k-minimal generalizations that were found, where the strategy looks for them: all, unless it stopped.
-    stopped:
-        The limit that ended the search before it was done; empty if none did.
-    satisfying:
-        All generalizations that satisfy the policy, where the strategy finds them all, and did not stop.
-    exhaustive:
-        Where nothing was found: whether it is ruled out that anything satisfies the policy.
-    """
-
-    levels: Levels | None
-    optimal: bool
-    bound: float = 0.0
-    minimal: tuple[Levels, ...] | None = None
-    stopped: str = ""
-    satisfying: tuple[Levels, ...] | None = None
-    exhaustive: bool = True

@@ -29,7 +29,7 @@ from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.search import Outcome, Search, boxes, budget
+from sqlanon.search import Outcome, Search, lattice, task
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
@@ -96,7 +96,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
 @given(case=strategies.cases())
 def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> None:
     """Where no more boxes may wait by their keys, the rest is worked off depth first."""
-    with patch.object(boxes, "ROOM", room):
+    with patch.object(lattice, "ROOM", room):
         check_every_stop(case, strategy)
 
 
@@ -105,7 +105,7 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
 @settings(thorough, max_examples=examples(200))
 @given(case=strategies.cases())
 def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
-    with patch.object(boxes, "ROOM", 4):
+    with patch.object(lattice, "ROOM", 4):
         check_every_stop(case, strategy)
 
 
@@ -168,7 +168,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
         now += 1.0
         return figures(levels)
 
-    with patch.object(budget.time, "monotonic", lambda: now):
+    with patch.object(task.time, "monotonic", lambda: now):
         search = search_of(MIXED, seconds=2.5)
         figures, search.check = search.check, tick
         outcome = search_by(strategy, search)

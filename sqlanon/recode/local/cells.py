@@ -48,8 +48,8 @@ from sqlanon.expressions import (
 from sqlanon.recode.local.nodes import NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
-from sqlanon.search.budget import LimitReachedError
 from sqlanon.search.full_domain import SearchTask
+from sqlanon.search.task import LimitReachedError
 
 CLASS, PARTITION = "class", "partition"
 

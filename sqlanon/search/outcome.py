@@ -1,12 +1,35 @@
-"""The border of what satisfies the policy: its k-minimal generalizations, and what they prove of all above them."""
+"""What a strategy found, and what the border of what satisfies the policy proves of it: the k-minimal generalizations,
+and the bounds of all above them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sqlanon.coding import Levels
-from sqlanon.search.dominance import Dominance
-from sqlanon.search.task import Outcome, Search
+from sqlanon.search.lattice import Dominance
+from sqlanon.search.task import Search
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a strategy found."""
+
+    levels: Levels | None
+    """The chosen generalization; None where nothing satisfies the policy."""
+    optimal: bool
+    """Whether it is proven to be the best by the measure."""
+    bound: float = 0.0
+    """No generalization that satisfies the policy scores less. Its own score, if it is proven to be the best."""
+    minimal: tuple[Levels, ...] | None = None
+    """The k-minimal generalizations that were found, where the strategy looks for them: all, unless it stopped."""
+    stopped: str = ""
+    """The limit that ended the search before it was done; empty if none did."""
+    satisfying: tuple[Levels, ...] | None = None
+    """All generalizations that satisfy the policy, where the strategy finds them all, and did not stop."""
+    exhaustive: bool = True
+    """Where nothing was found: whether it is ruled out that anything satisfies the policy."""
 
 
 def lowest(search: Search, among: Iterable[Levels]) -> tuple[Levels, ...]:
