@@ -17,6 +17,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.dialects.translation import DIALECTS, translated
+from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
 from sqlanon.ledger import Export, LedgerEntry, compared_with_nothing, exports, publications, recording_export
@@ -30,7 +31,6 @@ from sqlanon.release.targets.postgres_reader import PostgresRelease
 from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.search.full_domain import measure_of
-from sqlanon.sources.warehouse import without_variables
 from sqlanon.version import __version__
 
 if TYPE_CHECKING:

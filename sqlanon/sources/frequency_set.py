@@ -15,14 +15,25 @@ from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.travel import repeated
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_table, create_temporary_view, free_name
+from sqlanon.expressions import (
+    col,
+    create_table,
+    create_temporary_view,
+    free_name,
+    named,
+    select,
+    template,
+    total,
+)
 from sqlanon.frequency.unique import distinct_counts
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
 from sqlanon.sources.files import bind_files, file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.warehouse import COUNT, added_up, count_facts
+
+COUNT = "n"
+"""The column of a frequency set that counts; where an attribute has that name, with a line below."""
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = frozenset((*_WHOLE, *(f"U{one}" for one in _WHOLE), "FLOAT", "DOUBLE"))
@@ -145,3 +156,26 @@ def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> Non
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
+
+
+_COUNT_FACTS = template("""
+    SELECT
+        count(*) FILTER (WHERE :n IS NULL),
+        count(*) FILTER (WHERE :n < 1),
+        count(*) FILTER (WHERE NOT (:n >= :most) AND floor(:n) <> :n),
+        count(*) FILTER (WHERE :n >= :most),
+        coalesce(sum(CAST(:n AS DOUBLE)) FILTER (WHERE NOT (:n >= :most)), 0.0)
+    FROM :relation
+""")
+
+
+def count_facts(relation: exp.Table, count: str) -> exp.Select:
+    """One row on what should be counts: how many rows have none, one below 1, one that is not whole, one too large;
+    and the sum of the rest."""
+    return _COUNT_FACTS(n=col(count), most=2**53, relation=relation)  # NaN is the greatest number
+
+
+def added_up(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
+    """Each combination once: what is written in several files may have one several times."""
+    keys: list[exp.Expr] = [col(name) for name in columns]
+    return select([*keys, named(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])

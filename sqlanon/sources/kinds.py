@@ -6,6 +6,8 @@ kinds are loaded when a source of that kind is bound.
 
 from __future__ import annotations
 
+import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -14,10 +16,11 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Place, Source
 
@@ -123,6 +126,17 @@ class SourceKind(ABC):
         """Whether what `sqlanon.connect` was given is a source of this kind; what it takes by itself is not asked."""
         return False
 
+    def identity(self, section: SourceSection, source: Source, is_live: bool) -> str:
+        """What a source is, for the ledger: JSON, the same for the same table."""
+        table, asked = source.names(section)
+        parts = list(table_parts(table)) if table else []
+        if not (is_live and len(parts) == 3):  # of another database that is attached
+            parts = [self.schema, *parts][-2:] if parts else []  # patients is main.patients
+        name = ".".join(parts).lower() if parts else table
+        query = None if asked is None else _normal(asked, self.dialect)
+        files = [one if "://" in one else os.path.realpath(one) for one in section.files]
+        return json.dumps({"database": source.home, "table": name, "query": query, "files": files})
+
     @abstractmethod
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         """Bind a source; with the engine that runs what reads it."""
@@ -161,3 +175,11 @@ def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
 def lower(*names: str | None) -> frozenset[str]:
     """Names in lower case."""
     return frozenset(name.lower() for name in names if name)
+
+
+def _normal(query: str, dialect: str) -> str:
+    """A query in one spelling, as far as it can be read."""
+    try:
+        return parse_one(query, dialect=dialect).sql(dialect=dialect, comments=False)
+    except SqlglotError:
+        return query

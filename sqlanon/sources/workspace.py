@@ -32,7 +32,6 @@ from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Place
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.files import file_kind
-from sqlanon.sources.identity import identity_of
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower
 from sqlanon.sources.run import Population, Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
@@ -153,7 +152,7 @@ class Workspace:
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
         engine, source = kind.bind(binding)
         population = self._population(policy, engine, place, work, binding.as_text)
-        run = Run(engine, work, place, source, population, identity_of(kind, section, source, self._is_live))
+        run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live))
         if self._is_live:
             self._stack.callback(run.drop)
         return run

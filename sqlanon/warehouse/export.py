@@ -10,12 +10,12 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.sources import NOT_THERE
-from sqlanon.sources import warehouse as wh
 from sqlanon.version import __version__
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
@@ -53,7 +53,7 @@ def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.Path
             staged = directory / "export"
             staged.mkdir()
             for name, query in _tables(made.run.engine, recoding, place):
-                made.run.engine.execute(wh.written(query, str(staged / f"{name}.parquet")))
+                made.run.engine.execute(wa.written(query, str(staged / f"{name}.parquet")))
             (staged / "release.sql").write_text(_release(made, recoding, place, dialect), encoding="utf-8")
             (staged / "audit.sql").write_text(_audit(made, recoding, place, figures, dialect), encoding="utf-8")
             staged.replace(target)
@@ -73,9 +73,9 @@ def _tables(engine: Engine, recoding: FullDomainRecoding, place: Target) -> Iter
         own, names = [*own, recoding.suppressed], [*names, SUPPRESSED]
     for name, relation in zip(names, own, strict=True):
         if name in read:
-            columns = [*engine.columns(relation), *([] if name == SUPPRESSED else [wh.TEXTS])]
+            columns = [*engine.columns(relation), *([] if name == SUPPRESSED else [wa.TEXTS])]
             needed = [column for column in columns if column in used and _NEEDED.fullmatch(column)]
-            yield name, wh.uploaded(relation, needed)
+            yield name, wa.uploaded(relation, needed)
 
 
 def _release(made: ReleaseDraft, recoding: FullDomainRecoding, place: Target, dialect: str) -> str:
@@ -138,7 +138,7 @@ def _file(dialect: str, lines: list[str], statements: list[tuple[list[str], str]
     """Lines of comment, and statements with theirs."""
 
     def told(comment: list[str]) -> str:
-        return "".join(f"{_LINES}{wh.comment_without_variables(line, dialect)}\n" for line in comment)
+        return "".join(f"{_LINES}{comment_without_variables(line, dialect)}\n" for line in comment)
 
     parts = [told(lines), *(f"{told(comment)}{statement};\n" for comment, statement in statements)]
     return "\n".join(parts)

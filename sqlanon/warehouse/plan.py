@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlanon.coding import Coded, Column
 from sqlanon.engines.base import Engine
+from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_line
 from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.expressions import table
@@ -12,7 +13,6 @@ from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, problems
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.search.examples import example_height, example_levels, size_of_lattice
-from sqlanon.sources import warehouse as wh
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
@@ -36,7 +36,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     recoding = _example(policy, engine)
 
     def told(comment: str) -> str:
-        return wh.comment_without_variables(one_line(comment), dialect)
+        return comment_without_variables(one_line(comment), dialect)
 
     labels = zip(policy.generalized, value_tables(policy.generalized), strict=True)
     uploaded = ", ".join(f"{name} (of {told(attribute)!r})" for attribute, name in labels)

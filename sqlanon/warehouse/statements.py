@@ -12,17 +12,124 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlanon.coding import SOURCE
 from sqlanon.engines.dialects.qualified import Qualified, by_full_names
 from sqlanon.engines.dialects.translation import translated
-from sqlanon.engines.values import FLOATING
+from sqlanon.engines.dialects.variables import without_variables
+from sqlanon.engines.values import FLOATING, one_float, one_form
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.expressions import col, free_name, named, number, select, subquery, table, total, union_all
+from sqlanon.expressions import (
+    anonymous,
+    cast,
+    col,
+    create_table,
+    free_name,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    text,
+    total,
+    union_all,
+)
 from sqlanon.policy import Policy, table_parts
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.requirements import conditions_of, looked_at_sensitive
 from sqlanon.requirements.plain_sql import Released, sizes
-from sqlanon.sources import warehouse as wh
+from sqlanon.sources.frequency_set import COUNT
+
+TEXTS = "label_0"
+"""The column of an uploaded table that has its values as text."""
+
+_IS_NAN: Mapping[str, str] = {"spark": "isnan", "databricks": "isnan", "trino": "is_nan", "bigquery": "IS_NAN"}
+"""Where NaN does not equal itself, or may not: the function that knows it."""
+
+_FLOATS: Mapping[str, Mapping[str, str]] = {
+    "bigquery": {"FLOAT": "FLOAT64", "DOUBLE": "FLOAT64"},
+    "postgres": {"FLOAT": "real", "DOUBLE": "double precision"},
+    "snowflake": {"FLOAT": "DOUBLE", "DOUBLE": "DOUBLE"},
+    "trino": {"FLOAT": "REAL", "DOUBLE": "DOUBLE"},
+}
+"""By dialect, its names of DuckDB's floating-point types, where they are others."""
+
+
+def frequency_set(source: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
+    """The distinct combinations of columns, with how many rows have each.
+
+    >>> from sqlanon.expressions import table
+    >>> frequency_set(table("patients"), ["zip", "age"], "n").sql("duckdb")
+    'SELECT "zip" AS "zip", "age" AS "age", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
+    """
+    values: list[exp.Expr] = [named(col(name), name) for name in columns]
+    return select([*values, named(exp.Count(this=exp.Star()), count)], source, [col(name) for name in columns])
+
+
+def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
+    """A statement with the holder's own query, as it stands, in place of a table; a comment may end it."""
+    for found in list(statement.find_all(exp.Table)):
+        if found.name == stand_in:
+            found.set("this", exp.Var(this=f"({query.strip().rstrip(';')}\n)"))
+    return statement
+
+
+def with_one_form(statement: exp.Expr, dialect: str, floats: Mapping[str, str]) -> exp.Expr:
+    """A translated statement that reads floating-point numbers of the source in one form: one NaN, and no -0.0.
+
+    >>> query = select([named(col("x", "s"), "value_0")], exp.to_table("t", alias="s"))
+    >>> print(with_one_form(query, "trino", {"x": "DOUBLE"}).sql("trino", pretty=True))
+    SELECT
+      CASE
+        WHEN IS_NAN("s"."x")
+        THEN CAST('NaN' AS DOUBLE)
+        ELSE CAST("s"."x" + 0 AS DOUBLE)
+      END AS "value_0"
+    FROM t AS s
+    """
+    for found in list(statement.find_all(exp.Alias)):
+        value = found.this
+        if isinstance(value, exp.Column) and value.table == SOURCE and value.name in floats:
+            found.set("this", _one_form(value, dialect, floats[value.name]))
+    return statement
+
+
+def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
+    if dialect == "duckdb":
+        return one_form(value, type_)
+    own = _FLOATS.get(dialect, {}).get(type_, type_)
+    if name := _IS_NAN.get(dialect):
+        return one_float(value, own, anonymous(name, value))
+    return one_float(value, own, exp.EQ(this=value, expression=cast(text("NaN"), own)))
+
+
+def create_release(target: exp.Table, rows: exp.Select) -> exp.Create:
+    """``CREATE TABLE target AS``, in random order: else rows could be matched to the source by their position.
+
+    It is the outermost query that is sorted: warehouses do not keep the order of an inner one.
+    """
+    released = select([col(name) for name in rows.named_selects], subquery(rows, "released"))
+    return create_table(target, released.order_by(exp.Rand(), copy=False))
+
+
+def written(query: exp.Query, path: str) -> exp.Copy:
+    """``COPY (query) TO path``: as Parquet, by DuckDB."""
+    parquet = exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET"))
+    return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(path)], params=[parquet])
+
+
+def uploaded(relation: exp.Table, columns: Sequence[str]) -> exp.Select:
+    """What a warehouse gets of a table of ours: codes, which are the smallest integers here, as integers that all have;
+    values as text, which each would write in its own way, as we do."""
+    values: dict[str, exp.Expr] = {
+        name: cast(col("value"), "VARCHAR")
+        if name == TEXTS
+        else cast(col(name), "INTEGER")
+        if name.startswith("code_")
+        else col(name)
+        for name in columns
+    }
+    return select([named(value, name) for name, value in values.items()], relation.copy())
 
 
 def figures(release: exp.Table, quasi: Sequence[str]) -> exp.Select:
@@ -189,12 +296,12 @@ class Target:
         source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
         sensitive = looked_at_sensitive(policy.privacy, policy.with_role("sensitive"))
         looked_at = tuple(dict.fromkeys((*policy.generalized, *sensitive)))
-        count = free_name(wh.COUNT, policy.attributes)
+        count = free_name(COUNT, policy.attributes)
         return cls(source, table(*reversed(release)), looked_at, count, section.query)
 
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:
         """The query of the frequency set; names of columns by attribute."""
-        return wh.frequency_set(self.source.copy(), [names[one] for one in self.looked_at], self.count)
+        return frequency_set(self.source.copy(), [names[one] for one in self.looked_at], self.count)
 
     def text(self, query: exp.Select, dialect: str) -> str:
         """A query that was built for DuckDB, as the text that a warehouse runs."""
@@ -204,18 +311,18 @@ class Target:
         """The statement that makes the release, of how it would be made here."""
         rows = translated(over_there(recoding, self.source).select(shuffled=False), dialect)
         assert isinstance(rows, exp.Select)
-        return self._text(wh.create_release(self.release.copy(), rows), dialect)
+        return self._text(create_release(self.release.copy(), rows), dialect)
 
     def other_rows(self, recoding: FullDomainRecoding) -> exp.Select:
         """The query of the rows in which the release and the statement that makes it differ."""
         return other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
-        statement = wh.without_variables(wh.with_one_form(statement, dialect, self.floats), dialect)
+        statement = without_variables(with_one_form(statement, dialect, self.floats), dialect)
         if dialect == "postgres":
             statement = by_full_names(statement)
         if self.query is not None:
-            statement = wh.with_own_query(statement, _OWN_QUERY, self.query)
+            statement = with_own_query(statement, _OWN_QUERY, self.query)
         return statement.sql(Qualified if dialect == "duckdb" else dialect, pretty=True)
 
 
@@ -236,7 +343,7 @@ def over_there(recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRec
         recoding,
         source=source.copy(),
         attributes=tuple(
-            replace(attribute, table=table(name), texts=wh.TEXTS)
+            replace(attribute, table=table(name), texts=TEXTS)
             for attribute, name in zip(recoding.attributes, names, strict=True)
         ),
         suppressed=None if recoding.suppressed is None else table(SUPPRESSED),

@@ -13,9 +13,9 @@ from sqlglot import exp, parse
 
 import sqlanon
 from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import UntranslatableError
 from sqlanon.expressions import cast, col
-from sqlanon.sources.warehouse import without_variables
 from sqlanon.warehouse import DIALECTS
 
 BACKTICKS = ("bigquery", "databricks", "spark")
