@@ -1,7 +1,4 @@
-"""`Database`: what a user holds. Its methods are the verbs, each a few lines over the parts.
-
-`Looking` has the verbs that look at a table before it is released, `Viewing` those for live views.
-"""
+"""`Database`: what a user holds. Its methods are the verbs, each a few lines over the pipeline and its neighbours."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError
-from sqlanon.ledger import check_against_ledger, publication_of
 from sqlanon.policy import Policy, is_server
 from sqlanon.release.target import place_of
 from sqlanon.release.verify import Verification
@@ -28,9 +24,6 @@ from sqlanon.sources import readable
 from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import duckdb
     import pyarrow
 
     from sqlanon.compare import ComparisonProgress
@@ -40,350 +33,6 @@ if TYPE_CHECKING:
     from sqlanon.pipeline import StageProgress
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
-
-
-class Viewing:
-    """What `Database` leaves in the source's own database. docs/live.md says what it protects from, and what not."""
-
-    _space: Workspace
-
-    def live(
-        self,
-        policy: Policy,
-        name: str | None = None,
-        progress: Callable[[str, int, int, float | None], None] | None = None,
-    ) -> LiveView:
-        """Make a view in the source's database that shows its table as the policy asks, whenever it is read.
-
-        The best generalization is searched as by `anonymize`. The view shows it of the rows that are there when it is
-        read, without the classes that break a requirement then, and without values that are new to a hierarchy. A
-        suppression limit cannot be promised of what will be there: the view ``sqlanon.live_views`` tells when more
-        than that is left out. Where a column has got another type since, nothing is shown. The database is opened for
-        writing for this, and only while it is written.
-
-        Parameters
-        ----------
-        policy:
-            What is asked. Requirements on the whole table, populations, noise, decoys, masks, earlier releases, and
-            strategies below the full domain are no matter for a view. ``[release]`` and ``[catalog]`` do not count.
-        name:
-            The name of the view, in the schema of the table; by default the table's with ``_live``. A live view of
-            that name is replaced, in one transaction.
-        progress:
-            Told what is going on, as by `anonymize`.
-
-        Raises
-        ------
-        PolicyError
-            The policy asks for what a view cannot keep; with all of that.
-        SourceError
-            The source is in no database, does not fit the policy, or cannot be written to; or something else has the
-            name of the view.
-        HierarchyError, InfeasibleError
-            As of `anonymize`.
-
-        Examples
-        --------
-        >>> import duckdb, sqlanon
-        >>> connection = duckdb.connect()
-        >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 3 AS ward, i AS age FROM range(9) AS t(i)")
-        >>> policy = sqlanon.Policy(
-        ...     source={"table": "people"},
-        ...     attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "insensitive"}},
-        ...     privacy={"k": 3},
-        ... )
-        >>> with sqlanon.connect(connection) as db:
-        ...     db.live(policy).view
-        'people_live'
-        >>> _ = connection.execute("DELETE FROM people WHERE ward = 2 AND age < 5")
-        >>> connection.sql("SELECT ward, count(*) FROM people_live GROUP BY ward ORDER BY ward").fetchall()
-        [(0, 3), (1, 3)]
-        """
-        from sqlanon.live import live  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        tell = progress or (lambda stage, open_, checked, best: None)
-        tell("scan", 0, 0, None)
-        return live(self._space, policy, name, partial(tell, "search"))
-
-    def live_sql(self, policy: Policy, name: str | None = None) -> str:
-        """The statements that `live` would run on the database, each with a semicolon; they are not run.
-
-        The search is made, which reads the source: what is found is in them. The rows of the hierarchies are read from
-        tables of this `Database`, on its connection.
-
-        Raises
-        ------
-        PolicyError, SourceError, HierarchyError, InfeasibleError
-            As of `live`.
-        """
-        from sqlanon.live import live_statements  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        return live_statements(self._space, policy, name)
-
-    def drop_live(self, policy: Policy, name: str | None = None) -> str:
-        """Remove a live view and its tables from the database; its name. The table that it shows need not be there.
-
-        Parameters
-        ----------
-        policy:
-            Says which database and table.
-        name:
-            As of `live`.
-
-        Raises
-        ------
-        SourceError
-            There is none of that name, or the database cannot be written to.
-        """
-        from sqlanon.live import drop_live  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        return drop_live(self._space, policy, name)
-
-
-class Looking:
-    """What `Database` tells of a source as it stands."""
-
-    _space: Workspace
-
-    def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
-        """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
-
-        What each figure means, and its source: docs/risk.md. Nothing is generalized or left out. The hierarchies of the
-        quasi-identifiers are not looked at; but for a policy with noise, the search is made, so that the errors are
-        known that noise would make in the classes that it finds.
-
-        Parameters
-        ----------
-        policy:
-            What is asked.
-        epsilons:
-            The ε, each more than 0, to tell the errors of noise for; default: 0.1 to 4.
-        leakage:
-            Of sets of up to so many quasi-identifiers; 0 for none.
-
-        Raises
-        ------
-        PolicyError
-            An ε is none, or the policy has no noise.
-        SourceError
-            The source or the population cannot be read, or does not fit the policy.
-        HierarchyError
-            A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
-        """
-        from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        refuse_epsilons(policy, epsilons)
-        with self._space.run(policy) as run, readable():
-            found = assess(run, policy, leakage)
-        found = replace(found, _relate=self._space.engine.table_of)
-        if not policy.noisy:
-            return found
-        with self._space.run(policy) as run, readable():
-            return replace(found, noise=assess_noise(run, policy, epsilons))
-
-    def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
-        """The statements behind `risk`, each with a semicolon; they are not run.
-
-        What one of them needs of the answers before it is shown with an example: a sensitive attribute of two values.
-        Of a policy with noise, the search is that of `plan`, and only what comes after it is shown here.
-
-        Raises
-        ------
-        SourceError, HierarchyError
-            As of `risk`, as far as the schema and hierarchy files tell.
-        """
-        from sqlanon.risk import risk_statements  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        run = self._space.run(policy, read=False)  # its views stay: the statements name them
-        return risk_statements(run, policy, leakage)
-
-    def row_risks(self, policy: Policy) -> duckdb.DuckDBPyRelation:
-        """The rows of the source with their risks, as a lazy relation: it is worked out when it is read.
-
-        Where the policy gives the size of the population, the source's rows (or persons) are counted now.
-
-        Returns
-        -------
-        relation
-            The source's columns, and ``class_size`` (rows), ``prosecutor`` (1 / rows, or persons), with weights or a
-            population's size (or the sampling fraction) ``individual``, and with households ``household_risk``.
-
-        Raises
-        ------
-        SourceError
-            As of `risk`.
-        """
-        from sqlanon.risk import row_risks  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        run = self._space.run(policy)  # it stays: the relation reads its views and tables
-        with readable():
-            return run.engine.relation(row_risks(run, policy))
-
-    def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
-        """How many rows are unique at each level of the hierarchies of two quasi-identifiers, the others at level 0.
-
-        Raises
-        ------
-        PolicyError
-            One of the two is no quasi-identifier with a hierarchy.
-        SourceError, HierarchyError
-            As of `anonymize`, for the hierarchies of these two.
-        """
-        from sqlanon.risk import uniques_matrix  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        with self._space.run(policy) as run, readable():
-            return uniques_matrix(run, policy, first, second)
-
-    def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
-        """The statements behind `uniques_matrix`, each with a semicolon; they are not run.
-
-        Raises
-        ------
-        PolicyError, SourceError, HierarchyError
-            As of `uniques_matrix`, as far as the schema and hierarchy files tell.
-        """
-        from sqlanon.risk import uniques_matrix  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        run, shown = self._space.run(policy, read=False), list[str]()
-        uniques_matrix(run, policy, first, second, shown)
-        return "\n\n".join(f"{statement};" for statement in shown)
-
-    def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:
-        """Which rows of the policy's source are alone with few of their quasi-identifiers: special uniques.
-
-        Parameters
-        ----------
-        policy:
-            What is asked; only its source, its quasi-identifiers and what it says of the population count here.
-        size:
-            The greatest number of attributes of a minimal sample unique; by default all of them. The work grows with
-            the sets of attributes of up to that size.
-        fraction:
-            The sampling fraction, for DIS; by default the policy's (``[risk]``, else that of
-            ``privacy.population_uniqueness``: ``sampling_fraction``, or the rows by ``population``), and where it has
-            none 0.01, as in sdcMicro.
-
-        Raises
-        ------
-        PolicyError
-            The size or the fraction is none, or there are too many sets of up to that size.
-        SourceError
-            The source cannot be read, does not fit the policy, or has more than the population.
-        """
-        from sqlanon.risk.suda import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
-            find_special_uniques,
-            refuse_settings,
-        )
-
-        refuse_settings(policy, size, fraction)
-        run = self._space.run(policy)  # it stays: the relations read its tables
-        with readable():
-            return find_special_uniques(run, policy, size, fraction)
-
-    def suda_sql(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> str:
-        """The statements behind `suda`, each with a semicolon; they are not run.
-
-        Raises
-        ------
-        PolicyError, SourceError
-            As of `suda`, as far as the schema tells.
-        """
-        from sqlanon.risk.suda import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
-            refuse_settings,
-            suda_statements,
-        )
-
-        refuse_settings(policy, size, fraction)
-        run = self._space.run(policy, read=False)  # its views stay: the statements name them
-        return suda_statements(run, policy, size, fraction)
-
-    def distinction(self, table: str | Policy | None = None, size: int = 3) -> duckdb.DuckDBPyRelation:
-        """How well sets of columns tell rows apart: a relation, one row a set. It finds quasi-identifiers.
-
-        Parameters
-        ----------
-        table:
-            The table (its columns that are not nested), or a policy (its quasi-identifiers); None where the source is
-            files or Arrow.
-        size:
-            The greatest number of columns of a set.
-
-        Returns
-        -------
-        relation
-            With the columns ``attributes`` (a list of names), ``size``, ``distinct`` (combinations of their values),
-            ``rows``, ``distinction`` (distinct by rows; NULL without rows) and ``separation`` (the share of the pairs
-            of rows that differ in them; NULL of fewer than two rows). Source: R. Motwani, Y. Xu, "Efficient algorithms
-            for masking and finding quasi-identifiers" (2007).
-
-        Raises
-        ------
-        PolicyError
-            The size is less than 1, or there are too many sets of up to that size.
-        SourceError
-            The source cannot be read, or does not fit the policy.
-
-        Examples
-        --------
-        >>> import duckdb, sqlanon
-        >>> connection = duckdb.connect()
-        >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 2 AS sex, i % 3 AS ward FROM range(6) AS t(i)")
-        >>> with sqlanon.connect(connection) as db:
-        ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
-        [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
-        """
-        from sqlanon.suggest import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
-            asks_nothing,
-            find_distinction,
-            refuse_size,
-        )
-
-        refuse_size(size)
-        policy = table if isinstance(table, Policy) else None
-        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table)  # it stays
-        with readable():
-            return run.engine.relation(find_distinction(run, policy, size))
-
-    def distinction_sql(self, table: str | Policy | None = None, size: int = 3) -> str:
-        """The statements behind `distinction`, each with a semicolon; they are not run.
-
-        Raises
-        ------
-        PolicyError, SourceError
-            As of `distinction`, as far as the schema tells.
-        """
-        from sqlanon.suggest import (  # noqa: PLC0415  (who does not ask for it does not wait for it)
-            asks_nothing,
-            distinction_statements,
-            refuse_size,
-        )
-
-        refuse_size(size)
-        policy = table if isinstance(table, Policy) else None
-        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table, read=False)
-        return distinction_statements(run, policy, size)
-
-    def suggest(self, table: str | None = None) -> str:
-        """A policy to start from: the commented text of a TOML file.
-
-        Each column gets a role, and a quasi-identifier a hierarchy that fits its type, by its name, its type and
-        figures of its values; the comments say why. No value of the table is in it.
-
-        Parameters
-        ----------
-        table:
-            The table; None where the source is files or Arrow.
-
-        Raises
-        ------
-        SourceError
-            The table cannot be found or read.
-        """
-        from sqlanon.suggest import suggest  # noqa: PLC0415  (who does not ask for it does not wait for it)
-
-        given = self._space.given
-        with readable():
-            return suggest(self._space.run, table, given.get("database"), given.get("files", ()))
 
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
@@ -434,7 +83,7 @@ def connect(
     return Database(source, Limits(memory_limit, threads))
 
 
-class Database(Looking, Viewing):
+class Database:
     """A source, and the private work database of sqlanon beside it. Made by `connect`; a context manager."""
 
     def __init__(
@@ -502,7 +151,7 @@ class Database(Looking, Viewing):
             As of `anonymize`.
         """
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415
 
         tell = progress or (lambda strategy, open_, checked, best: None)
         found = list(compare(partial(self._space.run, counted=True), policies_of(policy, strategies), tell))
@@ -528,7 +177,7 @@ class Database(Looking, Viewing):
         SourceError, HierarchyError
             The source does not fit the policy; or its values would be labelled in another way than in the release.
         """
-        from sqlanon.extend import extend  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.extend import extend  # noqa: PLC0415
 
         run = self._space.run(policy)  # what is found publishes from it
         with readable():
@@ -554,7 +203,7 @@ class Database(Looking, Viewing):
             There is no such dialect; or the policy asks for what cannot be done in a warehouse.
         """
         if dialect is not None:
-            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415  (who does not ask for it does not wait for it)
+            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
 
             return plan_for_warehouse(policy, dialect, self._space.engine)
         return pipeline.plan(self._space, policy)
@@ -584,7 +233,8 @@ class Database(Looking, Viewing):
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
-        from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
+        from sqlanon.ledger import check_against_ledger, publication_of  # noqa: PLC0415
 
         place = place_of(release, table)
         found = place.verify(self._space.limits, sha256)
@@ -647,7 +297,7 @@ class Database(Looking, Viewing):
         SourceError, HierarchyError, InfeasibleError
             As of `anonymize`.
         """
-        from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
 
         _refuse_report(of, private, policy, strategies)
         if not isinstance(of, Policy) and is_server(os.fspath(of)):
@@ -661,6 +311,338 @@ class Database(Looking, Viewing):
         result = self.anonymize(of, progress)
         compared = self.compare(of, strategies) if strategies is None or strategies else None
         return result.report(target, private, compared)
+
+    def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
+        """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
+
+        What each figure means, and its source: docs/risk.md. Nothing is generalized or left out. The hierarchies of the
+        quasi-identifiers are not looked at; but for a policy with noise, the search is made, so that the errors are
+        known that noise would make in the classes that it finds.
+
+        Parameters
+        ----------
+        policy:
+            What is asked.
+        epsilons:
+            The ε, each more than 0, to tell the errors of noise for; default: 0.1 to 4.
+        leakage:
+            Of sets of up to so many quasi-identifiers; 0 for none.
+
+        Raises
+        ------
+        PolicyError
+            An ε is none, or the policy has no noise.
+        SourceError
+            The source or the population cannot be read, or does not fit the policy.
+        HierarchyError
+            A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
+        """
+        from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415
+
+        refuse_epsilons(policy, epsilons)
+        with self._space.run(policy) as run, readable():
+            found = assess(run, policy, leakage)
+        found = replace(found, _relate=self._space.engine.table_of)
+        if not policy.noisy:
+            return found
+        with self._space.run(policy) as run, readable():
+            return replace(found, noise=assess_noise(run, policy, epsilons))
+
+    def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
+        """The statements behind `risk`, each with a semicolon; they are not run.
+
+        What one of them needs of the answers before it is shown with an example: a sensitive attribute of two values.
+        Of a policy with noise, the search is that of `plan`, and only what comes after it is shown here.
+
+        Raises
+        ------
+        SourceError, HierarchyError
+            As of `risk`, as far as the schema and hierarchy files tell.
+        """
+        from sqlanon.risk import risk_statements  # noqa: PLC0415
+
+        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        return risk_statements(run, policy, leakage)
+
+    def row_risks(self, policy: Policy) -> duckdb.DuckDBPyRelation:
+        """The rows of the source with their risks, as a lazy relation: it is worked out when it is read.
+
+        Where the policy gives the size of the population, the source's rows (or persons) are counted now.
+
+        Returns
+        -------
+        relation
+            The source's columns, and ``class_size`` (rows), ``prosecutor`` (1 / rows, or persons), with weights or a
+            population's size (or the sampling fraction) ``individual``, and with households ``household_risk``.
+
+        Raises
+        ------
+        SourceError
+            As of `risk`.
+        """
+        from sqlanon.risk import row_risks  # noqa: PLC0415
+
+        run = self._space.run(policy)  # it stays: the relation reads its views and tables
+        with readable():
+            return run.engine.relation(row_risks(run, policy))
+
+    def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
+        """How many rows are unique at each level of the hierarchies of two quasi-identifiers, the others at level 0.
+
+        Raises
+        ------
+        PolicyError
+            One of the two is no quasi-identifier with a hierarchy.
+        SourceError, HierarchyError
+            As of `anonymize`, for the hierarchies of these two.
+        """
+        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+
+        with self._space.run(policy) as run, readable():
+            return uniques_matrix(run, policy, first, second)
+
+    def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
+        """The statements behind `uniques_matrix`, each with a semicolon; they are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError, HierarchyError
+            As of `uniques_matrix`, as far as the schema and hierarchy files tell.
+        """
+        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+
+        run, shown = self._space.run(policy, read=False), list[str]()
+        uniques_matrix(run, policy, first, second, shown)
+        return "\n\n".join(f"{statement};" for statement in shown)
+
+    def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:
+        """Which rows of the policy's source are alone with few of their quasi-identifiers: special uniques.
+
+        Parameters
+        ----------
+        policy:
+            What is asked; only its source, its quasi-identifiers and what it says of the population count here.
+        size:
+            The greatest number of attributes of a minimal sample unique; by default all of them. The work grows with
+            the sets of attributes of up to that size.
+        fraction:
+            The sampling fraction, for DIS; by default the policy's (``[risk]``, else that of
+            ``privacy.population_uniqueness``: ``sampling_fraction``, or the rows by ``population``), and where it has
+            none 0.01, as in sdcMicro.
+
+        Raises
+        ------
+        PolicyError
+            The size or the fraction is none, or there are too many sets of up to that size.
+        SourceError
+            The source cannot be read, does not fit the policy, or has more than the population.
+        """
+        from sqlanon.risk.suda import (  # noqa: PLC0415
+            find_special_uniques,
+            refuse_settings,
+        )
+
+        refuse_settings(policy, size, fraction)
+        run = self._space.run(policy)  # it stays: the relations read its tables
+        with readable():
+            return find_special_uniques(run, policy, size, fraction)
+
+    def suda_sql(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> str:
+        """The statements behind `suda`, each with a semicolon; they are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError
+            As of `suda`, as far as the schema tells.
+        """
+        from sqlanon.risk.suda import (  # noqa: PLC0415
+            refuse_settings,
+            suda_statements,
+        )
+
+        refuse_settings(policy, size, fraction)
+        run = self._space.run(policy, read=False)  # its views stay: the statements name them
+        return suda_statements(run, policy, size, fraction)
+
+    def distinction(self, table: str | Policy | None = None, size: int = 3) -> duckdb.DuckDBPyRelation:
+        """How well sets of columns tell rows apart: a relation, one row a set. It finds quasi-identifiers.
+
+        Parameters
+        ----------
+        table:
+            The table (its columns that are not nested), or a policy (its quasi-identifiers); None where the source is
+            files or Arrow.
+        size:
+            The greatest number of columns of a set.
+
+        Returns
+        -------
+        relation
+            With the columns ``attributes`` (a list of names), ``size``, ``distinct`` (combinations of their values),
+            ``rows``, ``distinction`` (distinct by rows; NULL without rows) and ``separation`` (the share of the pairs
+            of rows that differ in them; NULL of fewer than two rows). Source: R. Motwani, Y. Xu, "Efficient algorithms
+            for masking and finding quasi-identifiers" (2007).
+
+        Raises
+        ------
+        PolicyError
+            The size is less than 1, or there are too many sets of up to that size.
+        SourceError
+            The source cannot be read, or does not fit the policy.
+
+        Examples
+        --------
+        >>> import duckdb, sqlanon
+        >>> connection = duckdb.connect()
+        >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 2 AS sex, i % 3 AS ward FROM range(6) AS t(i)")
+        >>> with sqlanon.connect(connection) as db:
+        ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
+        [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
+        """
+        from sqlanon.suggest import (  # noqa: PLC0415
+            asks_nothing,
+            find_distinction,
+            refuse_size,
+        )
+
+        refuse_size(size)
+        policy = table if isinstance(table, Policy) else None
+        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table)  # it stays
+        with readable():
+            return run.engine.relation(find_distinction(run, policy, size))
+
+    def distinction_sql(self, table: str | Policy | None = None, size: int = 3) -> str:
+        """The statements behind `distinction`, each with a semicolon; they are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError
+            As of `distinction`, as far as the schema tells.
+        """
+        from sqlanon.suggest import (  # noqa: PLC0415
+            asks_nothing,
+            distinction_statements,
+            refuse_size,
+        )
+
+        refuse_size(size)
+        policy = table if isinstance(table, Policy) else None
+        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table, read=False)
+        return distinction_statements(run, policy, size)
+
+    def suggest(self, table: str | None = None) -> str:
+        """A policy to start from: the commented text of a TOML file.
+
+        Each column gets a role, and a quasi-identifier a hierarchy that fits its type, by its name, its type and
+        figures of its values; the comments say why. No value of the table is in it.
+
+        Parameters
+        ----------
+        table:
+            The table; None where the source is files or Arrow.
+
+        Raises
+        ------
+        SourceError
+            The table cannot be found or read.
+        """
+        from sqlanon.suggest import suggest  # noqa: PLC0415
+
+        given = self._space.given
+        with readable():
+            return suggest(self._space.run, table, given.get("database"), given.get("files", ()))
+
+    def live(
+        self,
+        policy: Policy,
+        name: str | None = None,
+        progress: Callable[[str, int, int, float | None], None] | None = None,
+    ) -> LiveView:
+        """Make a view in the source's database that shows its table as the policy asks, whenever it is read.
+
+        The best generalization is searched as by `anonymize`. The view shows it of the rows that are there when it is
+        read, without the classes that break a requirement then, and without values that are new to a hierarchy. A
+        suppression limit cannot be promised of what will be there: the view ``sqlanon.live_views`` tells when more
+        than that is left out. Where a column has got another type since, nothing is shown. The database is opened for
+        writing for this, and only while it is written.
+
+        Parameters
+        ----------
+        policy:
+            What is asked. Requirements on the whole table, populations, noise, decoys, masks, earlier releases, and
+            strategies below the full domain are no matter for a view. ``[release]`` and ``[catalog]`` do not count.
+        name:
+            The name of the view, in the schema of the table; by default the table's with ``_live``. A live view of
+            that name is replaced, in one transaction.
+        progress:
+            Told what is going on, as by `anonymize`.
+
+        Raises
+        ------
+        PolicyError
+            The policy asks for what a view cannot keep; with all of that.
+        SourceError
+            The source is in no database, does not fit the policy, or cannot be written to; or something else has the
+            name of the view.
+        HierarchyError, InfeasibleError
+            As of `anonymize`.
+
+        Examples
+        --------
+        >>> import duckdb, sqlanon
+        >>> connection = duckdb.connect()
+        >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 3 AS ward, i AS age FROM range(9) AS t(i)")
+        >>> policy = sqlanon.Policy(
+        ...     source={"table": "people"},
+        ...     attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "insensitive"}},
+        ...     privacy={"k": 3},
+        ... )
+        >>> with sqlanon.connect(connection) as db:
+        ...     db.live(policy).view
+        'people_live'
+        >>> _ = connection.execute("DELETE FROM people WHERE ward = 2 AND age < 5")
+        >>> connection.sql("SELECT ward, count(*) FROM people_live GROUP BY ward ORDER BY ward").fetchall()
+        [(0, 3), (1, 3)]
+        """
+        from sqlanon.live import live  # noqa: PLC0415
+
+        tell = progress or (lambda stage, open_, checked, best: None)
+        tell("scan", 0, 0, None)
+        return live(self._space, policy, name, partial(tell, "search"))
+
+    def live_sql(self, policy: Policy, name: str | None = None) -> str:
+        """The statements that `live` would run on the database, each with a semicolon; they are not run.
+
+        The search is made, which reads the source: what is found is in them. The rows of the hierarchies are read from
+        tables of this `Database`, on its connection.
+
+        Raises
+        ------
+        PolicyError, SourceError, HierarchyError, InfeasibleError
+            As of `live`.
+        """
+        from sqlanon.live import live_statements  # noqa: PLC0415
+
+        return live_statements(self._space, policy, name)
+
+    def drop_live(self, policy: Policy, name: str | None = None) -> str:
+        """Remove a live view and its tables from the database; its name. The table that it shows need not be there.
+
+        Parameters
+        ----------
+        policy:
+            Says which database and table.
+        name:
+            As of `live`.
+
+        Raises
+        ------
+        SourceError
+            There is none of that name, or the database cannot be written to.
+        """
+        from sqlanon.live import drop_live  # noqa: PLC0415
+
+        return drop_live(self._space, policy, name)
 
     def close(self) -> None:
         """Let go of the source, and of everything that was made beside it."""

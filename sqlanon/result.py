@@ -20,11 +20,10 @@ from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
-from sqlanon.ledger import Export, LedgerEntry, compared_with_nothing, exports, publications, recording_export
 from sqlanon.markup import html_table
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.manifest import utc_now
-from sqlanon.release.publish import publish
+from sqlanon.release.publish import NoLedger, publish
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach, target_for
 from sqlanon.release.targets.postgres_reader import PostgresRelease
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from sqlanon.decoys import Decoys
+    from sqlanon.ledger import LedgerEntry
     from sqlanon.noise.stage import Linking
     from sqlanon.release.dependencies import Narrowing
     from sqlanon.report import Unpublished
@@ -452,17 +452,24 @@ class Result(ResultFigures):
             )
         draft = self._made
         target = target_for(draft, path, table)
-        keyed = draft.keyed_rows()
-        entry = LedgerEntry(draft.run, draft.prepared, self.run_id, target.path, self.rows, force, keyed=keyed)
+        entry = None if self.policy.catalog is None else self._ledger_entry(target.path, force)
         with draft.explained():
-            release: Release | PostgresRelease | SparkRelease = publish(target, draft, entry)
-        if (audit := entry.joint_audit) is not None:  # published a second time, it says once what it says
+            release: Release | PostgresRelease | SparkRelease = publish(target, draft, entry or NoLedger())
+        if (
+            entry is not None and (audit := entry.joint_audit) is not None
+        ):  # published a second time, it says once what it says
             self.held_against = tuple(shown_place(one.path) for one in audit.earlier)
             notes = audit.notes(release.manifest.digest)
             self.warnings += tuple(one for one in notes if one not in self.warnings)
         self.warnings += tuple(one for one in getattr(release, "warnings", ()) if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
         return release
+
+    def _ledger_entry(self, place: Path, force: bool) -> LedgerEntry:
+        from sqlanon.ledger import LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
+
+        keyed = self._made.keyed_rows()
+        return LedgerEntry(self._run, self._prepared, self.run_id, place, self.rows, force, keyed=keyed)
 
     @property
     def heights(self) -> dict[str, int]:
@@ -514,6 +521,14 @@ class Result(ResultFigures):
         if catalog is None or (section is not None and not section.ledger):
             yield
             return
+        from sqlanon.ledger import (  # noqa: PLC0415  (needed with a catalog only)
+            Export,
+            compared_with_nothing,
+            exports,
+            publications,
+            recording_export,
+        )
+
         path, run = catalog.database, self._run
         told = compared_with_nothing(exports(engine, path), publications(engine, path, Reach(self.policy)))
         name = "release" if section is None else section.table

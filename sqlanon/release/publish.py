@@ -7,7 +7,7 @@ Until the last step readers see what was there before. A run that dies between t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -40,6 +40,21 @@ class Ledger(Protocol):
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
         """Write down what is about to be published; for good at the end, and not at all if it comes to nothing."""
         ...
+
+
+class NoLedger:
+    """Of a run without a catalog: there is nothing to compare its release with, and nothing to write down."""
+
+    def begin(self) -> None:
+        """Look at nothing."""
+
+    def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
+        """Compare the release with nothing."""
+        return ()
+
+    def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
+        """Write down nothing."""
+        return nullcontext()
 
 
 def publish(

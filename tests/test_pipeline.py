@@ -1,0 +1,111 @@
+"""The pipeline: one line of stages, for the run and for the plan; and what a plain run leaves out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon import pipeline
+
+STAGES = (
+    "noise_of",
+    "prepare_with_earlier",
+    "prepare",
+    "scan_values",
+    "build_hierarchies",
+    "count_combinations",
+    "warn_of_unique_columns",
+    "search",
+    "recode",
+    "narrowing_columns",
+    "refused",
+    "add_noise",
+    "add_decoys",
+)
+
+
+def policy(**parts: Any) -> sqlanon.Policy:
+    attributes = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
+    attributes["age"] = {"role": "quasi", "hierarchy": {"intervals": [10, 20]}}
+    return sqlanon.Policy(**{"source": {"table": "people"}, "attributes": attributes, "privacy": {"k": 2}} | parts)
+
+
+def people() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE people AS SELECT i % 5 AS ward, 20 + i AS age, i % 3 AS ill FROM range(40) AS t(i)"
+    )
+    return connection
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stages, in the order in which they are entered."""
+    names: list[str] = []
+
+    def noting(name: str, stage: Any) -> Any:
+        def entered(*arguments: Any, **named: Any) -> Any:
+            names.append(name)
+            return stage(*arguments, **named)
+
+        return entered
+
+    for name in STAGES:
+        monkeypatch.setattr(pipeline, name, noting(name, getattr(pipeline, name)))
+    return names
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        policy(),
+        policy(search={"strategy": "mondrian"}),
+        policy(search={"suppression_limit": 0.1}, release={"database": "r.duckdb", "decoys": True}),
+    ],
+    ids=["plain", "local", "decoys"],
+)
+def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, passed: list[str]) -> None:
+    with sqlanon.connect(people()) as db:
+        db.anonymize(asked)
+        run = passed.copy()
+        passed.clear()
+        db.plan(asked)
+    left_out = {"add_noise"} if asked.decoys else {"add_noise", "add_decoys"}
+    assert run == [name for name in STAGES if name not in left_out]
+    assert passed == run
+
+
+def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
+    connection = people()
+    connection.execute("CREATE VIEW broken AS SELECT ward, age, error('read') AS ill FROM people")
+    with sqlanon.connect(connection) as db:
+        plan = db.plan(policy(source={"table": "broken"}))
+    names = [stage.name for stage in plan.stages]
+    assert names[:4] == ["scan", "hierarchies", "frequency set", "search"]
+    assert names[-2:] == ["recode and suppress", "audit and publish"]
+    assert len(set(names)) == len(names)
+
+
+PLAIN = """
+import sys, duckdb, sqlanon
+connection = duckdb.connect()
+connection.execute("CREATE TABLE people AS SELECT i % 3 AS ward FROM range(9) AS t(i)")
+policy = sqlanon.Policy(
+    source={"table": "people"}, attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 3}
+)
+with sqlanon.connect(connection) as db:
+    db.anonymize(policy).publish(sys.argv[1])
+print(*(name for name in sys.modules if name.startswith("sqlanon.ledger")))
+"""
+
+
+def test_a_run_without_a_catalog_does_not_even_load_the_ledger(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == ""
