@@ -14,13 +14,16 @@ from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
-from sqlanon.expressions import col, double_total, greatest, number
+from sqlanon.expressions import col, double_total, fragment, greatest, number
 from sqlanon.fields import Name, Section, ShareAboveZero
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, SourceFacts, plain
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released, over
+
+WITHIN = fragment(":largest / :total <= :most")
+LOST = fragment("(:largest - :alpha * :total) / :rest")
 
 ALPHA = Macro("alpha", ("alpha", "classes"))
 
@@ -68,18 +71,16 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     def condition(self) -> exp.Expr:
         """largest / total ≤ α."""
-        figure_of = self.distribution.column
-        share = exp.Div(this=figure_of("largest"), expression=figure_of("total"))
-        return exp.LTE(this=share, expression=number(self.alpha + TOLERANCE))
+        return WITHIN(**self._figures(), most=self.alpha + TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
         """(largest − α total) / (1 − α)."""
         if self.alpha >= 1:
             return number(0)
-        figure_of = self.distribution.column
-        allowed = exp.Mul(this=number(self.alpha), expression=figure_of("total"))
-        above = exp.Paren(this=exp.Sub(this=figure_of("largest"), expression=allowed))
-        return greatest(number(1), exp.Div(this=above, expression=number(1 - self.alpha)))
+        return greatest(number(1), LOST(**self._figures(), alpha=self.alpha, rest=1 - self.alpha))
+
+    def _figures(self) -> dict[str, exp.Expr]:
+        return {name: self.distribution.column(name) for name in ("total", "largest")}
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         """By ``alpha``; so many values are needed, whoever has them."""

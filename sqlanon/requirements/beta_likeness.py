@@ -13,11 +13,10 @@ from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
-from sqlanon.expressions import anonymous, col, double_total, number
+from sqlanon.expressions import col, double_total, fragment, number
 from sqlanon.fields import Name, Positive, Section
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
-    SHARE,
     TOLERANCE,
     ClassCondition,
     Distribution,
@@ -28,6 +27,9 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released, over
+
+BEYOND_BASIC = fragment("max(n / share / (:one + :beta))")
+BEYOND_ENHANCED = fragment("max(n / share / (:one + least(:beta, -ln(share))))")
 
 BETA_LIKENESS = Macro("beta_likeness", ("beta", "enhanced_excess", "classes"))
 
@@ -72,20 +74,13 @@ class BetaLikeness(Section, Requirement, ClassCondition):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``, and the greatest n / (q (1 + bound)): at most the total where all values are within bounds."""
-        bound: exp.Expr = number(self.beta)
-        if self.kind == "enhanced":
-            bound = anonymous("LEAST", bound, exp.Neg(this=exp.Ln(this=col(SHARE))))
-        most = exp.Paren(this=exp.Add(this=number(1 + TOLERANCE), expression=bound))
-        ratio = exp.Div(this=col(ROWS), expression=col(SHARE))
-        return {
-            "total": double_total(col(ROWS)),
-            self._worst: exp.Max(this=exp.Div(this=ratio, expression=most)),
-        }
+        beyond = BEYOND_ENHANCED if self.kind == "enhanced" else BEYOND_BASIC
+        return {"total": double_total(col(ROWS)), self._worst: beyond(one=1 + TOLERANCE, beta=self.beta)}
 
     def condition(self) -> exp.Expr:
         """No value is beyond its bound."""
         figure_of = self.distribution.column
-        return exp.LTE(this=figure_of(self._worst), expression=figure_of("total"))
+        return figure_of(self._worst) <= figure_of("total")
 
     @property
     def _worst(self) -> str:

@@ -14,12 +14,11 @@ from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
-from sqlanon.expressions import all_of, anonymous, col, double_total, number
+from sqlanon.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.fields import Name, Positive, Section
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,
-    SHARE,
     TOLERANCE,
     ClassCondition,
     Distribution,
@@ -30,6 +29,10 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released, over
+
+GREATEST_RATIO = fragment("max(n / share)")
+LEAST_RATIO = fragment("min(n / share)")
+NEAR = fragment(":distinct = :all AND abs(ln(:greatest / :total)) <= :most AND abs(ln(:least / :total)) <= :most")
 
 DELTA_DISCLOSURE = Macro("delta_disclosure", ("delta", "classes"))
 
@@ -115,12 +118,11 @@ class Disclosure(ClassCondition):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``, ``distinct``, and the greatest and the least n / q."""
-        ratio = exp.Div(this=col(ROWS), expression=col(SHARE))
         return {
             "total": double_total(col(ROWS)),
             "distinct": exp.Count(this=exp.Star()),
-            "greatest ratio": exp.Max(this=ratio),
-            "least ratio": exp.Min(this=ratio.copy()),
+            "greatest ratio": GREATEST_RATIO(),
+            "least ratio": LEAST_RATIO(),
         }
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
@@ -129,20 +131,19 @@ class Disclosure(ClassCondition):
 
     def condition(self) -> exp.Expr:
         """All values are there, and |ln(p / q)| ≤ δ for the greatest and for the least p / q."""
-        all_there = exp.EQ(this=self._figure("distinct"), expression=self._all())
-        return all_of([all_there, *(self._near(self._figure(f"{which} ratio")) for which in ("greatest", "least"))])
+        figures = {name: self._figure(f"{name} ratio") for name in ("greatest", "least")}
+        most = self.delta + TOLERANCE
+        return NEAR(
+            distinct=self._figure("distinct"), all=self._all(), total=self._figure("total"), **figures, most=most
+        )
 
     def shortfall(self) -> exp.Expr:
         """All rows where a value is missing."""
-        missing = exp.LT(this=self._figure("distinct"), expression=self._all())
+        missing = self._figure("distinct") < self._all()
         return exp.If(this=missing, true=self._figure("total"), false=number(1))
 
     def _all(self) -> exp.Expr:
         return self._figure("values") if self.values is None else number(self.values)
-
-    def _near(self, ratio: exp.Expr) -> exp.Expr:
-        log = exp.Ln(this=exp.Div(this=ratio, expression=self._figure("total")))
-        return exp.LTE(this=exp.Abs(this=log), expression=number(self.delta + TOLERANCE))
 
     def _figure(self, name: str) -> exp.Expr:
         return self.distribution.column(name)

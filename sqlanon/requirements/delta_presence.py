@@ -12,12 +12,10 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, col, number
+from sqlanon.expressions import fragment, number
 from sqlanon.fields import Flaws, NotNegative, Section
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
-    CLASS_COUNT,
-    CLASS_POPULATION,
     TOLERANCE,
     ClassCondition,
     Entry,
@@ -26,6 +24,11 @@ from sqlanon.requirements.base import (
     plain,
 )
 from sqlanon.requirements.macros import Macro
+
+WITHIN = fragment("""
+    class_population > 0 AND class_count / class_population >= :least AND class_count / class_population <= :most
+""")
+TOO_FEW = fragment("class_population > 0 AND class_count / class_population < :least")
 
 PRESENCE = Macro("delta_presence", ("min", "max", "classes"))
 
@@ -83,23 +86,13 @@ class DeltaPresence(Section, Requirement, ClassCondition):
 
     def condition(self) -> exp.Expr:
         """min ≤ class_count / class_population ≤ max."""
-        there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
-        share = exp.Div(this=col(CLASS_COUNT), expression=col(CLASS_POPULATION))
-        return all_of(
-            [
-                there,
-                exp.GTE(this=share, expression=number(self.min - TOLERANCE)),
-                exp.LTE(this=share.copy(), expression=number(self.max + TOLERANCE)),
-            ]
-        )
+        return WITHIN(least=number(self.min - TOLERANCE), most=number(self.max + TOLERANCE))
 
     def too_few(self) -> exp.Expr | None:
         """A class of the population of which less than ``min`` is in the source."""
         if not self.min > 0:
             return None
-        share = exp.Div(this=col(CLASS_COUNT), expression=col(CLASS_POPULATION))
-        few = exp.LT(this=share, expression=number(self.min - TOLERANCE))
-        return all_of([exp.GT(this=col(CLASS_POPULATION), expression=number(0)), few])
+        return TOO_FEW(least=number(self.min - TOLERANCE))
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         """By ``delta_presence``."""

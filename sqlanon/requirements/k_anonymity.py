@@ -69,7 +69,7 @@ class KAnonymity(Requirement, ClassCondition):
 
     def condition(self) -> exp.Expr:
         """``class_count >= k``."""
-        return exp.GTE(this=col(CLASS_COUNT), expression=number(self.k))
+        return col(CLASS_COUNT) >= number(self.k)
 
     def promised(self, quasi: Sequence[str]) -> int:
         """k."""

@@ -53,7 +53,7 @@ class KMap(Requirement, ClassCondition):
 
     def condition(self) -> exp.Expr:
         """``class_population >= k``."""
-        return exp.GTE(this=col(CLASS_POPULATION), expression=number(self.k))
+        return col(CLASS_POPULATION) >= number(self.k)
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         """By ``k_map``."""

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
-from sqlanon.expressions import anonymous, cast, col, double_total, greatest, number
+from sqlanon.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.fields import Flaw, Flaws, Name, Number, Positive, Section, Switch
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
@@ -32,6 +32,12 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import ClassValues, Released, over
+
+LOGS = fragment("sum(n * ln(n))")
+ENTROPY = fragment("ln(:total) - :logs / :total")
+ENTROPY_LOST = fragment(":total * (1 - :entropy / :log_l)")
+RECURSIVE = fragment(":largest / nullif(:tail, 0) < :c")
+RECURSIVE_LOST = fragment(":largest - :c * :tail")
 
 L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
@@ -189,7 +195,7 @@ class DistinctDiversity(_Diversity):
 
     def condition(self) -> exp.Expr:
         """``distinct >= l``."""
-        return exp.GTE(this=self.distribution.column("distinct"), expression=number(self.l))
+        return self.distribution.column("distinct") >= number(self.l)
 
     def violations(self, values: ClassValues) -> exp.Select:
         """Fewer than l values."""
@@ -216,24 +222,20 @@ class EntropyDiversity(_Diversity):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``logs``: Σ n ln n."""
-        logs = exp.Mul(this=col(ROWS), expression=exp.Ln(this=col(ROWS)))
-        return {"total": double_total(col(ROWS)), "logs": exp.Sum(this=logs)}
+        return {"total": double_total(col(ROWS)), "logs": LOGS()}
 
     def derived(self, least: int) -> Mapping[str, exp.Expr]:
         """``entropy``: ln Σ n − Σ n ln n / Σ n."""
-        sum_, logs = self.distribution.column("total"), self.distribution.column("logs")
-        mean = exp.Div(this=logs, expression=sum_)
-        return {"entropy": exp.Sub(this=exp.Ln(this=sum_.copy()), expression=mean)}
+        return {"entropy": ENTROPY(**{name: self.distribution.column(name) for name in ("total", "logs")})}
 
     def condition(self) -> exp.Expr:
         """entropy ≥ ln l."""
-        return exp.GTE(this=self.distribution.column("entropy"), expression=number(math.log(self.l) - TOLERANCE))
+        return self.distribution.column("entropy") >= number(math.log(self.l) - TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
         """n (1 − H / ln l)."""
-        share = exp.Div(this=self.distribution.column("entropy"), expression=number(math.log(self.l) or 1.0))
-        missing = exp.Paren(this=exp.Sub(this=number(1), expression=share))
-        return greatest(number(1), exp.Mul(this=self.distribution.column("total"), expression=missing))
+        figures = {name: self.distribution.column(name) for name in ("total", "entropy")}
+        return greatest(number(1), ENTROPY_LOST(**figures, log_l=math.log(self.l) or 1.0))
 
     def violations(self, values: ClassValues) -> exp.Select:
         """An entropy below ln l."""
@@ -278,16 +280,15 @@ class RecursiveDiversity(_Diversity):
         if self.l == 1:
             return exp.true()
         # A quotient is rounded as c itself was: at the border the two are the same number.
-        tail = exp.Nullif(this=self.distribution.column(f"tail from {self.l}"), expression=number(0))
-        share = exp.Div(this=self.distribution.column("largest"), expression=tail)
-        return exp.LT(this=share, expression=number(self.c))
+        return RECURSIVE(**self._figures())
 
     def shortfall(self) -> exp.Expr:
         """r1 − c (r_l + ... + r_m)."""
-        return greatest(number(1), exp.Sub(this=self.distribution.column("largest"), expression=self._allowed()))
+        return greatest(number(1), RECURSIVE_LOST(**self._figures()))
 
-    def _allowed(self) -> exp.Expr:
-        return exp.Mul(this=number(self.c), expression=self.distribution.column(f"tail from {self.l}"))
+    def _figures(self) -> dict[str, exp.Expr]:
+        figure_of = self.distribution.column
+        return {"largest": figure_of("largest"), "tail": figure_of(f"tail from {self.l}"), "c": number(self.c)}
 
     def violations(self, values: ClassValues) -> exp.Select:
         """r1 / (r_l + ... + r_m) of c or more; where there is no tail at all, nothing is less than c times it."""
