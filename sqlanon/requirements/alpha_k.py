@@ -17,7 +17,7 @@ from sqlanon.coding import ROWS
 from sqlanon.expressions import col, double_total, fragment, greatest, number
 from sqlanon.fields import Name, Section, ShareAboveZero
 from sqlanon.requirements.audit import Audited, Check, figure
-from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, SourceFacts, plain
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, plain
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released, over
@@ -48,16 +48,10 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        """``share of at most 0.5 of each diagnosis``."""
         return f"share of at most {plain(self.alpha)} of each {self.attribute}"
-
-    def of(self, source: SourceFacts) -> AlphaK:
-        """It is the condition itself."""
-        return self
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values."""
         return Distribution(self.attribute)
 
     @property
@@ -70,7 +64,6 @@ class AlphaK(Section, Requirement, ClassCondition):
         return {"total": double_total(col(ROWS)), "largest": exp.Max(this=col(ROWS))}
 
     def condition(self) -> exp.Expr:
-        """largest / total ≤ α."""
         return WITHIN(**self._figures(), most=self.alpha + TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
@@ -93,11 +86,9 @@ class AlphaK(Section, Requirement, ClassCondition):
             yield audited.beside_persons(check)
 
     def violations(self, released: Released) -> exp.Select:
-        """The share of the most frequent value."""
         share = over(exp.Max(this=col("n")), exp.Sum(this=col("n")))
         broken = exp.GT(this=share.copy(), expression=number(self.alpha + TOLERANCE))
         return released.values(self.attribute).counted(share, broken)
 
     def sentence(self, who: str) -> str:
-        """The limit."""
         return f"No value of {self.attribute} has more than {100 * self.alpha:g} % of a group."

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.fields import ShareAboveZero
 from sqlanon.requirements.audit import Audited, Check, figure
-from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, SourceFacts, TableCondition, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 
@@ -41,27 +41,18 @@ class AverageRisk(Requirement, TableCondition):
 
     @property
     def name(self) -> str:
-        """``average risk of at most 0.05``."""
         return f"average risk of at most {plain(self.limit)}"
 
-    def of(self, source: SourceFacts) -> AverageRisk:
-        """It is the condition itself."""
-        return self
-
     def figure(self, classes: int, count: int, singles: int) -> float:
-        """classes / count."""
         return classes / count
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``average_risk``."""
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
         value = figure(figures["average_risk"])
         yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
 
     def violations(self, released: Released) -> exp.Select:
-        """The share of classes among rows."""
         return released.by_share(exp.Count(this=exp.Star()), self.limit + TOLERANCE)
 
     def sentence(self, who: str) -> str:
-        """The limit."""
         return f"The average risk of being found is at most {100 * self.limit:g} %."

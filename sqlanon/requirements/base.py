@@ -267,9 +267,10 @@ class Requirement(ABC):
 
     entry: ClassVar[Entry]
 
-    @abstractmethod
     def of(self, source: SourceFacts) -> Condition:
-        """The condition that it is for the search."""
+        """The condition that it is for the search; most are one themselves."""
+        assert isinstance(self, ClassCondition | TableCondition | EstimateCondition)
+        return self
 
     @property
     def name(self) -> str:

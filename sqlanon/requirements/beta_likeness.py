@@ -22,7 +22,6 @@ from sqlanon.requirements.base import (
     Distribution,
     Entry,
     Requirement,
-    SourceFacts,
     plain,
 )
 from sqlanon.requirements.macros import Macro
@@ -60,16 +59,10 @@ class BetaLikeness(Section, Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        """``enhanced 2-likeness of diagnosis``."""
         return f"{self.kind} {plain(self.beta)}-likeness of {self.attribute}"
-
-    def of(self, source: SourceFacts) -> BetaLikeness:
-        """It is the condition itself."""
-        return self
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values."""
         return Distribution(self.attribute)
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -78,7 +71,6 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         return {"total": double_total(col(ROWS)), self._worst: beyond(one=1 + TOLERANCE, beta=self.beta)}
 
     def condition(self) -> exp.Expr:
-        """No value is beyond its bound."""
         figure_of = self.distribution.column
         return figure_of(self._worst) <= figure_of("total")
 
@@ -87,7 +79,6 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         return f"beyond {self.kind} {self.beta!r}"
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``beta_likeness``."""
         figures = audited.against_source(BETA_LIKENESS, self.attribute)
         gain, excess = figure(figures["beta"]), figure(figures["enhanced_excess"])
         holds = gain <= self.beta + TOLERANCE and (self.kind == "basic" or excess <= TOLERANCE)
@@ -97,7 +88,6 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         yield audited.beside_source(Check(self.name, holds, message))
 
     def violations(self, released: Released) -> exp.Select:
-        """The greatest (p / q) / (1 + bound)."""
         p, q = col("p"), col("q")
         bound: exp.Expr = exp.cast(number(self.beta), "double")
         if self.kind == "enhanced":
@@ -110,7 +100,6 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         return released.values(self.attribute).shares(gain, broken)
 
     def sentence(self, who: str) -> str:
-        """What is bounded, and by what."""
         return (
             f"No value of {self.attribute} is much more frequent in a group than in the whole table "
             f"({self.kind} β-likeness, β = {plain(self.beta)})."

@@ -59,25 +59,21 @@ class DeltaDisclosure(Section, Requirement):
     )
 
     def of(self, source: SourceFacts) -> Disclosure:
-        """By the number of values in the source."""
         values = source.domains[self.attribute].values if source.domains else 1
         return Disclosure(self.attribute, self.delta, values)
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``delta_disclosure``."""
         worst = figure(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
         message = f"the greatest |ln(p/q)| is {worst:.6g}, {plain(self.delta)} is allowed"
         yield audited.beside_source(Check(self.name, worst <= self.delta + TOLERANCE, message))
 
     def violations(self, released: Released) -> exp.Select:
-        """The greatest |ln(p / q)|, or a value that is missing."""
         far = exp.Max(this=exp.Abs(this=exp.Ln(this=over(col("p"), col("q")))))
         missing = exp.LT(this=exp.Count(this=exp.Star()), expression=exp.Max(this=col("values")))
         too_far = exp.GT(this=far.copy(), expression=number(self.delta + TOLERANCE))
         return released.values(self.attribute).shares(far, exp.Or(this=missing, expression=too_far))
 
     def sentence(self, who: str) -> str:
-        """What is bounded, and by what."""
         return (
             f"No value of {self.attribute} is much more or less frequent in a group than in the whole table "
             f"(δ-disclosure privacy, δ = {plain(self.delta)})."
@@ -98,12 +94,10 @@ class Disclosure(ClassCondition):
 
     @property
     def name(self) -> str:
-        """``1-disclosure privacy of diagnosis``."""
         return f"{plain(self.delta)}-disclosure privacy of {self.attribute}"
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values."""
         return Distribution(self.attribute)
 
     @property
@@ -130,7 +124,6 @@ class Disclosure(ClassCondition):
         return {"values": anonymous("len", col(CUMULATED))} if self.values is None else {}
 
     def condition(self) -> exp.Expr:
-        """All values are there, and |ln(p / q)| ≤ δ for the greatest and for the least p / q."""
         figures = {name: self._figure(f"{name} ratio") for name in ("greatest", "least")}
         most = self.delta + TOLERANCE
         return NEAR(

@@ -20,7 +20,6 @@ from sqlanon.requirements.base import (
     ClassCondition,
     Entry,
     Requirement,
-    SourceFacts,
     plain,
 )
 from sqlanon.requirements.macros import Macro
@@ -77,15 +76,9 @@ class DeltaPresence(Section, Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        """``(0.1, 0.5)-presence``."""
         return f"({plain(self.min)}, {plain(self.max)})-presence"
 
-    def of(self, source: SourceFacts) -> DeltaPresence:
-        """It is the condition itself."""
-        return self
-
     def condition(self) -> exp.Expr:
-        """min ≤ class_count / class_population ≤ max."""
         return WITHIN(least=number(self.min - TOLERANCE), most=number(self.max + TOLERANCE))
 
     def too_few(self) -> exp.Expr | None:
@@ -95,7 +88,6 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         return TOO_FEW(least=number(self.min - TOLERANCE))
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``delta_presence``."""
         population = audited.population
         if population is None:
             yield Check(self.name, None, "not verifiable alone: it needs the population")
@@ -107,6 +99,5 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")
 
     def sentence(self, who: str) -> str:
-        """The share of a population's group that is there."""
         least, most = plain(self.min), plain(self.max)
         return f"Of each group of the population, a share of {least} to {most} is in the release (δ-presence)."

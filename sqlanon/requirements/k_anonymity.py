@@ -50,7 +50,6 @@ class KAnonymity(Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        """``5-anonymity``."""
         return f"{self.k}-anonymity"
 
     @property
@@ -60,19 +59,12 @@ class KAnonymity(Requirement, ClassCondition):
 
     @property
     def least_count(self) -> int:
-        """k."""
         return self.k
 
-    def of(self, source: SourceFacts) -> KAnonymity:
-        """It is the condition itself."""
-        return self
-
     def condition(self) -> exp.Expr:
-        """``class_count >= k``."""
         return col(CLASS_COUNT) >= number(self.k)
 
     def promised(self, quasi: Sequence[str]) -> int:
-        """k."""
         return self.k
 
     def audit(self, audited: Audited) -> Iterator[Check]:
@@ -86,11 +78,9 @@ class KAnonymity(Requirement, ClassCondition):
         yield whole
 
     def violations(self, released: Released) -> exp.Select:
-        """The small classes."""
         return released.small_classes(released.quasi, self.k)
 
     def sentence(self, who: str) -> str:
-        """Who else shares the generalized columns."""
         return (
             f"Nobody stands alone: each combination of the generalized columns is shared by at least {self.k} {who} "
             f"({self.name})."
@@ -121,35 +111,28 @@ class Shield(Section, Requirement):
 
     @property
     def name(self) -> str:
-        """``3-anonymity of zip, age``, as it was written."""
         return f"{self.k}-anonymity of {', '.join(self.quasi)}"
 
     @property
     def quasi_identifiers(self) -> tuple[str, ...]:
-        """Its own."""
         return self.quasi
 
     def of(self, source: SourceFacts) -> SubsetCondition:
-        """By the numbers of its quasi-identifiers."""
         numbers = sorted(source.quasi.index(name) for name in self.quasi)
         return SubsetCondition(tuple(numbers), tuple(source.quasi[i] for i in numbers), self.k)
 
     def promised(self, quasi: Sequence[str]) -> int:
-        """k, if it is over all quasi-identifiers."""
         own = {name.lower() for name in self.quasi}
         return self.k if own >= {name.lower() for name in quasi} else 1
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``k_anonymity``."""
         yield _check(audited, self.name, self.k, self.quasi)
 
     def violations(self, released: Released) -> exp.Select:
-        """The small classes over its own columns."""
         own = sorted((released.columns[name] for name in self.quasi), key=list(released.quasi).index)
         return released.small_classes(own, self.k)
 
     def sentence(self, who: str) -> str:
-        """How many share its columns."""
         return f"At least {self.k} {who} share each combination of {', '.join(self.quasi)}."
 
 

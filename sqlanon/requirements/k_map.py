@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.expressions import col, number
 from sqlanon.fields import Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement, SourceFacts
+from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
 
 K_MAP = Macro("k_map", ("k", "null_map", "classes"))
@@ -44,19 +44,12 @@ class KMap(Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        """``5-map``."""
         return f"{self.k}-map"
 
-    def of(self, source: SourceFacts) -> KMap:
-        """It is the condition itself."""
-        return self
-
     def condition(self) -> exp.Expr:
-        """``class_population >= k``."""
         return col(CLASS_POPULATION) >= number(self.k)
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``k_map``."""
         population = audited.population
         if population is None:
             yield Check(self.name, None, "not verifiable alone: it needs the population")
@@ -67,5 +60,4 @@ class KMap(Requirement, ClassCondition):
         yield Check(self.name, k >= self.k, message)
 
     def sentence(self, who: str) -> str:
-        """How many of the population a group matches."""
         return f"Each group matches at least {self.k} people of the population (k-map)."

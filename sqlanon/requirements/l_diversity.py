@@ -93,17 +93,14 @@ class LDiversity(Section, Requirement):
 
     @classmethod
     def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
-        """Joint diversity takes two sensitive attributes."""
         if written.get("joint") is True and spot.alone:
             yield ("joint",), f"needs another sensitive attribute beside {name!r}: leave it out"
 
     @property
     def all_sensitive(self) -> bool:
-        """The others count as quasi-identifiers, if it is joint."""
         return self.joint
 
     def of(self, source: SourceFacts) -> ClassCondition:
-        """By its kind."""
         own = self._own()
         return JointDiversity(own) if self.joint else own
 
@@ -115,7 +112,6 @@ class LDiversity(Section, Requirement):
         return RecursiveDiversity(self.attribute, float(self.c or 0), int(self.l))
 
     def promised(self, quasi: Sequence[str]) -> int:
-        """l: so many values take so many rows."""
         return math.ceil(self.l)
 
     def audit(self, audited: Audited) -> Iterator[Check]:
@@ -137,11 +133,9 @@ class LDiversity(Section, Requirement):
         yield audited.beside_persons(check) if enough else check
 
     def violations(self, released: Released) -> exp.Select:
-        """The figure of its kind."""
         return self._own().violations(released.values(self.attribute, self.joint))
 
     def sentence(self, who: str) -> str:
-        """How diverse, in words."""
         joint = ", also among those who agree in the other sensitive columns" if self.joint else ""
         c, l = plain(self.c or 0), plain(self.l)
         meant = {
@@ -164,7 +158,6 @@ class _Diversity(ClassCondition):
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values."""
         return Distribution(self.attribute)
 
     @property
@@ -186,7 +179,6 @@ class DistinctDiversity(_Diversity):
 
     @property
     def name(self) -> str:
-        """``distinct 3-diversity of diagnosis``."""
         return f"distinct {self.l}-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -194,11 +186,9 @@ class DistinctDiversity(_Diversity):
         return {"distinct": exp.Count(this=exp.Star())}
 
     def condition(self) -> exp.Expr:
-        """``distinct >= l``."""
         return self.distribution.column("distinct") >= number(self.l)
 
     def violations(self, values: ClassValues) -> exp.Select:
-        """Fewer than l values."""
         distinct = exp.Count(this=exp.Star())
         return values.counted(distinct, exp.LT(this=distinct.copy(), expression=number(self.l)))
 
@@ -217,7 +207,6 @@ class EntropyDiversity(_Diversity):
 
     @property
     def name(self) -> str:
-        """``entropy 3-diversity of diagnosis``."""
         return f"entropy {plain(self.l)}-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -229,7 +218,6 @@ class EntropyDiversity(_Diversity):
         return {"entropy": ENTROPY(**{name: self.distribution.column(name) for name in ("total", "logs")})}
 
     def condition(self) -> exp.Expr:
-        """entropy ≥ ln l."""
         return self.distribution.column("entropy") >= number(math.log(self.l) - TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
@@ -238,7 +226,6 @@ class EntropyDiversity(_Diversity):
         return greatest(number(1), ENTROPY_LOST(**figures, log_l=math.log(self.l) or 1.0))
 
     def violations(self, values: ClassValues) -> exp.Select:
-        """An entropy below ln l."""
         n, sum_ = col("n"), exp.Sum(this=col("n"))
         logs = exp.Sum(this=exp.Mul(this=n, expression=exp.Ln(this=n.copy())))
         entropy = exp.Sub(this=exp.Ln(this=sum_), expression=over(logs, sum_.copy()))
@@ -260,7 +247,6 @@ class RecursiveDiversity(_Diversity):
 
     @property
     def name(self) -> str:
-        """``recursive (4, 3)-diversity of diagnosis``."""
         return f"recursive ({plain(self.c)}, {self.l})-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -276,7 +262,6 @@ class RecursiveDiversity(_Diversity):
         return {f"tail from {self.l}": cast(sum_, "DOUBLE")}
 
     def condition(self) -> exp.Expr:
-        """r1 < c (r_l + ... + r_m)."""
         if self.l == 1:
             return exp.true()
         # A quotient is rounded as c itself was: at the border the two are the same number.
@@ -291,7 +276,6 @@ class RecursiveDiversity(_Diversity):
         return {"largest": figure_of("largest"), "tail": figure_of(f"tail from {self.l}"), "c": number(self.c)}
 
     def violations(self, values: ClassValues) -> exp.Select:
-        """r1 / (r_l + ... + r_m) of c or more; where there is no tail at all, nothing is less than c times it."""
         in_tail = exp.GTE(this=col("place"), expression=number(self.l))
         tail = exp.Sum(this=exp.Case(ifs=[exp.If(this=in_tail, true=col("n"))], default=exp.cast(number(0), "double")))
         least = over(exp.Max(this=col("n")), tail)
@@ -313,17 +297,14 @@ class JointDiversity(ClassCondition):
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values within the others'."""
         return Distribution(self.diversity.attribute, "joint")
 
     @property
     def within(self) -> ClassCondition:
-        """The diversity of each group."""
         return self.diversity
 
     @property
     def name(self) -> str:
-        """``joint entropy 3-diversity of diagnosis``."""
         return f"joint {self.diversity.name}"
 
     @property
@@ -346,7 +327,6 @@ class JointDiversity(ClassCondition):
         }
 
     def condition(self) -> exp.Expr:
-        """All groups meet it."""
         return self.distribution.column(self._figure("holds"))
 
     def shortfall(self) -> exp.Expr:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from sqlanon.errors import SourceError
 from sqlanon.fields import Flaws, Section, Share, ShareAboveZero, Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import TOLERANCE, Entry, EstimateCondition, Requirement, SourceFacts, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, EstimateCondition, Requirement, plain
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
 
@@ -64,17 +64,11 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
 
     @property
     def name(self) -> str:
-        """``population uniqueness of at most 0.01 (dankar)``."""
         return f"population uniqueness of at most {plain(self.limit)} ({self.estimator})"
 
     @property
     def sampled_from(self) -> tuple[int | None, float | None]:
-        """One of the two."""
         return self.population, self.sampling_fraction
-
-    def of(self, source: SourceFacts) -> PopulationUniqueness:
-        """It is the condition itself."""
-        return self
 
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
         """The estimated share; NaN where none can be made."""
@@ -85,7 +79,6 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
         return population_uniqueness(sizes, population, self.estimator)
 
     def refuse(self, counted: int) -> None:
-        """Refuse a population that is smaller than the source."""
         if self._size(counted) < counted:
             raise SourceError(
                 f"privacy.population_uniqueness.population: is {self.population}, and the source alone has {counted}: "
@@ -99,13 +92,11 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
         return counted / self.sampling_fraction if self.sampling_fraction else float(counted)
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By the sizes of classes."""
         value = self.estimate(audited.class_sizes(), _counted(audited))
         check = Check(self.name, value <= self.limit + TOLERANCE, f"the estimate is {value:.6g}")
         yield audited.beside_persons(check)
 
     def sentence(self, who: str) -> str:
-        """The limit, and the estimator."""
         return f"At most {100 * self.limit:g} % are estimated to be unique in the population ({self.estimator})."
 
 

@@ -12,7 +12,7 @@ from sqlanon.expressions import col, number
 from sqlanon.fields import Share
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
-from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, SourceFacts, TableCondition, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain
 from sqlanon.requirements.plain_sql import Released
 
 
@@ -36,29 +36,20 @@ class SampleUniqueness(Requirement, TableCondition):
 
     @property
     def name(self) -> str:
-        """``sample uniqueness of at most 0.01``."""
         return f"sample uniqueness of at most {plain(self.limit)}"
 
-    def of(self, source: SourceFacts) -> SampleUniqueness:
-        """It is the condition itself."""
-        return self
-
     def figure(self, classes: int, count: int, singles: int) -> float:
-        """singles / count."""
         return singles / count
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``average_risk``."""
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
         value = figure(figures["sample_uniqueness"])
         yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
 
     def violations(self, released: Released) -> exp.Select:
-        """The share of rows that are alone."""
         single = exp.EQ(this=col("n"), expression=number(1))
         alone = exp.Sum(this=exp.Case(ifs=[exp.If(this=single, true=number(1))], default=number(0)))
         return released.by_share(alone, self.limit + TOLERANCE)
 
     def sentence(self, who: str) -> str:
-        """The limit."""
         return f"At most {100 * self.limit:g} % of the rows are alone in their group."

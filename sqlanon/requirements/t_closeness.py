@@ -112,7 +112,6 @@ class TCloseness(Section, Requirement):
 
     @classmethod
     def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
-        """The hierarchical distance takes a hierarchy."""
         if written.get("distance") == "hierarchical" and not spot.has_hierarchy:
             yield (
                 ("distance",),
@@ -122,11 +121,9 @@ class TCloseness(Section, Requirement):
 
     @property
     def hierarchies(self) -> tuple[str, ...]:
-        """The attribute's, for the hierarchical distance."""
         return (self.attribute,) if self.distance == "hierarchical" else ()
 
     def of(self, source: SourceFacts) -> ClassCondition:
-        """By its distance, the number of values in the source and the height of the hierarchy."""
         domain = source.domains.get(self.attribute, Domain(2, 1))
         if self.distance == "ordered":
             return OrderedCloseness(self.attribute, self.t, domain.values)
@@ -136,7 +133,6 @@ class TCloseness(Section, Requirement):
         return TreeCloseness(self.attribute, self.t)
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``t_closeness``."""
         options = {"distance": str(self.distance)}
         if self.distance == "hierarchical":
             if audited.private is None:
@@ -149,7 +145,6 @@ class TCloseness(Section, Requirement):
         yield audited.beside_source(Check(self.name, t <= self.t + TOLERANCE, message))
 
     def violations(self, released: Released) -> exp.Select | None:
-        """The equal distance: what a class has too much of, it has too little of elsewhere, half of the sum of both."""
         if self.distance != "equal":
             return None
         p, q = col("p"), col("q")
@@ -159,7 +154,6 @@ class TCloseness(Section, Requirement):
         return released.values(self.attribute).shares(distance, broken)
 
     def sentence(self, who: str) -> str:
-        """How near, by which distance."""
         return (
             f"Within each group, {self.attribute} is distributed nearly as in the whole table: the distance is at "
             f"most {plain(self.t)} ({self.distance} t-closeness)."
@@ -180,7 +174,6 @@ class _Closeness(ClassCondition):
 
     @property
     def name(self) -> str:
-        """``equal 0.2-closeness of diagnosis``."""
         return f"{self.word} {plain(self.t)}-closeness of {self.attribute}"
 
     @cached_property
@@ -208,7 +201,6 @@ class _Closeness(ClassCondition):
         return {f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if least > 1 else distance}
 
     def condition(self) -> exp.Expr:
-        """distance ≤ t."""
         return exp.LTE(this=self._column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
 
     def shortfall(self) -> exp.Expr:
@@ -244,7 +236,6 @@ class TreeCloseness(_Closeness):
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values, or the nodes of its hierarchy."""
         return Distribution(self.attribute, "values" if self.word == "equal" else "nodes")
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -291,7 +282,6 @@ class OrderedCloseness(_Closeness):
 
     @property
     def distribution(self) -> Distribution:
-        """The attribute's values."""
         return Distribution(self.attribute)
 
     def figures(self) -> Mapping[str, exp.Expr]:

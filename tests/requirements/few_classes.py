@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.expressions import template
 from sqlanon.fields import Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import Entry, Requirement, SourceFacts, TableCondition
+from sqlanon.requirements.base import Entry, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import Released, sizes
 
 TOO_MANY = template("SELECT count(*) AS figure FROM :classes HAVING count(*) > :limit")
@@ -35,9 +35,6 @@ class FewClasses(Requirement, TableCondition):
     @property
     def name(self) -> str:
         return f"at most {self.limit} classes"
-
-    def of(self, source: SourceFacts) -> FewClasses:
-        return self
 
     def figure(self, classes: int, count: int, singles: int) -> float:
         return classes

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlanon.expressions import col, fragment, template
 from sqlanon.fields import Name, Section, Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import ClassCondition, Distribution, Entry, Requirement, SourceFacts
+from sqlanon.requirements.base import ClassCondition, Distribution, Entry, Requirement
 from sqlanon.requirements.plain_sql import Released
 
 OTHERS = fragment("sum(n) - max(n)")
@@ -40,9 +40,6 @@ class Others(Section, Requirement, ClassCondition):
     @property
     def name(self) -> str:
         return f"{self.rows} others of {self.attribute}"
-
-    def of(self, source: SourceFacts) -> Others:
-        return self
 
     @property
     def distribution(self) -> Distribution:
