@@ -26,8 +26,6 @@ from sqlanon.release.manifest import utc_now
 from sqlanon.release.publish import NoLedger, publish
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach, target_for
-from sqlanon.release.targets.postgres_reader import PostgresRelease
-from sqlanon.release.targets.spark_reader import SparkRelease
 from sqlanon.release_draft import ReleaseDraft
 from sqlanon.search.full_domain import measure_of
 from sqlanon.version import __version__
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from sqlanon.ledger import LedgerEntry
     from sqlanon.noise.stage import Linking
     from sqlanon.release.dependencies import Narrowing
+    from sqlanon.release.targets.postgres_reader import PostgresRelease
+    from sqlanon.release.targets.spark_reader import SparkRelease
     from sqlanon.report import Unpublished
     from sqlanon.report.notebook import Charts
 

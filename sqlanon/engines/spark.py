@@ -20,13 +20,14 @@ from sqlanon.engines import spark_settings
 from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.spark import spelled_out
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
-from sqlanon.engines.spark_session import Mapper, sent
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.expressions import ident
 from sqlanon.policy.spark import SESSION
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from sqlanon.engines.spark_session import Mapper
 
 
 def with_sign(table: pyarrow.Table) -> pyarrow.Table:
@@ -207,6 +208,8 @@ class SparkEngine:
 
     def materialize_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
         """Have the workers make other rows of those of a query, by Python, and keep them as `materialize` does."""
+        from sqlanon.engines.spark_session import sent  # noqa: PLC0415  (nor for this)
+
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
         def mapped() -> int:
