@@ -92,10 +92,8 @@ def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
     tree = policy.model_dump(exclude_none=True)
     search = tree["search"]
     search["strategy"] = strategy
-    traits = traits_of(strategy)
-    for name, known in {"summary": traits.summarises, "cuts": traits.cuts, "suppression": not traits.local}.items():
-        if not known:
-            search.pop(name, None)
+    for key in traits_of(strategy).ignores:
+        search.pop(key, None)
     try:
         return Policy(**{**tree, "search": search})
     except PolicyError as error:

@@ -11,7 +11,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import Publication, publications
 from sqlanon.ledger.trees import changed_labels
 from sqlanon.policy import Policy
-from sqlanon.policy.compatibility import EXTENSIONS, asked_of, problems
+from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release.manifest import Manifest
@@ -22,7 +22,7 @@ from sqlanon.sources.run import Run
 
 def refuse_policy(policy: Policy) -> None:
     """Refuse what an extended release cannot keep, all at once."""
-    if found := list(problems(EXTENSIONS, asked_of(dict(policy)))):
+    if found := list(conflicts(EXTENSIONS, asked_of(dict(policy)))):
         raise PolicyError(found)
 
 

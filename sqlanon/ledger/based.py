@@ -28,6 +28,7 @@ from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
+from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.policy.problems import join
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach
@@ -104,9 +105,9 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     after = policy.release.after if policy.release else ()
     if not after:
         return []
-    if policy.catalog is None:
-        message = "asks for the ledger, which is in the catalog: add [catalog] database = ..."
-        raise PolicyError([Problem("release.after", message)])
+    if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
+        raise PolicyError(wrong)
+    assert policy.catalog is not None
     known = publications(run.engine, policy.catalog.database, Reach(policy, run.source))
     if runs is None:
         return named_publications(known, after, run.identity)

@@ -29,7 +29,7 @@ from sqlanon.policy.compatibility import (
     WITH_NOISE,
     Asked,
     asked_of,
-    problems,
+    conflicts,
 )
 from sqlanon.policy.names import EARLIER, TOLD, labels_table
 from sqlanon.policy.noise import ROUNDING, Noise
@@ -163,11 +163,11 @@ def _person(section: str, keys: _Keys, attributes: Mapping[str, Attribute]) -> I
 def _noise(asked: Asked) -> Iterator[Problem]:
     if asked.privacy is None:
         return
-    yield from problems(BUDGETS, asked)
+    yield from conflicts(BUDGETS, asked)
     noisy = {name: one.noise for name, one in asked.attributes.items() if one.noise is not None}
     if noisy:
         yield from _budget(noisy, asked.privacy)
-        yield from problems((*WITH_NOISE, *AFTER_NOISE), asked)
+        yield from conflicts((*WITH_NOISE, *AFTER_NOISE), asked)
 
 
 def _budget(noisy: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Problem]:
@@ -267,21 +267,21 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from _names(names)
     if names and sound:
         yield from _quasi(attributes)
-    yield from problems((*WEIGHTS, *OF_STRATEGIES), asked)
+    yield from conflicts((*WEIGHTS, *OF_STRATEGIES), asked)
     if "search" not in written:
         asked = replace(asked, search=SearchSection())
-    yield from problems(IDENTIFICATIONS, asked)
+    yield from conflicts(IDENTIFICATIONS, asked)
     if names:  # else: what is wrong with the attributes says it all
         yield from _sensitive_attributes(privacy, attributes, names)
-    yield from problems(POPULATIONS, asked)
+    yield from conflicts(POPULATIONS, asked)
     yield from _person("source", _keys(written.get("source")), attributes)
     yield from _person("population", _keys(written.get("population")), attributes)
     yield from _noise(asked)
     yield from _names_of_releases(asked)
-    yield from problems((*WITH_EARLIER, *WITH_DECOYS), asked)
+    yield from conflicts((*WITH_EARLIER, *WITH_DECOYS), asked)
     if asked.risk is not None:
         yield from _risk(asked.risk, attributes)
-    yield from problems(ROWS_ELSEWHERE, asked)
+    yield from conflicts(ROWS_ELSEWHERE, asked)
     yield from _files(parts, attributes)
 
 

@@ -106,7 +106,7 @@ class Row:
                 yield use.order, Problem(self.at or use.place, message)
 
 
-def problems(rows: Sequence[Row], asked: Asked) -> Iterator[Problem]:
+def conflicts(rows: Sequence[Row], asked: Asked) -> Iterator[Problem]:
     """What does not go together in a policy, row by row; of rows on attributes, attribute by attribute."""
     for _, some in groupby(rows, key=lambda row: row.feature.of_attributes):
         found = [one for row in some for one in row.problems(asked)]
@@ -573,6 +573,9 @@ WITH_EARLIER = (
     Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + ONE_OF),
     Row(AFTER, NOISE, "noise is drawn anew in each release: " + ONE_OF),
 )
+IN_LEDGER = (
+    Row(AFTER, _missing("catalog"), "asks for the ledger, which is in the catalog: add [catalog] database = ..."),
+)
 WITH_DECOYS = (
     Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example, or leave them out"),
     Row(
@@ -668,7 +671,7 @@ TABLE: Mapping[str, Sequence[Row]] = {
     "Requirements and strategies": (*OF_STRATEGIES, *IDENTIFICATIONS),
     "Populations": POPULATIONS,
     "Noise": (*BUDGETS, *WITH_NOISE, *AFTER_NOISE),
-    "Earlier releases": WITH_EARLIER,
+    "Earlier releases": (*WITH_EARLIER, *IN_LEDGER),
     "Decoys": WITH_DECOYS,
     "Sources whose rows stay where they are": ROWS_ELSEWHERE,
     "Live views": LIVE_VIEWS,

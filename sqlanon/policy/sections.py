@@ -25,7 +25,7 @@ from sqlanon.fields import (
     one_or_more,
 )
 from sqlanon.measures import MEASURES
-from sqlanon.policy.compatibility import OF_SEARCH, Asked, problems
+from sqlanon.policy.compatibility import OF_SEARCH, Asked, conflicts
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
@@ -289,7 +289,7 @@ class SearchSection(Section):
         return self
 
     def _flaws(self) -> Iterator[Flaw]:
-        for problem in problems(OF_SEARCH, Asked(search=self)):
+        for problem in conflicts(OF_SEARCH, Asked(search=self)):
             yield (problem.place.removeprefix("search."),), problem.message
 
     @property
@@ -310,8 +310,7 @@ class SearchSection(Section):
         idle = {
             "aggregate": not MEASURES[self.measure].aggregates,
             "suppression": self.suppression == "rows",
-            "summary": not self.traits.summarises,
-            "cuts": not self.traits.cuts,
+            **dict.fromkeys(self.traits.ignores, True),
         }
         return {name: value for name, value in fields.items() if not idle.get(name, False)}
 

@@ -29,6 +29,12 @@ class Traits:
     proves: bool = False
     """Its result is proven to be the best, whatever the values are, unless a limit ends it."""
 
+    @property
+    def ignores(self) -> tuple[str, ...]:
+        """The keys of ``[search]`` that are for other strategies."""
+        known = {"summary": self.summarises, "cuts": self.cuts, "suppression": not self.local}
+        return tuple(key for key, has in known.items() if not has)
+
 
 class Strategy(Protocol):
     """How the version to release is searched for."""

@@ -24,7 +24,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import Namer, create_schema, qualified, table, text
 from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spark, table_parts, why_not_written
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, problems
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.policy.spark import SESSION, is_session, shown_spark
 from sqlanon.sources.arrow import copy_arrow
@@ -183,7 +183,7 @@ class Workspace:
                 update={"postgres": None, "database": None, "frequency_set": (), **given}
             )
             # The policy may not have known that it is in Spark: what cannot be had there was not refused.
-            if found := list(problems(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section}))):
+            if found := list(conflicts(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section}))):
                 raise PolicyError(found)
             return section
         if self._is_live or self._arrow is not None or self._given or self._kind is not None:

@@ -10,7 +10,7 @@ from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.expressions import table
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import FileRule, Policy
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, problems
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.search.examples import example_height, example_levels, size_of_lattice
 from sqlanon.warehouse import statements as wa
@@ -30,7 +30,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
     """
     dialect = dialect_of(dialect)
-    if found := list(problems(ROWS_ELSEWHERE, asked_of(dict(policy), exported=True))):
+    if found := list(conflicts(ROWS_ELSEWHERE, asked_of(dict(policy), exported=True))):
         raise PolicyError(found)
     target, names = Target.of(policy), {name: name for name in policy.attributes}
     recoding = _example(policy, engine)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sqlanon
-from sqlanon.policy.compatibility import EXTENSIONS, LIVE_VIEWS, TABLE, Row, asked_of, page, problems
+from sqlanon.policy.compatibility import EXTENSIONS, IN_LEDGER, LIVE_VIEWS, TABLE, Row, asked_of, conflicts, page
 
 DRAWN = 1000
 """So many policies reach all rows."""
@@ -92,7 +92,7 @@ def messages(tree: dict[str, Any]) -> set[str]:
     except sqlanon.PolicyError as error:
         return {one.message for one in error.problems}
     asked = asked_of(dict(policy))
-    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS) for one in problems(rows, asked)}
+    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, IN_LEDGER) for one in conflicts(rows, asked)}
 
 
 def test_each_row_refuses_a_policy() -> None:
