@@ -29,20 +29,7 @@ def value_of(place: str) -> str:
 
 
 def address_in(place: str, is_right: Callable[[str], bool], which: str) -> str:
-    """The address itself: of ``env:NAME``, what the environment says.
-
-    Parameters
-    ----------
-    place:
-        What stands in the policy.
-    is_right, which:
-        Whether it is an address; of which kind, for people.
-
-    Raises
-    ------
-    SourceError
-        The variable is not set, or holds none. What it holds is not told.
-    """
+    """The address itself: of ``env:NAME``, what the environment says. No error says what a variable holds."""
     address = value_of(place)
     if is_variable(place) and not is_right(address):
         wrong = f"holds no address {which}" if address else "is not set"
@@ -51,13 +38,7 @@ def address_in(place: str, is_right: Callable[[str], bool], which: str) -> str:
 
 
 def written(value: object, such_as: str) -> str:
-    """What is written for an address, if it can be one: a text that has something in it.
-
-    Raises
-    ------
-    ValueError
-        It is none, or names no variable.
-    """
+    """What is written for an address, if it can be one: a text that has something in it."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"must be an address in quotes, such as {such_as}, not {shown(value)}")
     if is_variable(value) and not value[len(_VARIABLE) :].strip():

@@ -29,12 +29,6 @@ def labels_table(attribute: str) -> str:
 def table_parts(name: str) -> tuple[str, ...]:
     """Take apart ``table``, ``schema.table`` or ``database.schema.table``, each in double quotes or not.
 
-    Returns
-    -------
-    The parts, the table last; none where it is no such name.
-
-    Examples
-    --------
     >>> table_parts('geo."my.table"'), table_parts("a.b.c.d")
     (('geo', 'my.table'), ())
     """

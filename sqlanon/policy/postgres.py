@@ -55,13 +55,7 @@ def is_postgres(place: str) -> bool:
 
 
 def address_of(place: str) -> str:
-    """The address itself: of ``env:NAME``, what the environment says.
-
-    Raises
-    ------
-    SourceError
-        The variable is not set, or holds no address. What it holds is not told.
-    """
+    """The address itself: of ``env:NAME``, what the environment says."""
     return address_in(place, _is_postgres_itself, "that begins with postgresql://")
 
 

@@ -21,19 +21,7 @@ _Part = TypeVar("_Part", bound=Section)
 def read_part(
     model: type[_Part], value: object, place: str, context: Mapping[str, Any]
 ) -> tuple[_Part | None, list[Problem]]:
-    """Read one part of a policy: the part, or all that is wrong with it.
-
-    Parameters
-    ----------
-    model:
-        The part's class.
-    value:
-        The part as TOML or Python gives it.
-    place:
-        The part's place in the policy.
-    context:
-        ``folder``: where relative paths start.
-    """
+    """Read one part of a policy: the part, or all that is wrong with it."""
     try:
         return model.model_validate(value, context=dict(context)), []
     except ValidationError as error:

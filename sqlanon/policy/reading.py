@@ -37,20 +37,7 @@ _NEEDED = ("attributes", "privacy")
 
 
 def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
-    """Read a whole policy.
-
-    Parameters
-    ----------
-    tree:
-        The sections by name, as tables or as the classes of them.
-    folder:
-        Where relative paths start; without it they stay as they are.
-
-    Raises
-    ------
-    PolicyError
-        With every mistake of the policy.
-    """
+    """Read a whole policy; relative paths start in the folder. A `PolicyError` has every mistake."""
     context = {"folder": folder}
     known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog"]
     unknown = [key for key in tree if key not in known]
@@ -110,13 +97,7 @@ def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_toml(file: Path) -> dict[str, Any]:
-    """Parse a policy file.
-
-    Raises
-    ------
-    PolicyError
-        When there is no such file, or it is not TOML in UTF-8; with the line.
-    """
+    """Parse a policy file."""
     # By name and here: a type checker needs neither of the two, and a policy from Python no parser.
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     place = str(file)

@@ -64,11 +64,6 @@ def strange_parts(shown: Mapping[str, Any]) -> Iterator[str]:
 
     A key may be missing: older versions knew fewer. Names of attributes are the holder's own.
 
-    Parameters
-    ----------
-    shown:
-        The policy of a manifest: ``attributes``, ``privacy`` and ``search`` are objects, and so is each attribute.
-
     >>> sorted(strange_parts({"persons": "John", "attributes": {"zip": {"role": "quasi", "note": 1}}}))
     ['attributes.zip.note', 'persons']
     """

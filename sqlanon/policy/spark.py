@@ -49,13 +49,7 @@ def is_session(source: Any) -> bool:
 
 
 def spark_address_of(place: str) -> str:
-    """The address itself: of ``env:NAME``, what the environment says.
-
-    Raises
-    ------
-    SourceError
-        The variable is not set, or holds no address. What it holds is not told.
-    """
+    """The address itself: of ``env:NAME``, what the environment says."""
     return address_in(place, is_spark, "of Spark, such as sc://host:port or local[2]")
 
 
@@ -103,15 +97,7 @@ def names_spark(place: str) -> bool:
 
 
 def spark_path(address: str, schema: str, name: str) -> Path:
-    """The place of a release in Spark for the ledger, which knows paths: no token is in it.
-
-    Parameters
-    ----------
-    address:
-        Where that is; of a session that was given, its catalog.
-    schema, name:
-        Of the view.
-    """
+    """The place of a release in Spark for the ledger, which knows paths: no token is in it."""
     return Path(_IN_SPARK, quote(shown_spark(address), safe=":[]*,"), f"{schema}.{name}")
 
 
