@@ -23,10 +23,9 @@ from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.recode.stage import Recoding, recode, recode_at, search
-from sqlanon.release.attached import attached
-from sqlanon.release.check import AGAINST, Check, source_check
-from sqlanon.release.decoy_claims import k_counts_decoys
+from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import attached
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import ReleasePlace

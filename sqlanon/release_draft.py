@@ -22,8 +22,7 @@ from sqlanon.recode.stage import Recoding, SearchResult
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
-from sqlanon.release.metadata import Suppressed, may_be_told
-from sqlanon.release.metadata_views import suppressed_by
+from sqlanon.release.metadata import Suppressed, may_be_told, suppressed_by
 from sqlanon.release.requirements import needs_source, requirement_queries
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit

@@ -19,7 +19,7 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.expressions import anonymous, ident, table, text
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.policy import Policy, is_server
-from sqlanon.release.attached import attach_release, detach_release, read_claims, shut
+from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
 from sqlanon.sources import readable
 from sqlanon.sources.workspace import Workspace
 

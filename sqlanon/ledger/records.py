@@ -24,8 +24,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.intents import UNRECORDED, Intent, alone_with, complete, intents, settle
 from sqlanon.ledger.trees import keep_trees
 from sqlanon.policy import Policy, same_file, shown_place
-from sqlanon.release.check import Check
-from sqlanon.release.file_hash import file_check
+from sqlanon.release.check import Check, file_check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.target import Reach
 from sqlanon.release.verify import Verification

@@ -2,19 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import cast, col, column_definitions, create_table, insert_row, table
+from sqlanon.expressions import (
+    cast,
+    col,
+    column_definitions,
+    create_table,
+    create_view,
+    ident,
+    insert_row,
+    is_there,
+    named,
+    number,
+    select,
+    subquery,
+    table,
+    text,
+    total,
+)
 from sqlanon.hierarchies.bounds import Kind, bounds
 from sqlanon.policy.names import TOLD, labels_table
-from sqlanon.release import metadata_views as pr
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import comment_on_column, comment_on_release, what_was_done
+
+OVERVIEW_COLUMNS = {
+    "position": "INTEGER",
+    "attribute": "VARCHAR",
+    "role": "VARCHAR",
+    "level": "INTEGER",
+    "height": "INTEGER",
+    "what_was_done": "VARCHAR",
+}
+"""Of ``sqlanon.attributes``."""
+
+QUALITY_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
+"""Of ``sqlanon.figures``. No view is called so: duckdb-engine takes tables of one name in two schemas for one."""
+
+SUPPRESSION_COLUMNS = {
+    "attribute": "VARCHAR",
+    "value": "VARCHAR",
+    "suppressed_rows": "BIGINT",
+    "released_rows": "BIGINT",
+}
+"""Of ``sqlanon.suppression``."""
+
+
+def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
+    """The view that readers name, over the table of the newest version: a column list, and nothing more.
+
+    >>> stable_view(table("patients"), table("patients_v3"), ["zip", "age"]).sql("duckdb")
+    'CREATE VIEW "patients" AS SELECT "zip", "age" FROM "patients_v3"'
+    """
+    return create_view(view, select([col(one) for one in columns], rows))
+
+
+def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:
+    """The views that tell about a release: of its classes, and of our own tables."""
+    queries = (
+        _in_order("attributes", OVERVIEW_COLUMNS),
+        class_sizes(table(name), quasi),
+        select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
+        _in_order("figures", QUALITY_COLUMNS),
+    )
+    return [create_view(table(one, "main", catalog), query) for one, query in zip(TOLD, queries, strict=True)]
+
+
+def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
+    shown: list[exp.Expr] = [col(one) for one in columns if one != "position"]
+    return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
+
+
+def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
+    """How many classes there are of each size: ``class_size``, ``classes``, ``rows``."""
+    size = named(exp.Count(this=exp.Star()), "class_size")
+    classes = select([size], relation, [col(one) for one in quasi])
+    if not quasi:
+        classes = classes.having(exp.Count(this=exp.Star()) > 0, copy=False)
+    columns: list[exp.Expr] = [
+        col("class_size"),
+        named(exp.Count(this=exp.Star()), "classes"),
+        named(total(col("class_size")), "rows"),
+    ]
+    query = select(columns, subquery(classes, "c"), [col("class_size")])
+    return query.order_by(col("class_size"), copy=False)
+
+
+def labels(attribute: str, relation: exp.Expr, bounds: tuple[exp.Expr, exp.Expr] | None) -> exp.Query:
+    """The labels of an attribute that a release has, in order: those of no suppressed row."""
+    there = select([col(attribute)], relation, [col(attribute)]).where(is_there(col(attribute)), copy=False)
+    low, high = f"{attribute}_low", f"{attribute}_high"
+    output: list[exp.Expr] = [col(attribute)]
+    order: list[exp.Expr] = [exp.Ordered(this=col(attribute), nulls_first=False)]
+    source: exp.Expr = subquery(there, "r")
+    if bounds is not None:
+        ends: list[exp.Expr] = [named(bounds[0], low), named(bounds[1], high)]
+        source = subquery(select([col(attribute), *ends], source), "b")
+        output += [col(low), col(high)]
+        known = exp.Coalesce(this=col(low), expressions=[col(high)])
+        # An end that is open downwards comes first; what has no ends at all, the top, last.
+        order = [
+            exp.Ordered(this=known, nulls_first=False),
+            exp.Ordered(this=col(low), nulls_first=True),
+            exp.Ordered(this=col(high), nulls_first=False),
+            *order,
+        ]
+    place = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
+    output.insert(1, named(cast(place, "INTEGER"), f"{attribute}_order"))
+    return select(output, source).order_by(col(f"{attribute}_order"), copy=False)
+
+
+def comment(kind: str, target: exp.Expr, told: str) -> exp.Comment:
+    """``COMMENT ON kind target IS 'told'``.
+
+    >>> comment("TABLE", table("t"), "it's").sql("duckdb")
+    'COMMENT ON TABLE "t" IS \\'it\\'\\'s\\''
+    """
+    return exp.Comment(this=target, kind=kind, expression=text(told))
+
+
+def column_comment(relation: exp.Table, name: str, told: str) -> exp.Comment:
+    """``COMMENT ON COLUMN relation.name IS 'told'``."""
+    parts = relation.args
+    column = exp.Column(this=ident(name), table=parts["this"], db=parts.get("db"), catalog=parts.get("catalog"))
+    return comment("COLUMN", column.copy(), told)
+
+
+def suppressed_by(
+    values: exp.Expr, value: exp.Expr, known: exp.Expr, released: exp.Expr, column: str, least: int
+) -> exp.Select:
+    """What was suppressed of an attribute, by the labels that the release has: ``value``, ``suppressed_rows``,
+    ``released_rows``; only where both are at least ``least``. ``labels`` counts all of them, those left out, too.
+    """
+    mine = select([named(value, "value"), named(total(col("rows")), "rows")], values, [value.copy()])
+    mine = mine.where(known, copy=False)
+    label = cast(col(column), "VARCHAR")
+    theirs = select([named(label, "value"), named(exp.Count(this=exp.Star()), "rows")], released, [label.copy()])
+    left_out = col("rows", "s") - col("rows", "r")
+    enough = [(col(one) >= number(least)) for one in ("suppressed_rows", "released_rows")]
+    on = exp.NullSafeEQ(this=col("value", "s"), expression=col("value", "r"))
+    every = exp.Window(this=exp.Count(this=exp.Star()))
+    both = select(
+        [
+            col("value", "s"),
+            named(left_out, "suppressed_rows"),
+            named(col("rows", "r"), "released_rows"),
+            named(every, "labels"),
+        ],
+        subquery(mine, "s"),
+    ).join(subquery(theirs, "r"), on=on, copy=False)
+    shown: list[exp.Expr] = [col(name) for name in ("value", "suppressed_rows", "released_rows", "labels")]
+    return select(shown, subquery(both, "b")).where(*enough, copy=False)
+
 
 ABOUT = ("attributes", "suppression", "figures")
 """The tables in the schema ``sqlanon`` that tell about a release."""
@@ -60,9 +204,9 @@ def present(
         target = table(labels_table(name), "main", catalog)
         engine.execute(create_table(target, labels_of(name, rows.copy(), ranges.get(name.lower()))))
     for name, columns, content in (
-        ("attributes", pr.OVERVIEW_COLUMNS, overview(newest)),
-        ("figures", pr.QUALITY_COLUMNS, quality(newest)),
-        ("suppression", pr.SUPPRESSION_COLUMNS, suppressed),
+        ("attributes", OVERVIEW_COLUMNS, overview(newest)),
+        ("figures", QUALITY_COLUMNS, quality(newest)),
+        ("suppression", SUPPRESSION_COLUMNS, suppressed),
     ):
         engine.execute(column_definitions(table(name, "sqlanon", catalog), columns.items()))
         for row in content:
@@ -127,13 +271,13 @@ def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
     """The statements that make the views of a release file: the stable one first."""
     columns = [column.name for column in manifest.columns]
     name = table(manifest.table_name, "main", catalog)
-    stable = pr.stable_view(name, table(manifest.rows_table), columns)
-    return [stable, *pr.about_views(manifest.table_name, manifest.quasi, catalog)]
+    stable = stable_view(name, table(manifest.rows_table), columns)
+    return [stable, *about_views(manifest.table_name, manifest.quasi, catalog)]
 
 
 def labels_of(name: str, rows: exp.Table, kind: Kind | None) -> exp.Query:
     """The query for the labels of a generalized attribute in the rows of a release."""
-    return pr.labels(name, rows, None if kind is None else bounds(cast(col(name), "VARCHAR"), kind))
+    return labels(name, rows, None if kind is None else bounds(cast(col(name), "VARCHAR"), kind))
 
 
 def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comment]:
@@ -143,14 +287,14 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
         yield from comments_on(kind, table(place, "main", catalog), manifest)
     for name in labelled(newest):
         told = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
-        yield pr.comment("TABLE", table(labels_table(name), "main", catalog), told)
+        yield comment("TABLE", table(labels_table(name), "main", catalog), told)
 
 
 def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Comment]:
     """What is told of a relation that shows released rows, and of its columns."""
-    yield pr.comment(kind, relation.copy(), comment_on_release(manifest))
+    yield comment(kind, relation.copy(), comment_on_release(manifest))
     for column in manifest.columns:
-        yield pr.comment_on_column(relation, column.name, comment_on_column(manifest, column.name, column.role))
+        yield column_comment(relation, column.name, comment_on_column(manifest, column.name, column.role))
 
 
 def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:

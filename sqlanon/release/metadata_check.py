@@ -24,12 +24,14 @@ from sqlanon.hierarchies.bounds import Kind
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.names import labels_table
 from sqlanon.policy.problems import read_part
-from sqlanon.release import metadata_views as pr
 from sqlanon.release.check import Check
-from sqlanon.release.contents import found_comments, found_views
+from sqlanon.release.contents import ATTACHED, found_comments, found_views
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import (
     ABOUT,
+    OVERVIEW_COLUMNS,
+    QUALITY_COLUMNS,
+    SUPPRESSION_COLUMNS,
     Suppressed,
     comments,
     labelled,
@@ -37,9 +39,10 @@ from sqlanon.release.metadata import (
     may_be_told,
     overview,
     quality,
+    stable_view,
     views,
 )
-from sqlanon.release.reader import ATTACHED, SUBJECT
+from sqlanon.release.reader import SUBJECT
 from sqlanon.requirements import promised_k
 
 _KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
@@ -70,7 +73,7 @@ def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
     # With names of its own for the columns, it would be a schema in place of a table.
     if not isinstance(query, exp.Select) or not isinstance(made.this, exp.Table):
         return False
-    expected = pr.stable_view(table("v"), table(source), columns).expression
+    expected = stable_view(table("v"), table(source), columns).expression
     return bool(_plain(query) == _plain(expected))
 
 
@@ -127,8 +130,8 @@ def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether what is told of suppressed rows is of no fewer than k, and of the rows that are released."""
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
-    if types != pr.SUPPRESSION_COLUMNS:
-        return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(pr.SUPPRESSION_COLUMNS)}")
+    if types != SUPPRESSION_COLUMNS:
+        return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(SUPPRESSION_COLUMNS)}")
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
@@ -159,8 +162,8 @@ def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Itera
     if found_comments(engine) != comments(manifests):
         yield "the comments are not those of the manifest"
     for name, columns, right in (
-        ("attributes", pr.OVERVIEW_COLUMNS, overview(manifests[0])),
-        ("figures", pr.QUALITY_COLUMNS, quality(manifests[0])),
+        ("attributes", OVERVIEW_COLUMNS, overview(manifests[0])),
+        ("figures", QUALITY_COLUMNS, quality(manifests[0])),
     ):
         found = table(name, "sqlanon", ATTACHED)
         if engine.columns(found) != columns or engine.rows(star(found)) != right:

@@ -1,31 +1,130 @@
-"""Opening a release as a stranger does: the file alone, read-only, in a database of its own."""
+"""Opening a release as a stranger does: the file alone, read-only, in a database of its own; and its rows beside
+others in one engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from sqlglot import exp
 
+from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.expressions import col, create_view, literal_path, read_parquet, select, star, table, text
+from sqlanon.expressions import (
+    col,
+    create_temporary_view,
+    create_view,
+    drop_view,
+    literal_path,
+    read_parquet,
+    select,
+    star,
+    table,
+    text,
+)
+from sqlanon.release.contents import ATTACHED, found_objects
 from sqlanon.release.manifest import DIGEST, Manifest
-from sqlanon.release.once import Once
 from sqlanon.resources import PLAIN, macros, sql_text
 from sqlanon.workdir import spill_directory
+
+
+class Once:
+    """An engine that remembers its answers, as long as nothing that it is asked about changes."""
+
+    def __init__(self, engine: Queries) -> None:
+        self._engine = engine
+        self._answers: dict[str, list[tuple[Any, ...]]] = {}
+
+    @property
+    def dialect(self) -> str:
+        """The sqlglot name of the engine's dialect."""
+        return self._engine.dialect
+
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement."""
+        self._answers.clear()
+        self._engine.execute(statement, parameters)
+
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query, unless the answer is known."""
+        key = f"{query.sql(self.dialect)} {parameters!r}"
+        if key not in self._answers:
+            self._answers[key] = self._engine.rows(query, parameters)
+        return self._answers[key]
+
+    def shown(self, statement: exp.Expr) -> str:
+        """The text of a statement, for people."""
+        return self._engine.shown(statement)
+
+    def columns(self, relation: exp.Expr) -> dict[str, str]:
+        """Name and type text of a relation's columns."""
+        return self._engine.columns(relation)
+
+
+def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manifest:
+    """The manifest of a release, if its rows are a table and nothing more: they can be read by any engine then.
+
+    It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
+    newest that counts.
+    """
+    with open_release(path, limits, version) as release:
+        manifest = release.manifest
+        if not release.is_parquet:
+            found = {name.lower() for name in found_objects(release.engine)}
+            is_table = f"table main.{manifest.rows_table}".lower() in found
+            if not is_table or any(name.startswith("default of column main.") for name in found):
+                raise BrokenReleaseError(f"{path} was a release of sqlanon; its rows are no plain table any more")
+    return manifest
+
+
+def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> exp.Table:
+    """The rows of a release that `read_claims` has read, as a relation of another engine."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            view = table(alias, "main", "temp")
+            engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
+            return view
+        engine.attach(path, alias, read_only=True)
+        return table(manifest.rows_table, "main", alias)
+    except duckdb.Error as error:
+        raise ReleaseError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+@contextmanager
+def attached(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> Iterator[exp.Table]:
+    """`attach_release` for a while."""
+    relation = attach_release(engine, path, manifest, alias)
+    try:
+        yield relation
+    finally:
+        detach_release(engine, path, alias)
+
+
+def detach_release(engine: DuckDBEngine, path: Path, alias: str) -> None:
+    """Let go of it."""
+    if path.suffix.lower() == ".parquet":
+        engine.execute(drop_view(table(alias, "main", "temp")))
+    else:
+        engine.detach(alias)
+
+
+def shut(engine: DuckDBEngine) -> None:
+    """No file can be read any more but those that are attached."""
+    engine.connection.execute("SET enable_external_access = false")
+    engine.connection.execute("SET lock_configuration = true")
+
 
 KEY = "sqlanon"
 """The key of the manifest in a Parquet file's metadata."""
 
 SUBJECT = table("subject")
 """The released rows, as the checks name them."""
-
-ATTACHED = "release_file"
 
 COPIED = "sqlanon_released_rows"
 """The rows of a release on a server, copied to the engine that has its source."""

@@ -27,16 +27,16 @@ from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.spark import in_spark
-from sqlanon.release.blocks import strange_blocks
-from sqlanon.release.check import UNREAD, Check
+from sqlanon.release.check import UNREAD, Check, claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.contents import (
+    ATTACHED,
     changed_macros,
     expected_objects,
     found_objects,
     free_blocks,
+    strange_blocks,
     unexpected_definitions,
 )
-from sqlanon.release.decoy_claims import claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.metadata_check import (
@@ -47,7 +47,7 @@ from sqlanon.release.metadata_check import (
     suppression_check,
 )
 from sqlanon.release.parquet import parquet_check
-from sqlanon.release.reader import ATTACHED, SUBJECT, OpenRelease, load_older, open_release
+from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import requirement_checks, requirement_queries, unknown_names
 from sqlanon.release.score import leaves_of, released_score, with_sign
 from sqlanon.requirements import requirements_in

@@ -19,12 +19,11 @@ from sqlanon.expressions import create_table, drop_table
 from sqlanon.histogram import ClassSizes
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.check import AGAINST, Check
-from sqlanon.release.decoy_claims import k_counts_decoys
+from sqlanon.release.check import AGAINST, Check, k_counts_decoys
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Facts as RowFacts
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata_views import class_sizes
+from sqlanon.release.metadata import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import requirement_checks
 from sqlanon.release.targets.file import released_name

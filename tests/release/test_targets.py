@@ -20,8 +20,7 @@ from sqlanon.errors import AuditError
 from sqlanon.expressions import drop_table
 from sqlanon.release import target as seam
 from sqlanon.release.manifest import Facts, Manifest
-from sqlanon.release.once import Once
-from sqlanon.release.reader import SUBJECT, OpenRelease
+from sqlanon.release.reader import SUBJECT, Once, OpenRelease
 from sqlanon.release.target import Draft, ReleaseTarget, Staged, TargetKind
 from sqlanon.release.targets.file import FileTarget, StagedFile
 from sqlanon.release.targets.postgres import PostgresTarget, StagedPostgres

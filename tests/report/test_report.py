@@ -33,7 +33,7 @@ from sqlanon.expressions import table
 from sqlanon.histogram import ClassSizes
 from sqlanon.markup import harmless
 from sqlanon.measures import MEASURES
-from sqlanon.release.metadata_views import class_sizes
+from sqlanon.release.metadata import class_sizes
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
 from sqlanon.report import distributions, facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution

@@ -16,7 +16,7 @@ from sqlanon.errors import ReleaseError, SqlanonError
 from sqlanon.policy import shown_place
 from sqlanon.policy.postgres import VERSION_DIGITS
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata_views import class_sizes
+from sqlanon.release.metadata import class_sizes
 from sqlanon.release.words import claims_table
 
 

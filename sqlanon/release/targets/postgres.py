@@ -21,8 +21,7 @@ from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.expressions import drop_table, drop_view, star, table
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.release.manifest import Facts, Manifest, versioned
-from sqlanon.release.metadata import Suppressed, comments_on
-from sqlanon.release.metadata_views import stable_view
+from sqlanon.release.metadata import Suppressed, comments_on, stable_view
 from sqlanon.release.target import Draft, ReleaseTarget
 from sqlanon.release.targets import postgres_catalog as pc
 from sqlanon.release.targets import postgres_statements as pr

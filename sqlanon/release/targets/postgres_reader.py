@@ -26,8 +26,7 @@ from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.postgres import MANIFEST
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.once import Once
-from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
+from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.target import Reach, named_place
 from sqlanon.release.targets import postgres_catalog as pc
 from sqlanon.release.targets import postgres_statements as pr

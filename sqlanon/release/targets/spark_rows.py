@@ -35,8 +35,7 @@ from sqlanon.expressions import (
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
-from sqlanon.release.once import Once
-from sqlanon.release.reader import COPIED, SUBJECT, OpenRelease, load_older
+from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.spark_digest import digest_there, digestible
 from sqlanon.release.verify import Verification, verify_rows
