@@ -9,14 +9,19 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from sqlglot import exp
-
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.expressions import col, select, table
+from sqlanon.expressions import fragment, template
 from sqlanon.ledger.intents import alone_with
 from sqlanon.ledger.records import Publication
+
+_EXPORTS = template("""
+    SELECT run_id, exported_at, path, table_name, dialect, source
+    FROM sqlanon_catalog.sqlanon.exports
+    ORDER BY exported_at
+""")
+_DROP = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,7 @@ def exports(engine: DuckDBEngine, path: Path) -> list[Export]:
     if not path.exists():
         return []
     with catalog.open_catalog(engine, path):
-        query = select(list(map(col, Export.__dataclass_fields__)), _exports()).order_by(col("exported_at"), copy=False)
-        return [Export(*row) for row in engine.rows(query)]
+        return [Export(*row) for row in engine.rows(_EXPORTS())]
 
 
 @contextmanager
@@ -49,14 +53,8 @@ def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterat
         yield
     except BaseException:
         with suppress(SqlanonError), alone_with(path), catalog.open_catalog(engine, path):
-            is_this = [col(name).eq(exp.Placeholder()) for name in ("run_id", "path")]
-            delete = exp.Delete(this=_exports(), where=exp.Where(this=exp.and_(*is_this, copy=False)))
-            engine.execute(delete, [export.run_id, export.path])
+            engine.execute(_DROP(run=export.run_id, folder=export.path))
         raise
-
-
-def _exports() -> exp.Table:
-    return table("exports", catalog.SCHEMA, catalog.ATTACHED)
 
 
 def not_compared(known: list[Export]) -> list[str]:

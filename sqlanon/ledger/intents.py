@@ -14,12 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from sqlglot import exp
-
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.expressions import col, is_null, number, select, table
+from sqlanon.expressions import fragment, number, template
 from sqlanon.ledger.trees import forget_trees, is_gone
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.workdir import BusyError, alone_at
@@ -49,7 +47,33 @@ class Intent:
 UNRECORDED = ""
 """In place of the run, of a release that the ledger is to know nothing of, once it is known to be out."""
 
-_COLUMNS = ("run_id", "path", "table_name", "manifest_hash", "version", "published_at", "intended_at")
+_INTENTS = template("""
+    SELECT run_id, path, table_name, manifest_hash, version, published_at, intended_at
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE NOT intended_at IS NULL
+    ORDER BY intended_at
+""")
+_OUT = fragment("""
+    UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL
+    WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
+""")
+_DROP = fragment("""
+    DELETE FROM sqlanon_catalog.sqlanon.releases
+    WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
+""")
+_DROP_ALL = fragment("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE path = :place AND NOT intended_at IS NULL")
+_REPLACE = fragment("""
+    UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
+    WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
+        AND NOT coalesce(version, 1) IN (:kept) -- the first that a file has is not counted
+""")
+_FORGET_KEYS = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE :gone")
+_FORGET_SAMPLES = fragment("""
+    DELETE FROM sqlanon_catalog.sqlanon.source_samples
+    WHERE :gone AND NOT run_id IN (
+        SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL -- it counts for good
+    )
+""")
 
 
 @contextmanager
@@ -64,9 +88,7 @@ def alone_with(path: Path) -> Iterator[None]:
 
 def intents(engine: DuckDBEngine) -> list[Intent]:
     """The intents in the open catalog."""
-    query = select(list(map(col, _COLUMNS)), _releases())
-    query = query.where(_is_intent(), copy=False).order_by(col("intended_at"), copy=False)
-    return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(query)]
+    return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(_INTENTS())]
 
 
 def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
@@ -89,60 +111,25 @@ def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
 def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
     """Write to the open catalog that an intended release is out, and that what was in its place is gone, but for the
     versions that are kept there."""
-    replace_at(engine, str(intent.path), intent.published_at, kept)
+    place = str(intent.path)
+    versions = [one or 1 for one in kept] or [0]
+    engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(one) for one in versions]))
     if intent.run_id != UNRECORDED:
-        out = col("intended_at").eq(exp.Null())
-        where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
-        update = exp.Update(this=_releases(), expressions=[out], where=exp.Where(this=where))
-        engine.execute(update, [intent.run_id, str(intent.path)])
-    others = exp.and_(_at_place(), _is_intent(), copy=False)  # of whatever was intended for this place before
-    engine.execute(exp.Delete(this=_releases(), where=exp.Where(this=others)), [str(intent.path)])
+        engine.execute(_OUT(run=intent.run_id, place=place))
+    engine.execute(_DROP_ALL(place=place))  # whatever was intended for this place before
     forget_gone(engine)
 
 
 def _drop(engine: DuckDBEngine, intent: Intent) -> None:
-    where = exp.and_(_of_run(), _at_place(), _is_intent(), copy=False)
-    engine.execute(exp.Delete(this=_releases(), where=exp.Where(this=where)), [intent.run_id, str(intent.path)])
+    engine.execute(_DROP(run=intent.run_id, place=str(intent.path)))
     forget_gone(engine)
-
-
-def replace_at(engine: DuckDBEngine, place: str, at: datetime, kept: Collection[int | None] = ()) -> None:
-    """Write to the open catalog that a place was taken, but for the versions that it still has."""
-    standing = exp.and_(_at_place(), is_null(col("replaced_at")), is_null(col("intended_at")), copy=False)
-    if kept:
-        version = exp.Coalesce(this=col("version"), expressions=[number(1)])  # the first that a file has is not counted
-        there = exp.In(this=version, expressions=[number(one or 1) for one in kept])
-        standing = exp.and_(standing, ~there, copy=False)
-    gone = col("replaced_at").eq(exp.Placeholder())
-    engine.execute(exp.Update(this=_releases(), expressions=[gone], where=exp.Where(this=standing)), [at, place])
 
 
 def forget_gone(engine: DuckDBEngine) -> None:
     """Of releases that do not stand, hierarchies, keys and samples are needed no more."""
     forget_trees(engine)
-    keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-    engine.execute(exp.Delete(this=keys, where=exp.Where(this=is_gone())))
-    # What was published with noise counts for good.
-    noisy = select([col("run_id")], _releases()).where(~is_null(col("epsilon")), copy=False)
-    others = ~exp.In(this=col("run_id"), query=exp.Subquery(this=noisy))
-    samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
-    engine.execute(exp.Delete(this=samples, where=exp.Where(this=exp.and_(is_gone(), others, copy=False))))
-
-
-def _releases() -> exp.Table:
-    return table("releases", catalog.SCHEMA, catalog.ATTACHED)
-
-
-def _is_intent() -> exp.Expr:
-    return ~is_null(col("intended_at"))
-
-
-def _of_run() -> exp.Expr:
-    return col("run_id").eq(exp.Placeholder())
-
-
-def _at_place() -> exp.Expr:
-    return col("path").eq(exp.Placeholder())
+    engine.execute(_FORGET_KEYS(gone=is_gone()))
+    engine.execute(_FORGET_SAMPLES(gone=is_gone()))
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> Claims | None:

@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, PolicyError, Problem, ReleaseError, SqlanonError
-from sqlanon.expressions import col, is_null, is_there, named, select, table, text
+from sqlanon.expressions import fragment, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.intents import UNRECORDED, Intent, alone_with, complete, intents, settle
 from sqlanon.ledger.trees import keep_trees
@@ -110,10 +110,27 @@ BESIDE = 30
 _LISTED = 2_000
 """So many files of a folder are looked at."""
 
-_COLUMNS = (
-    *("run_id", "published_at", "path", "table_name", "digest", "policy_hash", "source", "after", "extends"),
-    *("manifest_hash", "version", "sha256", "intended_at", "same_source"),
-)
+_STANDING = template("""
+    SELECT
+        run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
+        manifest_hash, version, sha256, intended_at, same_source
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE replaced_at IS NULL
+    ORDER BY published_at
+""")
+_SPENT = template("""
+    SELECT run_id, path, source, same_source, epsilon, noise
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE NOT epsilon IS NULL
+    ORDER BY published_at
+""")
+_DROP_RUN = fragment("DELETE FROM :rows WHERE run_id = :run")
+_KEEP_KEYS = fragment("""
+    INSERT INTO sqlanon_catalog.sqlanon.released_keys
+    SELECT :run AS run_id, key_hash FROM :keys
+""")
+_KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELECT * FROM :sample")
+_SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
 
 
 def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> list[Publication]:
@@ -135,9 +152,7 @@ def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> list[Publica
 
 def _read(engine: DuckDBEngine) -> list[Publication]:
     """The publications of the open catalog whose place no other has taken."""
-    query = select(list(map(col, _COLUMNS)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
-    query = query.where(is_null(col("replaced_at")), copy=False)
-    rows = engine.rows(query.order_by(col("published_at"), copy=False))
+    rows = engine.rows(_STANDING())
     found = [
         Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), *more)
         for run_id, at, place, name, digest, policy_hash, source, after, *more in rows
@@ -168,9 +183,6 @@ def spent(engine: DuckDBEngine, path: Path) -> list[Spent]:
 
 
 def _read_spent(engine: DuckDBEngine) -> list[Spent]:
-    columns = ("run_id", "path", "source", "same_source", "epsilon", "noise")
-    query = select(list(map(col, columns)), table("releases", catalog.SCHEMA, catalog.ATTACHED))
-    query = query.where(is_there(col("epsilon")), copy=False).order_by(col("published_at"), copy=False)
     return [
         Spent(
             run_id,
@@ -180,7 +192,7 @@ def _read_spent(engine: DuckDBEngine) -> list[Spent]:
             epsilon,
             None if noise is None else frozenset(name.lower() for name in json.loads(noise)),
         )
-        for run_id, place, source, same, epsilon, noise in engine.rows(query)
+        for run_id, place, source, same, epsilon, noise in engine.rows(_SPENT())
     ]
 
 
@@ -328,24 +340,22 @@ def _refuse_overtaken(
 
 def _insert_again(engine: DuckDBEngine, name: str, row: dict[str, Any]) -> None:
     """Add a row of a run; it may be there from a publication that came to nothing."""
-    of_run = col("run_id").eq(text(row["run_id"]))
-    engine.execute(exp.Delete(this=table(name, catalog.SCHEMA, catalog.ATTACHED), where=exp.Where(this=of_run)))
+    _drop_run(engine, name, row["run_id"])
     catalog.insert(engine, name, row)
 
 
+def _drop_run(engine: DuckDBEngine, name: str, run_id: str) -> None:
+    engine.execute(_DROP_RUN(rows=table(name, catalog.SCHEMA, catalog.ATTACHED), run=run_id))
+
+
 def _keep_keys(engine: DuckDBEngine, run_id: str, keys: exp.Query) -> None:
-    target = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-    of_before = col("run_id").eq(text(run_id))
-    engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
-    of_run = select([named(text(run_id), "run_id"), col("key_hash")], exp.Subquery(this=keys))
-    engine.execute(exp.Insert(this=target, expression=of_run))
+    _drop_run(engine, "released_keys", run_id)  # published twice
+    engine.execute(_KEEP_KEYS(run=run_id, keys=keys))
 
 
 def _keep_sample(engine: DuckDBEngine, run_id: str, sample: exp.Query) -> None:
-    target = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
-    of_before = col("run_id").eq(text(run_id))
-    engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=of_before)))  # published twice
-    engine.execute(exp.Insert(this=target, expression=sample))
+    _drop_run(engine, "source_samples", run_id)  # published twice
+    engine.execute(_KEEP_SAMPLE(sample=sample))
 
 
 @contextmanager
@@ -379,7 +389,7 @@ def recording_replaced(
 def secret_of(engine: DuckDBEngine, path: Path) -> str:
     """What the catalog's keys are hashed with; made if there is none yet."""
     with catalog.open_catalog(engine, path):
-        rows = engine.rows(select([col("secret")], table("secret", catalog.SCHEMA, catalog.ATTACHED)))
+        rows = engine.rows(_SECRET())
         if not rows:
             rows = [(secrets.token_hex(32),)]
             catalog.insert(engine, "secret", {"secret": rows[0][0]})
