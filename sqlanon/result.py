@@ -524,13 +524,13 @@ class Result(ResultFigures):
         from sqlanon.ledger import (  # noqa: PLC0415  (needed with a catalog only)
             Export,
             compared_with_nothing,
-            exports,
-            publications,
+            history,
             recording_export,
         )
 
         path, run = catalog.database, self._run
-        told = compared_with_nothing(exports(engine, path), publications(engine, path, Reach(self.policy)))
+        known = history(engine, path, Reach(self.policy))
+        told = compared_with_nothing(known.exports, known.publications)
         name = "release" if section is None else section.table
         made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity)
         with recording_export(engine, path, made):

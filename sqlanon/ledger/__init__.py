@@ -2,10 +2,18 @@
 
 from sqlanon.ledger.based import earlier_publications, mark_earlier, show_marking
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.exports import Export, compared_with_nothing, exports, recording_export
 from sqlanon.ledger.joint_audit import JointAudit
 from sqlanon.ledger.publication import LedgerEntry
-from sqlanon.ledger.records import Publication, check_against_ledger, publication_of, publications
+from sqlanon.ledger.records import (
+    Export,
+    Publication,
+    check_against_ledger,
+    compared_with_nothing,
+    history,
+    publication_of,
+    publications,
+    recording_export,
+)
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
@@ -17,7 +25,7 @@ __all__ = [
     "check_against_ledger",
     "compared_with_nothing",
     "earlier_publications",
-    "exports",
+    "history",
     "is_same_tree",
     "mark_earlier",
     "opened",

@@ -34,9 +34,8 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.exports import exports, not_compared
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
-from sqlanon.ledger.records import Publication, Spent, publications, publications_elsewhere, spent
+from sqlanon.ledger.records import Publication, Spent, history, not_compared, publications_elsewhere
 from sqlanon.ledger.release_links import (
     MOST_RANGES,
     ComparedRelease,
@@ -554,8 +553,8 @@ def held_against(
     policy = prepared.policy
     if policy.catalog is None:
         return None
-    known = publications(run.engine, policy.catalog.database, Reach(policy, prepared.source))
-    noisy = spent(run.engine, policy.catalog.database) if policy.noisy else []
+    found = history(run.engine, policy.catalog.database, Reach(policy, prepared.source))
+    known, noisy = found.publications, found.spent if policy.noisy else ()
     everything: list[Publication | Spent] = [*known, *noisy]
     others = [one for one in everything if one.source not in (None, run.identity)]
     by_source = {str(one.source): one.run_id for one in others}
@@ -587,5 +586,5 @@ def held_against(
         shares,
         same_source,
         opened or {},
-        warnings=[*same_rows.warnings, *not_compared(exports(run.engine, policy.catalog.database))],
+        warnings=[*same_rows.warnings, *not_compared(found.exports)],
     )

@@ -1,4 +1,4 @@
-"""Publications, as the catalog has them."""
+"""Publications and exports, as the catalog has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,67 @@ from sqlanon.release.check import Check, file_check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.target import Reach
 from sqlanon.release.verify import Verification
+
+_EXPORTS = template("""
+    SELECT run_id, exported_at, path, table_name, dialect, source
+    FROM sqlanon_catalog.sqlanon.exports
+    ORDER BY exported_at
+""")
+_DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
+
+
+@dataclass(frozen=True)
+class Export:
+    """One row of the table ``exports``."""
+
+    run_id: str
+    exported_at: datetime
+    path: str
+    table_name: str
+    dialect: str
+    source: str
+
+
+@contextmanager
+def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterator[None]:
+    """Write an export to the ledger before its folder is there; and take it back if that comes to nothing."""
+    with alone_with(path), catalog.open_catalog(engine, path):
+        catalog.insert(engine, "exports", asdict(export))
+    try:
+        yield
+    except BaseException:
+        with suppress(SqlanonError), alone_with(path), catalog.open_catalog(engine, path):
+            engine.execute(_DROP_EXPORT(run=export.run_id, folder=export.path))
+        raise
+
+
+def not_compared(known: Sequence[Export]) -> list[str]:
+    """What the holder should know of the exports, once a release is out."""
+    if not known:
+        return []
+    newest, few = known[-1], len(known) == 1
+    shown = (
+        f"{'' if few else 'the newest '}of {newest.exported_at:%Y-%m-%d %H:%M}: {newest.table_name}, {newest.dialect}"
+    )
+    return [
+        f"the ledger has {len(known)} export{'' if few else 's'} for warehouses ({shown}), and this release was not "
+        f"compared with what {'it makes' if few else 'they make'} there: compare copies of both with sqlanon attack"
+    ]
+
+
+def compared_with_nothing(known: Sequence[Export], publications: Sequence[Publication]) -> list[str]:
+    """What the holder should know of the ledger, once an export is written."""
+    found = [
+        f"{count} {what}{'s' if count > 1 else ''}"
+        for count, what in ((len(publications), "release"), (len(known), "earlier export"))
+        if count
+    ]
+    if not found:
+        return []
+    return [
+        f"the ledger has {' and '.join(found)}, which this export is not compared with, because its rows are in the "
+        "warehouse: compare copies with sqlanon attack"
+    ]
 
 
 @dataclass(frozen=True)
@@ -133,21 +194,38 @@ _KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELE
 _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
 
 
-def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> list[Publication]:
-    """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first.
+@dataclass(frozen=True)
+class History:
+    """What the ledger has by now: the publications that stand, the oldest first; what was published with noise, one
+    a run and place; and the exports."""
 
-    What a run was about to publish that has ended is looked for; where its place cannot be read, it counts as out.
-    """
+    publications: Sequence[Publication] = ()
+    spent: Sequence[Spent] = ()
+    exports: Sequence[Export] = ()
+
+
+def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
+    """What the ledger has. What a run was about to publish that has ended is looked for; where its place cannot be
+    read, it counts as out."""
     if not path.exists():
-        return []
+        return History()
     with catalog.open_catalog(engine, path):
-        found = _read(engine)
-    if not any(one.intended_at for one in found):
+        found = _history(engine)
+    if not any(one.intended_at for one in found.publications):
         return found
     with alone_with(path):
         settle(engine, path, reach)
     with catalog.open_catalog(engine, path):
-        return _read(engine)
+        return _history(engine)
+
+
+def _history(engine: DuckDBEngine) -> History:
+    return History(_read(engine), _read_spent(engine), [Export(*row) for row in engine.rows(_EXPORTS())])
+
+
+def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
+    """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first."""
+    return history(engine, path, reach).publications
 
 
 def _read(engine: DuckDBEngine) -> list[Publication]:
@@ -172,14 +250,6 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
         why = "the ledger has no hash of a file in this place, or cannot be read now"
         return [Check(name, None, f"not recorded: {why}")]
     return [replace(file_check(release.path, recorded), name=name)]
-
-
-def spent(engine: DuckDBEngine, path: Path) -> list[Spent]:
-    """What was ever published with noise, one a run and place; the oldest first."""
-    if not path.exists():
-        return []
-    with catalog.open_catalog(engine, path):
-        return _read_spent(engine)
 
 
 def _read_spent(engine: DuckDBEngine) -> list[Spent]:
@@ -269,8 +339,7 @@ def recording(
     kept = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with alone_with(path):
-        settle(engine, path, reach)
-        with catalog.open_catalog(engine, path):
+        with _settled(engine, path, reach):
             _refuse_overtaken(engine, row, known, kept)
             catalog.insert(engine, "releases", row | {"intended_at": now})
             if run is not None:
@@ -283,6 +352,18 @@ def recording(
             intent = _intent(engine, row["run_id"], now)
         with _until_known(engine, path, intent, kept, reach):
             yield
+
+
+@contextmanager
+def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
+    """The open catalog, without intents that can be settled."""
+    with catalog.open_catalog(engine, path):
+        if not intents(engine):
+            yield
+            return
+    settle(engine, path, reach)
+    with catalog.open_catalog(engine, path):
+        yield
 
 
 def _intent(engine: DuckDBEngine, run_id: str, at: datetime) -> Intent:
@@ -378,8 +459,7 @@ def recording_replaced(
         "intended_at": now,
     }
     with alone_with(path):
-        settle(engine, path, reach)
-        with catalog.open_catalog(engine, path):
+        with _settled(engine, path, reach):
             catalog.insert(engine, "releases", row)
             intent = _intent(engine, UNRECORDED, now)
         with _until_known(engine, path, intent, (), reach):
