@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import random
 from collections import Counter
@@ -250,6 +251,20 @@ def test_a_warehouse_audits_it(tmp_path: Path) -> None:
         query = one.violations(Released(table(relation), table(relation), policy.generalized, ["illness"], names))
         with duckdb.connect(str(path), read_only=True) as connection:
             assert (connection.execute(query.sql("duckdb")).fetchall() == []) is met
+
+
+def test_no_other_module_names_a_requirement() -> None:
+    """But k, and k of some attributes, which several stages are about."""
+    mine = [kind for kind in kinds() if kind is not Others and kind.entry.key not in ("k", "k_anonymity")]
+    words = {word for kind in mine for word in (kind.entry.key, f"privacy.{kind.entry.key}", kind.__name__)}
+    package = ROOT / "sqlanon"
+    others = [path for path in package.rglob("*.py") if path.parent != package / "requirements"]
+    assert len(others) > 100
+    for path in others:
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        found = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        found |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert words.isdisjoint(found), (path, words & found)
 
 
 def test_the_table_of_the_documentation_has_every_requirement() -> None:
