@@ -38,13 +38,14 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.distribution import domain, sensitive_values, value_pairs
 from sqlanon.frequency.scan import domain_of
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.uncoded import distribution
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.row_matching import titled
 from sqlanon.release.dependencies import pinned_groups
 from sqlanon.requirements import Domain, Requirements, requirements_of
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
-from sqlanon.search.classes import ClassSpace, SensitiveTable, judged
+from sqlanon.search.classes import judged
 
 _LABELLED = "sqlanon labelled"
 

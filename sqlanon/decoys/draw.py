@@ -36,11 +36,12 @@ from sqlanon.expressions import (
     union_all,
     where,
 )
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
 from sqlanon.recode.recoding import FullDomainRecoding, as_they_are, in_order
 from sqlanon.recode.stage import Recoding
 from sqlanon.requirements.base import CLASS_SIZE
-from sqlanon.search.classes import KEPT, ClassSpace, judged
+from sqlanon.search.classes import KEPT, judged
 from sqlanon.search.full_domain import checker, measure_of
 from sqlanon.search.preparation import SearchInput
 

@@ -14,6 +14,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import create_table, select, subquery
 from sqlanon.extend.extension import Extension
 from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.ledger import opened, publications, trees_of
 from sqlanon.measures import Figures
@@ -23,7 +24,6 @@ from sqlanon.recode.recoding import FullDomainRecoding, suppressed_classes
 from sqlanon.release.dependencies import narrowing_columns, refused
 from sqlanon.release.target import Reach
 from sqlanon.search.candidate import candidate, suppressed_leaves
-from sqlanon.search.classes import ClassSpace
 from sqlanon.search.full_domain import measure_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys

@@ -12,11 +12,11 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded, Levels, group_counts, group_sizes
+from sqlanon.coding import KNOWN, Coded, Levels, below_top, code_name, group_counts, group_sizes
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer
 from sqlanon.frequency import distribution as ds
@@ -24,13 +24,60 @@ from sqlanon.frequency import statements as fq
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.statements import SMALL
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.search.classes import ClassSpace, SensitiveTable
 
 DRAWN = 256
 """So many rows are drawn: the guess is a mean over them."""
 
 MANY = 100_000
 """Of more groups than this, each is taken for equally large."""
+
+
+@dataclass(frozen=True)
+class SensitiveTable:
+    """Where a distribution's counts by combination and value are."""
+
+    table: exp.Expr
+    """Made by `frequency.distribution.distribution`."""
+    inner: int = 0
+    """How many other sensitive attributes count as quasi-identifiers."""
+    domain: exp.Table | None = None
+    """Made by `frequency.distribution.domain`; None for `nodes` and joint ones."""
+
+
+@dataclass(frozen=True)
+class ClassSpace:
+    """What the equivalence classes of any generalization are made from."""
+
+    frequency: exp.Expr
+    """The frequency set, which has the codes at the levels that are asked about."""
+    heights: Levels
+    """Of each quasi-identifier's hierarchy."""
+    requirements: Requirements
+    """What is asked of classes, and of all of them together."""
+    unknown: bool = False
+    """Whether rows with values missing from a hierarchy are in the frequency set: they are never kept."""
+    sensitive: Mapping[Distribution, SensitiveTable] = field(default_factory=dict)
+    """The counts of sensitive values, by distribution."""
+    persons: bool = False
+    moving: bool = False
+    """Whether persons are counted, and whether some are in several combinations."""
+    population: bool = False
+    population_moving: bool = False
+    """Whether a population is in the frequency set, and whether some of its persons are in several combinations."""
+
+    def below_top(self, levels: Levels) -> list[tuple[int, int]]:
+        """Attribute and level where a generalization leaves more than one value."""
+        return below_top(levels, self.heights)
+
+    def keys(self, levels: Levels) -> list[str]:
+        """The columns of the frequency set that tell the classes apart."""
+        codes = [code_name(i, level) for i, level in self.below_top(levels)]
+        return [*codes, KNOWN] if self.unknown else codes
+
+    @property
+    def additive(self) -> bool:
+        """Whether the counts of two classes that are merged add up."""
+        return not self.moving and not self.population_moving
 
 
 class CardinalityEstimate:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Coded, code_name
 from sqlanon.expressions import at_random, col, fragment, subquery, template
-from sqlanon.search.classes import ClassSpace
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.sources.earlier import EARLIER
 
 RELEASED = 1

@@ -35,9 +35,10 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.frequency import distribution as ds
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.search.classes import ClassSpace, SensitiveTable, judged
+from sqlanon.search.classes import judged
 
 _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
 

@@ -13,11 +13,12 @@ from sqlglot import exp
 from sqlanon.coding import ROWS, code_name
 from sqlanon.expressions import aliased, all_of, col, named, number, select, star, subquery
 from sqlanon.frequency.distribution import Pairs, value_pairs
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
-from sqlanon.search.classes import KEPT, ClassSpace, SensitiveTable, judged
+from sqlanon.search.classes import KEPT, judged
 
 
 def survivors(

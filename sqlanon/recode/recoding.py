@@ -23,8 +23,9 @@ from sqlanon.expressions import (
     subquery,
     text,
 )
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
-from sqlanon.search.classes import KEPT, ClassSpace, judged
+from sqlanon.search.classes import KEPT, judged
 
 MASKED = "masked"
 

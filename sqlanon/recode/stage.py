@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.measures import Figures
 from sqlanon.policy.strategies import STRATEGIES
@@ -23,7 +24,6 @@ from sqlanon.recode.recoding import ByClass, FullDomainRecoding, masked_class, s
 from sqlanon.requirements import void_shields
 from sqlanon.search import Outcome, Search
 from sqlanon.search.candidate import candidate, smallest_class, whole_classes
-from sqlanon.search.classes import ClassSpace
 from sqlanon.search.examples import example_levels
 from sqlanon.search.full_domain import SearchTask, measure_of
 from sqlanon.search.lattice import Progress

@@ -22,6 +22,7 @@ from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.population import population_size, sampling_fraction
 from sqlanon.frequency.scan import domain_of, refuse_lost_values
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.histogram import ClassSizes
@@ -46,7 +47,6 @@ from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
-from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.sources.run import Run
 

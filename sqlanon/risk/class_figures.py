@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.expressions import all_of, cast, col, fragment, named, same, template
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import quasi_columns
 from sqlanon.requirements.base import ClassCondition
-from sqlanon.search.classes import ClassSpace, classes
+from sqlanon.search.classes import classes
 
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")
 # Each person has one row for each of its combinations.

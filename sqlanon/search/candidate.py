@@ -22,8 +22,9 @@ from sqlanon.expressions import (
     union_all,
     where,
 )
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.search.classes import KEPT, SHORT, ClassSpace, judged
+from sqlanon.search.classes import KEPT, SHORT, judged
 
 
 def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: bool = False) -> exp.Select:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Levels, below_top, code_name
+from sqlanon.coding import KNOWN, ROWS, Levels
 from sqlanon.expressions import (
     all_columns,
     all_of,
@@ -27,8 +26,9 @@ from sqlanon.expressions import (
     where,
 )
 from sqlanon.frequency.distribution import counts_by_value
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
-from sqlanon.requirements import ClassCondition, Requirements
+from sqlanon.requirements import ClassCondition
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
 
 MOVERS = "movers"
@@ -100,54 +100,6 @@ def _holds(shield: SubsetCondition, keys: Sequence[str], moving: bool) -> exp.Ex
 
 KEPT = "kept"
 SHORT = "short"
-
-
-@dataclass(frozen=True)
-class SensitiveTable:
-    """Where a distribution's counts by combination and value are."""
-
-    table: exp.Expr
-    """Made by `frequency.distribution.distribution`."""
-    inner: int = 0
-    """How many other sensitive attributes count as quasi-identifiers."""
-    domain: exp.Table | None = None
-    """Made by `frequency.distribution.domain`; None for `nodes` and joint ones."""
-
-
-@dataclass(frozen=True)
-class ClassSpace:
-    """What the equivalence classes of any generalization are made from."""
-
-    frequency: exp.Expr
-    """The frequency set, which has the codes at the levels that are asked about."""
-    heights: Levels
-    """Of each quasi-identifier's hierarchy."""
-    requirements: Requirements
-    """What is asked of classes, and of all of them together."""
-    unknown: bool = False
-    """Whether rows with values missing from a hierarchy are in the frequency set: they are never kept."""
-    sensitive: Mapping[Distribution, SensitiveTable] = field(default_factory=dict)
-    """The counts of sensitive values, by distribution."""
-    persons: bool = False
-    moving: bool = False
-    """Whether persons are counted, and whether some are in several combinations."""
-    population: bool = False
-    population_moving: bool = False
-    """Whether a population is in the frequency set, and whether some of its persons are in several combinations."""
-
-    def below_top(self, levels: Levels) -> list[tuple[int, int]]:
-        """Attribute and level where a generalization leaves more than one value."""
-        return below_top(levels, self.heights)
-
-    def keys(self, levels: Levels) -> list[str]:
-        """The columns of the frequency set that tell the classes apart."""
-        codes = [code_name(i, level) for i, level in self.below_top(levels)]
-        return [*codes, KNOWN] if self.unknown else codes
-
-    @property
-    def additive(self) -> bool:
-        """Whether the counts of two classes that are merged add up."""
-        return not self.moving and not self.population_moving
 
 
 def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1) -> exp.Select:

@@ -13,9 +13,10 @@ from sqlglot import exp
 from sqlanon.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import aliased, all_of, cast, col, named, number, same, select, subquery, text, total
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, coded_rows
 from sqlanon.requirements.base import CLASS_POPULATION, CLASS_SIZE
-from sqlanon.search.classes import KEPT, ClassSpace, judged
+from sqlanon.search.classes import KEPT, judged
 from sqlanon.search.preparation import SearchInput
 
 STRANGE = "sqlanon: in no hierarchy: "

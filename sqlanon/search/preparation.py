@@ -26,14 +26,13 @@ from sqlanon.frequency.scan import (
     scan,
     sensitive_pairs,
 )
-from sqlanon.frequency.sets import FrequencySets, Ground
+from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground
 from sqlanon.frequency.unique import NEARLY, nearly_unique
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
 from sqlanon.requirements import Domain, Requirements, hierarchies_needed, requirements_of
 from sqlanon.search import Lattice
-from sqlanon.search.classes import ClassSpace
 from sqlanon.search.levels import forbidden_levels, lattice_of, level_problems
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.sources.columns import Columns, listed, match_columns, population_columns, released_columns

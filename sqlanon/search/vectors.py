@@ -16,8 +16,9 @@ from sqlglot import exp
 
 from sqlanon.coding import KNOWN, Coded, Levels, code_name, group_counts
 from sqlanon.expressions import all_of, cast, col, named, number, select, subquery, where
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_SIZE
-from sqlanon.search.classes import KEPT, ClassSpace, judged
+from sqlanon.search.classes import KEPT, judged
 
 ID = "id"
 OUTLIER = "outlier"

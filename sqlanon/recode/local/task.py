@@ -15,6 +15,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, cast, col
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
@@ -23,7 +24,6 @@ from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search
-from sqlanon.search.classes import ClassSpace, SensitiveTable
 from sqlanon.search.full_domain import SearchTask, allowed_rows, find
 from sqlanon.search.lattice import Progress
 from sqlanon.search.preparation import SearchInput
