@@ -39,6 +39,22 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def published(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a source, a policy and its release, all to be left as they are."""
+    place = tmp_path_factory.mktemp("published")
+    shutil.copy(made, place)
+    (place / "policy.toml").write_text(HOSPITAL_POLICY)
+    assert cli("anonymize", place / "policy.toml").status == 0
+    return place
+
+
+@pytest.fixture
+def copied(published: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(published, tmp_path / "copied"))
+
+
 def rewrite(folder: Path, old: str, new: str) -> Path:
     """The policy with a change."""
     text = (folder / "policy.toml").read_text()
@@ -170,9 +186,8 @@ def test_risk_says_how_risky_the_source_is(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
-def test_verify(folder: Path) -> None:
-    cli("anonymize", folder / "policy.toml")
-    release, policy = folder / "release.duckdb", folder / "policy.toml"
+def test_verify(published: Path) -> None:
+    release, policy = published / "release.duckdb", published / "policy.toml"
     for arguments in ([release], [release, "--policy", policy]):
         told = cli("verify", *arguments)
         assert (told.status, told.err) == (0, "")
@@ -183,11 +198,9 @@ def test_verify(folder: Path) -> None:
         assert {"content digest", "columns", "rows"} <= {check["name"] for check in printed["checks"]}
 
 
-def test_verify_of_a_release_with_a_changed_row_is_1(folder: Path) -> None:
-    cli("anonymize", folder / "policy.toml")
-    release, policy = folder / "release.duckdb", folder / "policy.toml"
-    with duckdb.connect(release) as connection:
-        connection.execute("UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
+def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
+    release, policy = copied / "release.duckdb", copied / "policy.toml"
+    change(release, "UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
     for arguments in ([release], [release, "--policy", policy]):
         told = cli("verify", *arguments)
         assert told.status == 1
@@ -227,6 +240,7 @@ def test_help_and_version() -> None:
         assert cli(command, "--help").status == 0
 
 
+@pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
     ended = cli("demo", "--dir", tmp_path / "demo", "--rows", "1000")
     assert (ended.status, ended.err) == (0, "")
@@ -486,10 +500,9 @@ def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, 
         assert "in the engine or in sqlanon itself" not in ended.err
 
 
-def test_verify_with_a_wrong_policy_is_2(folder: Path) -> None:
-    cli("anonymize", folder / "policy.toml")
-    for path in (a_missing_file(folder), a_directory(folder)):
-        ended = cli("verify", folder / "release.duckdb", "--policy", path)
+def test_verify_with_a_wrong_policy_is_2(published: Path, tmp_path: Path) -> None:
+    for path in (a_missing_file(tmp_path), a_directory(tmp_path)):
+        ended = cli("verify", published / "release.duckdb", "--policy", path)
         assert (ended.status, ended.out) == (2, "")
 
 

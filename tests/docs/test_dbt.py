@@ -99,6 +99,7 @@ def test_the_model_gives_the_rows_of_an_audited_release(warehouse: duckdb.DuckDB
     assert temporary.fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 def test_the_model_with_parquet(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     (one_line,) = re.findall(r"`(return session\.read_parquet.*?)`", PAGE)
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace(f'database = "{RELEASE}"', 'file = "p.parquet"')})

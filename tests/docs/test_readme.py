@@ -220,7 +220,11 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(REQUIREMENTS, marks=pytest.mark.slow), STRATEGIES, LEDGER],
+    [
+        pytest.param(REQUIREMENTS, marks=pytest.mark.slow),
+        pytest.param(STRATEGIES, marks=pytest.mark.slow),
+        LEDGER,
+    ],
     ids=["requirements", "strategies", "ledger"],
 )
 def test_the_python_of_the_pages(page: str, workshop: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,6 @@ from strategies_ledger import KEY, Asked, LedgerCase, ledger_cases
 import sqlanon
 from sqlanon.errors import AuditError, InfeasibleError, SourceError
 
-pytestmark = pytest.mark.slow
-
 quick = settings(
     max_examples=examples(2),
     deadline=None,
@@ -281,6 +279,7 @@ def only_grew(case: LedgerCase) -> bool:
     return all(then <= now for then, now in itertools.pairwise(counts))
 
 
+@pytest.mark.slow
 @quick
 @given(ledger_cases(most=1))
 def test_after_finds_the_best_there_is(case: LedgerCase) -> None:

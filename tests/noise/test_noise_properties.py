@@ -37,8 +37,6 @@ from strategies_noise import (
 
 import sqlanon
 
-pytestmark = pytest.mark.slow
-
 # Noise is drawn anew when a failing table is made smaller: that would take long, and end anywhere.
 quick = settings(
     deadline=None,
@@ -263,6 +261,7 @@ BOTH_SIDES = of((-5, 0, 0, 5, 3, 3), "INTEGER", "ffffmm")
 OUTSIDE = of((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 20])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [{}, pytest.param({"strategy": "mondrian"}, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("case", [ZEROS, BOTH_SIDES, OUTSIDE], ids=["zeros", "both sides of 0", "beyond its bounds"])
 def test_noise_of_a_small_table(case: NoiseCase, search: dict[str, Any]) -> None:
@@ -282,12 +281,14 @@ def test_noise_of_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=True))
 def test_confidence_on_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(2))
 @given(case=noise_cases({}, confidence=False, unknown=True))
 @example(case=replace(of((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
@@ -297,6 +298,7 @@ def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
     check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [{"strategy": "mondrian"}, {"strategy": "local"}, CELLS], ids=str)
 @settings(quick, max_examples=examples(1))
 @given(data=noise_cases({}, confidence=False), other=noise_cases({}, confidence=True))

@@ -151,7 +151,14 @@ BORDERS = {
 }
 
 
-@pytest.mark.parametrize("case", BORDERS.values(), ids=BORDERS)
+SLOW = {"smallest class", "average risk", "k of some"}
+"""The rest has a case for each kind of check."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(one, id=name, marks=[pytest.mark.slow] if name in SLOW else []) for name, one in BORDERS.items()],
+)
 def test_one_row_beyond_the_border(case: Border, tmp_path: Path) -> None:
     attributes = {
         "name": {"role": "identifying"},

@@ -321,7 +321,7 @@ def failing_run(
 
 
 @pytest.mark.parametrize("command", some(["anonymize", "risk"], 2))
-@pytest.mark.parametrize("what", FAILING)
+@pytest.mark.parametrize("what", some(FAILING, 3))
 def test_no_private_value_is_in_the_error_of_a_failing_run(
     what: str,
     command: str,

@@ -315,6 +315,7 @@ def test_plan_shows_nothing_where_there_is_nothing_to_measure(hospital: Path) ->
         assert "dependencies" not in [one.name for one in db.plan(policy).stages]
 
 
+@pytest.mark.slow
 def test_a_private_report_has_the_figures(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(hospital))
@@ -337,7 +338,7 @@ def growing(place: Path, **privacy: Any) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.parametrize("dependencies", ["warn", "error"])
+@pytest.mark.parametrize("dependencies", ["error", pytest.param("warn", marks=pytest.mark.slow)])
 def test_rows_that_are_added_can_narrow(dependencies: str, tmp_path: Path) -> None:
     """The districts of the first rows are of no use, those of the rows that come later are."""
     policy = growing(tmp_path, dependencies=dependencies, k=5)

@@ -482,6 +482,7 @@ def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: 
         publish(asked)
 
 
+@pytest.mark.slow
 def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> None:
     """Generalized in another way, the two tell more together than each of them: the one is no version beside the
     other. Where only the newest is kept, a warning says so."""

@@ -28,8 +28,6 @@ from strategies_privacy import KINDS, PrivacyCase
 
 import sqlanon
 
-pytestmark = pytest.mark.slow
-
 quick = settings(
     max_examples=examples(5),
     deadline=None,
@@ -162,6 +160,7 @@ def check_infeasible(case: PrivacyCase, strategy: str) -> None:
     assert error.suppressed_rows == nearest.suppressed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(quick, max_examples=examples(2))
 @given(data=st.data())
@@ -191,6 +190,7 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(6))
 @given(case=strategies_privacy.privacy_cases())
 def test_k_minimal(case: PrivacyCase) -> None:
@@ -235,6 +235,7 @@ WITHOUT = {kind: HARD[kind] for kind in HARD if kind != "hierarchical"}
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
 
+@pytest.mark.slow
 # The strategies take turns in the quick lane.
 @pytest.mark.parametrize(
     ("kind", "strategy"),
@@ -248,6 +249,7 @@ def test_what_is_not_monotone_with_suppression(kind: str, strategy: str) -> None
     check(hard_cases.not_monotone(1, WITH_SUPPRESSION[kind], ("0.2", "0.5")), strategy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("turn", "kind"), [*enumerate(WITH_SUPPRESSION)])
 def test_as_many_rows_are_suppressed_as_may_be(turn: int, kind: str) -> None:
     """Who the persons are takes turns; below are all, for each kind."""
@@ -321,12 +323,14 @@ def check_the_middle_is_lost(case: PrivacyCase) -> None:
     check(case, "k_minimal")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some(BALANCED, 2))
 def test_with_suppression_a_good_class_merges_with_a_bad_one_and_is_lost(kind: str) -> None:
     source = Source(OF_HEAPS, {"x": X}, {"s": DISEASES})
     check_the_middle_is_lost(PrivacyCase(source, BALANCED[kind], "0.5", "loss"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some([*BALANCED][::-1], 2))
 def test_persons_in_several_classes_count_once_when_these_merge(kind: str) -> None:
     source = Source(OF_PERSONS, {"x": X}, {"s": DISEASES}, "who")
@@ -335,6 +339,7 @@ def test_persons_in_several_classes_count_once_when_these_merge(kind: str) -> No
     assert hard_cases.satisfies(as_rows, (1,)), "it is the persons that make the difference"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["entropy", "recursive", "alpha_k"])
 def test_the_top_may_be_lost_too(kind: str) -> None:
     """Nothing but level 0 satisfies: who concludes from the top on the rest finds nothing."""
@@ -345,6 +350,7 @@ def test_the_top_may_be_lost_too(kind: str) -> None:
     check(case, "k_minimal")
 
 
+@pytest.mark.slow
 def test_presence_with_suppression() -> None:
     """b and d are not in the population; merged with a and c they make them too likely to be there."""
     people: list[Record] = [{"x": x} for x in "a" * 8 + "c" * 8 + "e" * 10]
@@ -352,6 +358,7 @@ def test_presence_with_suppression() -> None:
     check_the_middle_is_lost(PrivacyCase(source, {"delta_presence": {"max": 0.7}}, "0.5", "loss"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "measure"),
     some([(kind, measure) for kind in ("entropy", "recursive", "equal") for measure in ("loss", "entropy")], 3),
@@ -369,6 +376,7 @@ def test_classes_that_only_the_population_has_lose_nothing(kind: str, measure: s
     check(case, "k_minimal")
 
 
+@pytest.mark.slow
 def test_presence_of_persons_who_are_in_the_population_more_than_once() -> None:
     """Eight persons match each class; merged, they match still only eight."""
     people: list[Record] = [{"x": x, "who": str(i)} for x in "abcd" for i in range(8)]
@@ -377,12 +385,14 @@ def test_presence_of_persons_who_are_in_the_population_more_than_once() -> None:
     check_the_middle_is_lost(PrivacyCase(source, {"delta_presence": {"max": 0.5}}, "0", "loss"))
 
 
+@pytest.mark.slow
 def test_average_risk_with_suppression() -> None:
     """The classes that suppression took are few rows each: kept, they make the average worse."""
     source = Source(of_words(*["a flu"] * 10, "c flu", "d flu"), {"x": X}, {"s": None})
     check_the_middle_is_lost(PrivacyCase(source, {"k": 2, "average_risk": 0.1}, "0.2", "loss"))
 
 
+@pytest.mark.slow
 def test_average_risk_of_persons_without_suppression() -> None:
     """a and b are the same ten, c and e four each: 4 classes of 28, then 3 of 18; the top is one of 18."""
     who = {"a": range(10), "b": range(10), "c": range(10, 14), "e": range(14, 18)}
@@ -394,6 +404,7 @@ def test_average_risk_of_persons_without_suppression() -> None:
 # --- what is published ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_what_is_published(case: PrivacyCase, strategy: str) -> None:
@@ -425,6 +436,7 @@ def check_published(case: PrivacyCase, strategy: str) -> None:
     assert released == Release(case.source, levels, case.privacy).released([*case.source.sensitive])
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases())
 def test_the_order_of_rows_does_not_matter(case: PrivacyCase) -> None:

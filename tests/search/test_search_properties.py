@@ -26,8 +26,6 @@ from strategies import Case
 
 import sqlanon
 
-pytestmark = pytest.mark.slow
-
 quick = settings(max_examples=examples(15), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, derandomize=False, max_examples=examples(100), print_blob=True)
 
@@ -162,6 +160,7 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
     check(case, strategy)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(1))
 @given(case=strategies.cases().filter(lambda case: len(case.rows) > case.k))
 def test_all_measures_on_one_table(case: Case) -> None:
@@ -201,6 +200,7 @@ def check_top(case: Case) -> None:
     assert sum(recoded(case, top).values()) == len(case.rows)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(6))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
@@ -230,6 +230,7 @@ def check_release(case: Case, strategy: str) -> None:
 SOLVABLE = strategies.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(4))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:
