@@ -29,7 +29,6 @@ from sqlanon.expressions import (
     ident,
     named,
     number,
-    select,
     star,
     subquery,
     table,
@@ -91,6 +90,13 @@ _SMALLEST = template("""
     FROM (SELECT count(*) AS n FROM :rows GROUP BY :keys) AS c
 """)
 
+_VALUES_LEFT = template("""
+    SELECT :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
+    FROM :source
+    GROUP BY :columns
+    ORDER BY values_left, rows DESC
+""")
+
 BY_CHANCE = 1e-6
 """A group of one ground value gives it away, unless a column that says nothing would show such a group so often."""
 
@@ -119,12 +125,12 @@ def _of_groups(
     columns: Sequence[exp.Expr],
 ) -> exp.Select:
     names = [col(f"c{i}") for i in range(len(columns))]
-    output = [named(column.copy(), name.name) for column, name in zip(columns, names, strict=True)]
-    places: list[exp.Expr] = [number(place + 1) for place in range(2 + len(output))]
+    output = [named(column, name.name) for column, name in zip(columns, names, strict=True)]
+    places = [number(place + 1) for place in range(2 + len(output))]
     counted = _COUNTED(label=label, ground=ground, columns=output, rows=rows, places=places)
-    groups = subquery(_GROUPS(names=names, counted=table(_LABELLED)))
-    labels = subquery(_LABELS(counted=table(_LABELLED)))
-    query = build(groups=groups, labels=labels, by_chance=number(BY_CHANCE))
+    groups = _GROUPS(names=names, counted=table(_LABELLED))
+    labels = _LABELS(counted=table(_LABELLED))
+    query = build(groups=groups, labels=labels, by_chance=BY_CHANCE)
     return query.with_(ident(_LABELLED), as_=counted, materialized=True, copy=False)
 
 
@@ -133,12 +139,9 @@ def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Select:
     return _SMALLEST(rows=rows, keys=list(keys))
 
 
-def shown_narrowing(source: exp.Expr, ground: str, columns: Sequence[str]) -> exp.Select:
+def narrowing_query(source: exp.Expr, ground: str, columns: Sequence[str]) -> exp.Select:
     """What a data holder runs to see it: the values that are left of a column by those of others, the fewest first."""
-    keys: list[exp.Expr] = [col(name) for name in columns]
-    left = named(exp.Count(this=exp.Distinct(expressions=[col(ground)])), "values_left")
-    query = select([*keys, left, named(exp.Count(this=exp.Star()), "rows")], source, [one.copy() for one in keys])
-    return query.order_by(exp.Ordered(this=col("values_left")), exp.Ordered(this=col("rows"), desc=True), copy=False)
+    return _VALUES_LEFT(columns=[col(name) for name in columns], ground=col(ground), source=source)
 
 
 def positional(query: exp.Query, count: int) -> exp.Subquery:
@@ -223,7 +226,7 @@ class Narrowing:
         return asdict(self) | {"columns": list(self.columns), "factor": self.factor}
 
 
-class _Asked(NamedTuple):
+class _Candidate(NamedTuple):
     """The numbers of some columns, and of a quasi-identifier: where its label is (nowhere: all rows have one), and its
     value."""
 
@@ -251,18 +254,18 @@ def narrowing_columns(
     measured.
     """
     released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
-    others, quasi = _asked_of(prepared.columns, released, levels)
+    others, quasi = _measurable(prepared.columns, released, levels)
     if not others or not quasi:
         return (), ()
     if steps.dry:
         _show_measurement(steps, prepared, recoding, others, quasi)
         return (), ()
     if (why := source.why_not_measured()) is not None:
-        told = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
+        message = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
-            raise SourceError(f'{told}; privacy.dependencies = "error" requires it')
-        return (), (f"{told}; docs/dependencies.md has a query that shows it",)
-    own, asked, sampled = steps.on(engine), _asked(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
+            raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
+        return (), (f"{message}; docs/dependencies.md has a query that shows it",)
+    own, candidates, sampled = steps.on(engine), _candidates(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
     if source.access == "rows":
         if sampled:
@@ -270,12 +273,12 @@ def narrowing_columns(
             sample = some_rows(source.relation, needed, rows // ENOUGH)
             recoding = recoding.of_rows(own.make(prepared.work("narrowing_sample"), sample))
         relation = own.make(prepared.work("narrowing_rows"), _rows(recoding, quasi))
-        found = _measured(own.engine.rows, relation, asked, labels, sampled)
+        found = _measured(own.engine.rows, relation, candidates, labels, sampled)
         own.drop_all_but(())
     else:
         share = ENOUGH / rows if sampled else None
         with source.temporary_rows(engine, _rows(recoding, quasi), share) as (there, relation):
-            found = _measured(there, relation, asked, labels, sampled)
+            found = _measured(there, relation, candidates, labels, sampled)
     narrow = tuple(
         _narrowing([released[one].name for one in some], released[j].name, figures, smallest, prepared.policy.source)
         for some, j, figures, smallest in found
@@ -286,14 +289,14 @@ def narrowing_columns(
 def _show_measurement(
     steps: StatementRunner, prepared: SearchInput, recoding: ByClass, others: Sequence[int], quasi: Sequence[int]
 ) -> None:
-    source, asked, rows = prepared.source, _asked(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
+    source, candidates, rows = prepared.source, _candidates(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
     if not source.measures:
         return
     if source.access == "rows":
-        steps.show(_queries(steps.make(prepared.work("narrowing_rows"), rows), asked)[0])
+        steps.show(_queries(steps.make(prepared.work("narrowing_rows"), rows), candidates)[0])
     else:
         relation, making = source.temporary_rows_shown(steps.engine, rows)
-        steps.show_text(*making, source.shown(steps.engine, _queries(relation, asked)[0]))
+        steps.show_text(*making, source.shown(steps.engine, _queries(relation, candidates)[0]))
     each = "a query like this for each generalized attribute and each column that is released as it is, or two of them "
     each += f"where there are no more than {PAIRS}; of more than {2 * ENOUGH:,} rows a sample is measured"
     steps.finish("dependencies", each)
@@ -307,7 +310,7 @@ def refused(
     Of rows whose value no other row has nothing can be measured. A column with many of them is a key: a table that has
     it beside a quasi-identifier gives the value of each such row away, whether the two depend on one another or not.
     """
-    _, quasi = _asked_of(prepared.columns, prepared.released, levels)
+    _, quasi = _measurable(prepared.columns, prepared.released, levels)
     if prepared.policy.privacy.dependencies != "error" or not quasi or steps.dry:
         return ()
     names = _listed([prepared.released[j].name for j in quasi])
@@ -320,7 +323,7 @@ def refused(
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
 
 
-def _asked_of(
+def _measurable(
     columns: Columns, released: Sequence[Column], levels: Mapping[str, int | None]
 ) -> tuple[list[int], list[int]]:
     """The numbers of the released columns that may narrow, and of the quasi-identifiers that are generalized."""
@@ -347,13 +350,13 @@ def _shown(recoding: ByClass, quasi: Sequence[int]) -> list[tuple[int, str, str]
 def _measured(
     ask: _Ask,
     relation: exp.Table,
-    asked: Sequence[_Asked],
+    candidates: Sequence[_Candidate],
     labels: Sequence[str],
     sampled: bool,
 ) -> list[tuple[tuple[int, ...], int, Mapping[str, Any], int | None]]:
     """What narrows, with figures, and the rows of the smallest group; None of a sample."""
     found = []
-    for some, j, figures in _found(asked, _answers(ask, _queries(relation, asked))):
+    for some, j, figures in _found(candidates, _answers(ask, _queries(relation, candidates))):
         keys = [col(name) for name in (*labels, *(f"r{one}" for one in some))]
         found.append((some, j, figures, None if sampled else ask(smallest_group(relation, keys))[0][0]))
     return found
@@ -376,48 +379,48 @@ def narrowing_columns_of_source(
         return ()
     step = rows // ENOUGH if rows > 2 * ENOUGH else 1
     names = [*columns, *quasi]
-    looked = positional(some_rows(relation, names, step), len(names))
-    sample = steps.make(work("narrowing_rows"), star(looked))
-    asked = _asked(range(len(columns)), [(j, "", f"r{j}") for j in range(len(columns), len(names))])
-    answers = _answers(lambda query: steps.ask(query, []), _queries(sample, asked))
+    sampled = positional(some_rows(relation, names, step), len(names))
+    sample = steps.make(work("narrowing_rows"), star(sampled))
+    candidates = _candidates(range(len(columns)), [(j, "", f"r{j}") for j in range(len(columns), len(names))])
+    answers = _answers(lambda query: steps.ask(query, []), _queries(sample, candidates))
     return tuple(
         _narrowing([columns[one] for one in some], names[j], figures, None, at)
-        for some, j, figures in _found(asked, answers)
+        for some, j, figures in _found(candidates, answers)
     )
 
 
-def _asked(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list[_Asked]:
-    """What is asked: of each quasi-identifier what narrows it, column by column, and then two at a time."""
+def _candidates(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list[_Candidate]:
+    """What may narrow each quasi-identifier: column by column, and then two at a time."""
     sets: list[tuple[int, ...]] = [(one,) for one in others]
     sets += combinations(others, 2) if len(others) <= PAIRS else []
-    return [_Asked(some, *one) for one in quasi for some in sets]
+    return [_Candidate(some, *one) for one in quasi for some in sets]
 
 
-def _queries(rows: exp.Table, asked: Sequence[_Asked]) -> list[exp.Select]:
+def _queries(rows: exp.Table, candidates: Sequence[_Candidate]) -> list[exp.Select]:
     return [
         narrowing(
             rows, col(one.label) if one.label else exp.null(), col(one.ground), [col(f"r{j}") for j in one.columns]
         )
-        for one in asked
+        for one in candidates
     ]
 
 
 def _answers(ask: _Ask, queries: Sequence[exp.Select]) -> list[dict[str, Any]]:
     """The figures of all queries."""
     names = queries[0].named_selects
-    together = star(subquery(union_all(*(star(subquery(one, "q")) for one in queries)), "u"))
-    return [dict(zip(names, row, strict=True)) for row in ask(together)]
+    union = star(subquery(union_all(*(star(subquery(one, "q")) for one in queries)), "u"))
+    return [dict(zip(names, row, strict=True)) for row in ask(union)]
 
 
 def _found(
-    asked: Sequence[_Asked], answers: Sequence[Mapping[str, Any]]
+    candidates: Sequence[_Candidate], answers: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[int, ...], int, Mapping[str, Any]]]:
     """The columns that narrow a quasi-identifier; by their numbers, with figures.
 
-    Two are told of where they say clearly more than the better of them alone.
+    Two are reported where they say clearly more than the better of them alone.
     """
     alone: dict[tuple[int, int], float] = {}
-    for one, figures in zip(asked, answers, strict=False):  # there are none where they are only shown
+    for one, figures in zip(candidates, answers, strict=False):  # there are none where they are only shown
         some, j = one.columns, one.quasi
         if not _is_sure(figures):
             continue
@@ -451,7 +454,7 @@ def _narrowing(
         figures["alike_after"],
         figures["pinned"] / figures["rows"],
         smallest,
-        shown_narrowing(_source(source), quasi, columns).sql("duckdb"),
+        narrowing_query(_source(source), quasi, columns).sql("duckdb"),
     )
 
 

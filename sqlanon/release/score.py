@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, col, named, select, subquery, text
+from sqlanon.expressions import anonymous, col, named, template, text
 from sqlanon.measures import MEASURES, Figures, Marginals, Measure
 from sqlanon.policy.strategies import traits_of
 
@@ -24,18 +24,15 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
+_VALUES = template("SELECT :beside, :value AS v FROM :rows")
+_INNER_VALUES = template("SELECT :beside, :value AS v FROM :outer AS q")
+_WITH_SIGN = template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")
+
 
 @dataclass(frozen=True)
 class Leaf:
-    """What has values: a column, or a part of a nested one.
-
-    Attributes
-    ----------
-    name, type:
-        The column, and the type of the values.
-    steps:
-        How they are reached from the column: functions, and fields of structs with a dot before them.
-    """
+    """A column, or a part of a nested one, with the steps to its values: functions, and fields of structs with a dot
+    before them."""
 
     name: str
     type: str
@@ -68,19 +65,17 @@ def _leaves(name: str, type_: DuckDBPyType, steps: tuple[str, ...] = ()) -> Iter
 
 def values_of(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
     """The query for the values of a leaf, ``v``, and what else is wanted of each row, by its name."""
-    query = select([beside, named(col(leaf.name), "v")], rows)
+    query = _VALUES(beside=beside, value=col(leaf.name), rows=rows)
     for step in leaf.steps:
         inner = anonymous("struct_extract", col("v"), text(step[1:])) if step[0] == "." else anonymous(step, col("v"))
-        query = select([col(beside.alias), named(inner, "v")], subquery(query, "q"))
+        query = _INNER_VALUES(beside=col(beside.alias), value=inner, outer=query)
     return query
 
 
 def with_sign(leaf: Leaf, rows: exp.Expr) -> exp.Select:
     """The query for how many values of a leaf of floating-point numbers are −0.0, or NaN with a sign: they are equal to
     0.0 and NaN, and a reader can tell them apart."""
-    one_of = anonymous("isnan", col("v")) | col("v").eq(exp.Literal.number(0))
-    query = select([exp.Count(this=exp.Star())], subquery(values_of(leaf, rows, named(exp.true(), "all")), "q"))
-    return query.where(exp.Paren(this=one_of), anonymous("signbit", col("v")), copy=False)
+    return _WITH_SIGN(values=values_of(leaf, rows, named(exp.true(), "all")))
 
 
 def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
