@@ -1,4 +1,4 @@
-"""The command line: one thin function per command; `making`, `before` and `after` a release.
+"""The command line: one thin function per command.
 
 Results go to stdout, progress and errors to stderr. Exit status: 0 done; 1 the job ran and the answer is no;
 2 the request is wrong.
@@ -9,17 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
-# isort: off
-from sqlanon.cli.common import app
-from sqlanon.cli import making, before, after  # in this order the help shows their commands
-
-# isort: on
+from sqlanon.cli.commands import app
 from sqlanon.cli.interrupts import ended_by
 from sqlanon.errors import ReleaseError, SqlanonError
 from sqlanon.terminal import encode_safely, say
 from sqlanon.workdir import disk_problem
 
-__all__ = ["after", "app", "before", "main", "making"]
+__all__ = ["app", "main"]
 
 
 def main() -> None:
@@ -52,8 +48,8 @@ def _say(error: Exception) -> None:
         sys.exit(130)
     if os.environ.get("SQLANON_DEBUG"):
         raise error
-    if (told := disk_problem(error)) is not None:
-        say(f"error: {told}", err=True)
+    if (message := disk_problem(error)) is not None:
+        say(f"error: {message}", err=True)
         sys.exit(SqlanonError.exit_status)
     if type(error).__name__ == "OutOfMemoryException":  # the engine's
         say("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)

@@ -18,8 +18,7 @@ from support import cli
 
 import sqlanon
 from sqlanon.attacks.findings import Attacks
-from sqlanon.cli.printing import print_attacks, print_suda
-from sqlanon.cli.printing_risk import print_attackers
+from sqlanon.cli.printing import print_attackers, print_attacks, print_suda
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.resources import macros, sql_text
 from sqlanon.risk import Risk
