@@ -40,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="what is asked", show_default=False)]
+PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="path to the policy file", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 MemoryLimit = Annotated[
     str | None, typer.Option("--memory-limit", metavar="SIZE", help="what to hold in memory at most, such as 2GB")
@@ -129,16 +129,16 @@ def anonymize(
     from sqlanon.database import connect
 
     started = time.perf_counter()
-    asked = load(policy)
-    if export is not None or dialect is not None or asked.source.frequency_set:
-        _export(asked, export, dialect, as_json, memory_limit, threads)
+    loaded = load(policy)
+    if export is not None or dialect is not None or loaded.source.frequency_set:
+        _export(loaded, export, dialect, as_json, memory_limit, threads)
         return
-    if asked.release is None or not asked.release.has_a_place:
+    if loaded.release is None or not loaded.release.has_a_place:
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
         message = f"say where the release goes: {places}"
         raise PolicyError([Problem("release", message)])
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
-        result = db.anonymize(asked, progress)
+        result = db.anonymize(loaded, progress)
         progress("write", 0, result.checked, result.score)
         release = result.publish(force=force)
     figures = result.to_dict() | {
@@ -158,7 +158,7 @@ def anonymize(
 
 
 def _export(
-    asked: Policy,
+    loaded: Policy,
     export: Path | None,
     dialect: str | None,
     as_json: bool,
@@ -172,7 +172,7 @@ def _export(
     from sqlanon.database import connect
     from sqlanon.warehouse import dialect_of
 
-    if not asked.source.frequency_set:
+    if not loaded.source.frequency_set:
         message = "is for a table in a warehouse, of which [source] has a frequency_set: leave it out"
         raise PolicyError([Problem("--export" if export is not None else "--dialect", message)])
     if export is None or dialect is None:
@@ -182,13 +182,13 @@ def _export(
         raise PolicyError([Problem("source.frequency_set", message)])
     started, dialect = time.perf_counter(), dialect_of(dialect)
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
-        result = db.anonymize(asked, progress)
+        result = db.anonymize(loaded, progress)
         folder = result.export(export, dialect)
     total = time.perf_counter() - started
     for warning in result.warnings:
         say(f"warning: {warning}", err=True)
     if as_json:
-        table = "release" if asked.release is None else asked.release.table
+        table = "release" if loaded.release is None else loaded.release.table
         more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}}
         print_json(result.to_dict() | more)
         return
@@ -245,23 +245,23 @@ def live(
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
-    asked = load(policy)
+    loaded = load(policy)
     if drop:
         with connect(memory_limit=memory_limit, threads=threads) as db:
-            dropped = db.drop_live(asked, name)
+            dropped = db.drop_live(loaded, name)
         if as_json:
             print_json({"dropped": dropped})
         else:
             say(f"view {printable(dropped)} is gone, and what it read beside its table")
         return
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
-        made = db.live(asked, name, progress)
-    for warning in made.warnings:
+        view = db.live(loaded, name, progress)
+    for warning in view.warnings:
         say(f"warning: {warning}", err=True)
     if as_json:
-        print_json(made.to_dict() | {"database": str(asked.source.database)})
+        print_json(view.to_dict() | {"database": str(loaded.source.database)})
         return
-    print_live(made, asked)
+    print_live(view, loaded)
 
 
 @app.command()
@@ -280,16 +280,16 @@ def compare(
     from sqlanon.compare import policies_of
     from sqlanon.database import connect
 
-    asked = load(policy)
+    loaded = load(policy)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
-    count = len(policies_of(asked, names))
+    count = len(policies_of(loaded, names))
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
-        relation = db.compare(asked, names, progress)
+        relation = db.compare(loaded, names, progress)
         found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     if as_json:
         print_json(found)
     else:
-        print_comparison(found, asked.search.measure)
+        print_comparison(found, loaded.search.measure)
         for one in found:
             if one["error"] is not None:
                 say(f"{one['strategy']}: {one['error']}", err=True)
@@ -341,14 +341,14 @@ def risk(
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Say how risky the source is as it stands, and what of it breaks the policy."""
+    """Report how risky the source is as it stands, and what in it breaks the policy."""
     from sqlanon.database import connect
 
-    asked = load(policy)
+    loaded = load(policy)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.risk(asked, numbers("--epsilon", epsilon), leakage)
-        uniques = None if matrix is None else db.uniques_matrix(asked, *two_names("--matrix", matrix))
-        special = db.suda(asked, suda_size) if suda or suda_size is not None else None
+        found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
+        uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
+        special = db.suda(loaded, suda_size) if suda or suda_size is not None else None
     if as_json:
         more = {"matrix": uniques, "suda": special}
         print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
@@ -358,7 +358,7 @@ def risk(
     say(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
     if found.k is not None:
         few = f"{found.k} persons" if persons else f"{found.k}"
-        of = f", without {', '.join(asked.noisy)}" if asked.noisy else ""
+        of = f", without {', '.join(loaded.noisy)}" if loaded.noisy else ""
         say(f"{found.rows_below_k:,} rows are in classes of fewer than {few}{of}")
     fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
     say(f"the smallest class has {found.smallest_class:,} rows{fewest}")
@@ -371,7 +371,7 @@ def risk(
         print_matrix(uniques)
     if found.noise is not None:
         print_noise(found.noise)
-    elif asked.noisy:
+    elif loaded.noisy:
         say("nothing meets the policy, so that there are no classes to tell the errors of noise for")
     if special is not None:
         print_suda(special)
@@ -460,7 +460,7 @@ def attack(
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Attack releases as the literature knows how: count the victims, and give the SQL that shows them."""
+    """Run the published attacks on releases and count the affected rows; give the SQL that shows them."""
     from sqlanon import attacks
     from sqlanon.cli.printing import print_attacks
 

@@ -78,23 +78,23 @@ def print_export(result: Result, folder: Path, seconds: float) -> None:
     say(f"for the warehouse: {printable(str(folder))}: upload its Parquet files, run release.sql, then audit.sql")
 
 
-def print_live(made: LiveView, policy: Policy) -> None:
+def print_live(view: LiveView, policy: Policy) -> None:
     """What a live view shows now: how much of the table, and what it does to it."""
     from sqlanon.release.words import level_in_words
 
-    shown, limit = made.rows - made.suppressed_rows, made.limit_rows
-    say(f"{shown:,} of {made.rows:,} rows shown now, {made.suppressed_rows:,} suppressed (limit {limit:,})")
-    say(f"{made.measure} {made.score:.6g}{', optimal' if made.optimal else ''}")
+    shown, limit = view.rows - view.suppressed_rows, view.limit_rows
+    say(f"{shown:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed (limit {limit:,})")
+    say(f"{view.measure} {view.score:.6g}{', optimal' if view.optimal else ''}")
     say("")
     done = []
-    for name, level in made.generalization.items():
+    for name, level in view.generalization.items():
         rules = [rule.redacted() for rule in policy.attributes[name].hierarchy or ()]
-        done.append((name, level_in_words(rules, level, made.heights[name])))
+        done.append((name, level_in_words(rules, level, view.heights[name])))
     show_table(["quasi-identifier", "what is done"], done)
     say("")
-    kind = "secure" if made.secure else "plain, for this file or this DuckDB has no secure ones"
-    name, place = printable(made.view), printable(str(policy.source.database))  # on one line each
-    say(f"{'replaced' if made.replaced else 'made'}: view {name} ({kind}), in {place}")
+    kind = "secure" if view.secure else "plain, for this file or this DuckDB has no secure ones"
+    name, place = printable(view.view), printable(str(policy.source.database))  # on one line each
+    say(f"{'replaced' if view.replaced else 'made'}: view {name} ({kind}), in {place}")
     say("what it leaves out later: FROM sqlanon.live_views")
 
 
@@ -182,8 +182,8 @@ def print_noise_of(result: Result) -> None:
         shares = one["expected_relative_error"], one["observed_relative_error"]
         if None not in shares:  # a date has none, nor has a column of zeros
             errors = [f"{error} ({100 * share:.3g} % of it)" for error, share in zip(errors, shares, strict=True)]
-        told = f"off by {errors[0]} as expected, by {errors[1]} as drawn, on average"
-        say(f"noise: {name} with ε = {one['epsilon']:g}, {told}")
+        figures = f"off by {errors[0]} as expected, by {errors[1]} as drawn, on average"
+        say(f"noise: {name} with ε = {one['epsilon']:g}, {figures}")
     risk = 100 * (result.linking_risk or 0.0)
     say(f"a record's ε is {result.epsilon:g}; {risk:.3g} % of the records can be linked to their own values")
     if result.confidence is not None:
@@ -195,8 +195,8 @@ def told_of_decoys(decoys: Decoys) -> str:
     """What decoys there are, in words: k counts them, and says so."""
     if not decoys.rows:
         return "no decoys: no class stayed too small"
-    told = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "
-    return told + f"without them, the smallest class has {decoys.smallest_class_without:,} rows"
+    figures = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "
+    return figures + f"without them, the smallest class has {decoys.smallest_class_without:,} rows"
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -276,8 +276,8 @@ def print_attackers(found: Risk) -> None:
         say(f"{rows:,} rows have a prosecutor's risk of more than {threshold}: {of_all} of all")
     by = {"table": "by the population table", "estimate": "estimated from the size of the population", None: ""}
     if journalist.population is not None:
-        told = f"highest {journalist.highest:.4g}, on average {journalist.average:.4g}"
-        say(f"journalist's risk, {by[journalist.population]}: {told}")
+        figures = f"highest {journalist.highest:.4g}, on average {journalist.average:.4g}"
+        say(f"journalist's risk, {by[journalist.population]}: {figures}")
         if journalist.rows_of_nobody:
             say(f"{journalist.rows_of_nobody:,} rows match nobody of the population")
         say(f"marketer's risk: {marketer.average:.4g}, or {marketer.expected:,.4g} of all {found.counts}")
@@ -288,12 +288,12 @@ def print_attackers(found: Risk) -> None:
         say(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
     if found.individual is not None:
         risk = found.individual
-        told = f"highest {risk.highest:.4g}, on average {risk.average:.4g}, {risk.expected:,.4g} expected"
-        say(f"individual risk by weights: {told}")
+        figures = f"highest {risk.highest:.4g}, on average {risk.average:.4g}, {risk.expected:,.4g} expected"
+        say(f"individual risk by weights: {figures}")
     if found.household is not None:
         home = found.household
-        told = f"highest {home.highest:.4g}, on average {home.average:.4g}"
-        say(f"risk of {home.households:,} households: {told}")
+        figures = f"highest {home.highest:.4g}, on average {home.average:.4g}"
+        say(f"risk of {home.households:,} households: {figures}")
     say("")
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 

@@ -18,7 +18,7 @@ _WORDS = {
 
 @contextmanager
 def shown_progress() -> Iterator[ReportProgress]:
-    """A function to tell of progress: the stage, generalizations open and checked, and the best score so far."""
+    """A function that reports progress: the stage, generalizations open and checked, and the best score so far."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda stage, open_, checked, best: None
         return
@@ -27,15 +27,15 @@ def shown_progress() -> Iterator[ReportProgress]:
     with Console(stderr=True).status("starting") as status:
 
         def show(stage: str, open_: int, checked: int, best: float | None) -> None:
-            told = {"search": _searched(open_, checked, best), "noise": f": {checked:,} of {open_ + checked:,} records"}
-            status.update(_WORDS[stage] + told.get(stage, ""))
+            more = {"search": _searched(open_, checked, best), "noise": f": {checked:,} of {open_ + checked:,} records"}
+            status.update(_WORDS[stage] + more.get(stage, ""))
 
         yield show
 
 
 @contextmanager
 def shown_comparison(strategies: int) -> Iterator[ReportProgress]:
-    """A function to tell of a comparison of so many strategies: the one at work in place of the stage. Shows a bar."""
+    """A function that reports a comparison of strategies: the one at work in place of the stage. Shows a bar."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda strategy, open_, checked, best: None
         return

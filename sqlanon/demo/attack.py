@@ -40,21 +40,8 @@ class FittingRows:
 
 @dataclass(frozen=True)
 class Attack:
-    """What the voter list tells about a table.
-
-    Attributes
-    ----------
-    linkage:
-        The join of the two, counted.
-    right_names:
-        How many of the identified patients got the right name; None for a release, which cannot tell.
-    smallest_class:
-        The size of the smallest equivalence class of the quasi-identifiers: the k that the table has.
-    victim:
-        One patient whom the private table gives away; None where there is none.
-    shown:
-        What the attacked table says about this patient.
-    """
+    """What the voter list reveals about a table: the join, how many names are right (a release cannot tell), the k of
+    the table, and one patient whom the private table gives away, with the rows that fit in the attacked table."""
 
     linkage: Linkage
     right_names: int | None

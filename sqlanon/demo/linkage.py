@@ -80,19 +80,9 @@ _WRITTEN = fragment("strftime(:value, :format)")
 
 @dataclass(frozen=True)
 class Linkage:
-    """What the join of a table to the voter list gives away.
-
-    Attributes
-    ----------
-    rows:
-        Rows of the table.
-    unique:
-        Rows that share their ZIP, birth date and sex, as the table shows them, with no other row.
-    matched:
-        Rows that at least one voter fits.
-    identified:
-        Unique rows that exactly one voter fits: these patients have a name now.
-    """
+    """What the join of a table to the voter list gives away: the rows, those that are unique by their ZIP, birth date
+    and sex, those that a voter fits, and the unique ones that exactly one voter fits: these patients have a name
+    now."""
 
     rows: int
     unique: int

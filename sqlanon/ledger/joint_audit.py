@@ -139,12 +139,12 @@ class PairAudit:
         attributes = tuple(one.swapped for one in linked.attributes)
         swapped = replace(linked, first=linked.second, second=linked.first, attributes=attributes)
         met = met_name(len(of_several_levels(attributes)))
-        made: dict[str, exp.Expr] = {
+        parts: dict[str, exp.Expr] = {
             other: self._parts[name] for name, other in ((FIRST, SECOND), (SECOND, FIRST)) if name in self._parts
         }
         if met in self._parts:
-            made[met] = subquery(swapped_met(self._parts[met]))
-        other = replace(self, _parts=made)
+            parts[met] = subquery(swapped_met(self._parts[met]))
+        other = replace(self, _parts=parts)
         return other._few(swapped)
 
     def _few(self, linked: ReleaseLink) -> tuple[int, int]:
@@ -403,7 +403,7 @@ class JointAudit:
         k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
         if not based:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
-            # other is made of parts with k persons each, counted where persons are known: here in fewer rows, too.
+            # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
             k = (k - 1) * self._rows_of_a_person() + 1
 
         def joined() -> str:

@@ -31,17 +31,7 @@ _TOP = -1
 
 @dataclass(frozen=True)
 class ComparedRelease:
-    """A release.
-
-    Attributes
-    ----------
-    path:
-        Its file.
-    manifest:
-        What it claims.
-    relation:
-        Its rows.
-    """
+    """A release, its claims and its rows, as it is compared with others."""
 
     path: Path
     manifest: Manifest
@@ -130,17 +120,8 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class Trees:
-    """The hierarchies that are known.
-
-    Attributes
-    ----------
-    hierarchies:
-        By attribute in lower case.
-    rules:
-        What a manifest would show of them.
-    different:
-        The attributes, in lower case, whose labels are known to be of two hierarchies, whatever manifests show.
-    """
+    """The hierarchies that are known, by attribute in lower case, with what a manifest would show of them; labels of
+    the ``different`` ones are known to be of two hierarchies, whatever manifests show."""
 
     hierarchies: Mapping[str, Tree]
     rules: Mapping[str, Any]
@@ -164,21 +145,9 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseLink:
-    """How two releases are linked.
-
-    Attributes
-    ----------
-    first, second:
-        Their rows.
-    shared:
-        The columns that both show as they are.
-    attributes:
-        The quasi-identifiers of both.
-    missing:
-        Attributes that cannot be compared without their hierarchies, which are not known.
-    count:
-        The column of both that says for how many rows each stands, once they are grouped.
-    """
+    """How two releases are linked: the ``shared`` columns that both show as they are, the quasi-identifiers of both,
+    and those ``missing`` that cannot be compared without a hierarchy. Rows that are grouped have a column
+    ``count``."""
 
     first: exp.Expr
     second: exp.Expr

@@ -484,10 +484,10 @@ def both_grouped(
     for step in range(len(several) + 1) if several else ():
         parts[met_name(step)] = _met(attributes, len(shared), step, finest)
     own = query.args["with_"].expressions if query.args.get("with_") else []
-    made = exp.Select()
+    ctes = exp.Select()
     for name, part in parts.items():
-        made.with_(ident(name), as_=part, materialized=True, copy=False)
-    query.set("with_", exp.With(expressions=[*made.args["with_"].expressions, *own]))
+        ctes.with_(ident(name), as_=part, materialized=True, copy=False)
+    query.set("with_", exp.With(expressions=[*ctes.args["with_"].expressions, *own]))
     return query
 
 

@@ -29,8 +29,8 @@ def risk(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart
     for row in rows:
         row["count"] = row["count"] / max(sizes[row["of"]].rows, 1)
     y = alt.Y("count:Q", title="share of the rows", axis=alt.Axis(format="%"))
-    told = [alt.Tooltip("count:Q", title="share of the rows", format=".2%")]
-    return styled(_beside(rows, y, "risk of being found", "Risk", told))
+    tooltip = [alt.Tooltip("count:Q", title="share of the rows", format=".2%")]
+    return styled(_beside(rows, y, "risk of being found", "Risk", tooltip))
 
 
 def _by_range(
@@ -61,7 +61,7 @@ def range_label(low: int, high: int, few: int, apart: bool, of_risk: bool = Fals
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, told: list[Any]) -> Any:
+def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, tooltip: list[Any]) -> Any:
     """Bars by range; those of two tables stand beside one another."""
     words = list(dict.fromkeys(row["of"] for row in rows))
     colour = alt.Color(
@@ -75,7 +75,7 @@ def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, told: 
         x=alt.X("label:N", title=x_title, sort=alt.SortField("place"), axis=alt.Axis(labelAngle=-35)),
         y=y,
         color=colour,
-        tooltip=[alt.Tooltip("label:N", title=x_title), alt.Tooltip("of:N", title="in"), *told],
+        tooltip=[alt.Tooltip("label:N", title=x_title), alt.Tooltip("of:N", title="in"), *tooltip],
     )
     if len(words) > 1:
         found = found.encode(xOffset=alt.XOffset("of:N", sort=words))
@@ -113,8 +113,8 @@ def attributes(heights: Mapping[str, int], generalization: Mapping[str, int | No
     rows = []
     for place, (name, height) in enumerate(heights.items()):
         level = generalization.get(name)
-        told = "several levels" if level is None else f"level {level} of {height}"
-        rows.append({"label": name, "place": place, "level": level or 0, "height": height, "told": told})
+        generalized = "several levels" if level is None else f"level {level} of {height}"
+        rows.append({"label": name, "place": place, "level": level or 0, "height": height, "told": generalized})
     base = drawn(rows, title="How far each column is generalized").encode(
         y=alt.Y("label:N", title=None, sort=None),  # as the records are
         tooltip=[alt.Tooltip("label:N", title="column"), alt.Tooltip("told:N", title="generalized")],

@@ -28,7 +28,7 @@ def _record(figures: GeneralizationFigures, names: Sequence[str]) -> dict[str, A
     }
 
 
-def _told(score: str) -> list[alt.Tooltip]:
+def _tooltip(score: str) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("levels:N", title="levels"),
         alt.Tooltip("status:N", title="policy"),
@@ -56,15 +56,15 @@ def frontier(figures: Sequence[GeneralizationFigures], names: Sequence[str], mea
         axis=alt.Axis(values=ticks, format=",d"),
     )
     y = alt.Y("score:Q", title=f"{measure} ({better})", scale=alt.Scale(zero=False))
-    told = _told("score, or what it is at best")
+    tooltip = _tooltip("score, or what it is at best")
     points = drawn(rows).mark_point(filled=True, size=45, opacity=0.55).encode(
-        x=x, y=y, tooltip=told, color=status_colour(rows),
+        x=x, y=y, tooltip=tooltip, color=status_colour(rows),
         shape=alt.Shape("status:N", title=None, scale=shapes, legend=None),
     )  # fmt: skip
     line = drawn([row for row in rows if row["frontier"]]).mark_line(
         interpolate="step-after", color=STATUSES["satisfies"][1], strokeWidth=1.5
     ).encode(x=x, y=y, order=alt.Order("out:Q"))  # fmt: skip
-    best = drawn([row for row in rows if row["chosen"]]).encode(x=x, y=y, tooltip=told)
+    best = drawn([row for row in rows if row["chosen"]]).encode(x=x, y=y, tooltip=tooltip)
     ring = best.mark_point(filled=False, size=260, strokeWidth=3, color=CHOSEN)
     word = best.mark_text(align="left", dx=14, dy=-10, fontWeight="bold", color=CHOSEN).encode(text=alt.value("chosen"))
     limit = drawn([{"out": allowed, "text": "limit"}]).encode(x=x)
@@ -98,7 +98,7 @@ def lattice(nodes: Sequence[GeneralizationFigures], names: Sequence[str]) -> Cha
     x = alt.X("x:Q", axis=None, scale=alt.Scale(nice=False, padding=30))
     y = alt.Y("y:Q", title="steps of generalization", axis=axis, scale=alt.Scale(padding=20))
     lines = drawn(steps).mark_rule(color="currentColor", opacity=0.18).encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
-    base = drawn(marks).encode(x=x, y=y, tooltip=_told("score"))
+    base = drawn(marks).encode(x=x, y=y, tooltip=_tooltip("score"))
     ring = drawn([mark for mark in marks if mark["chosen"]]).mark_point(
         filled=False, size=520, strokeWidth=3, color=CHOSEN
     ).encode(x=x, y=y)  # fmt: skip

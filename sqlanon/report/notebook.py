@@ -51,12 +51,12 @@ class Charts:
 
         columns = {column.name: column for column in self._facts.columns}
         if name not in columns:
-            told = f"no column {name!r} is released; there are {', '.join(columns)}"
-            raise PolicyError([Problem("attributes", told)])
+            message = f"no column {name!r} is released; there are {', '.join(columns)}"
+            raise PolicyError([Problem("attributes", message)])
         before = self._inside.before.get(name) if private else None
         if private and before is None:
-            told = f"{name!r} was not counted in the source, which is in PostgreSQL: leave private=True out"
-            raise PolicyError([Problem("attributes", told)])
+            message = f"{name!r} was not counted in the source, which is in PostgreSQL: leave private=True out"
+            raise PolicyError([Problem("attributes", message)])
         return charts.distribution(name, columns[name].after, before)
 
     def attributes(self) -> Chart:

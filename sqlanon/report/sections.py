@@ -83,8 +83,8 @@ def _head(facts: Facts) -> str:
 
 
 def _policy(facts: Facts) -> str:
-    asked = "".join(f"<li>{escaped(one)}</li>" for one in words.requirements(facts))
-    return f"<section><h2>What was asked</h2>\n<ul>{asked}</ul>\n{_paragraphs(words.search(facts))}</section>"
+    items = "".join(f"<li>{escaped(one)}</li>" for one in words.requirements(facts))
+    return f"<section><h2>What was asked</h2>\n<ul>{items}</ul>\n{_paragraphs(words.search(facts))}</section>"
 
 
 def _verdicts(facts: Facts, inside: Inside | None) -> str:
@@ -121,8 +121,8 @@ def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str
     table = html_table("Each column, and what was done to it", ["column", "kind", "what was done"], done)
     parts = [f"<section><h2>What happened to each column</h2>\n{_scroll(table)}"]
     if inside is not None and inside.heights:
-        told = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
-        levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], told, [2])
+        rows_ = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
+        levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], rows_, [2])
         caption = "At level 0 a column reads as in the source; at the last of its levels all rows read the same."
         chart = draw.attributes(inside.heights, inside.generalization)
         parts.append(_figure(charts, "levels", chart, caption, levels))
@@ -140,22 +140,22 @@ def _distribution(
     facts: Facts, place: str, name: str, after: Distribution, inside: Inside | None, charts: dict[str, Any]
 ) -> str:
     before = None if inside is None else inside.before.get(name)
-    told = _PERSONS if not after.bars and words.of_persons(facts.claims) else _told(after, facts.few)
+    text = _PERSONS if not after.bars and words.of_persons(facts.claims) else _in_words(after, facts.few)
     if not after.bars and not (before and before.bars):
-        return f"<p>{escaped(told)}</p>"
+        return f"<p>{escaped(text)}</p>"
     bars = [[label, rows] for label, rows in after.bars]
     headings, table = ["value", "rows"], ""
     if before is not None:
         of = [[label, rows] for label, rows in before.bars]
         table = html_table("In the source", headings, of, [1])
-        told += f" In the source: {_told(before, 1)}"
+        text += f" In the source: {_in_words(before, 1)}"
     elif inside is not None:
-        told += " In the source it was not counted."
+        text += " In the source it was not counted."
     table = html_table("In the release", headings, bars, [1]) + table
-    return _figure(charts, place, draw.distribution(name, after, before), told, table)
+    return _figure(charts, place, draw.distribution(name, after, before), text, table)
 
 
-def _told(found: Distribution, few: int) -> str:
+def _in_words(found: Distribution, few: int) -> str:
     """What is not in the chart."""
     if found.values is None:
         return "Ranges of its values, and the rows in each." if found.bars else "It has too few rows to tell of."
@@ -203,9 +203,9 @@ def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[s
         "right row with a chance of 1 in as many rows as look alike."
     )
     shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
-    told = "" if not words.of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"
+    text = "" if not words.of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"
     chart = draw.risk(sizes, facts.few, None if inside is None else inside.sizes)
-    return f"<section><h2>Risk</h2>\n{told}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
+    return f"<section><h2>Risk</h2>\n{text}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
 
 
 def _shares(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
@@ -229,13 +229,13 @@ def _search(facts: Facts, inside: Inside, charts: dict[str, Any]) -> str:
     counts: dict[str, int] = {}
     for _, status, n in inside.statuses:
         counts[status] = counts.get(status, 0) + n
-    told = f"The lattice has {inside.nodes:,} generalizations; {inside.checked:,} were counted."
+    text = f"The lattice has {inside.nodes:,} generalizations; {inside.checked:,} were counted."
     if not inside.statuses:
-        told = "This strategy does not search the lattice: there is no picture of it."
-        return f"<section><h2>The alternatives</h2>\n<p>{escaped(told)}</p></section>"
+        text = "This strategy does not search the lattice: there is no picture of it."
+        return f"<section><h2>The alternatives</h2>\n<p>{escaped(text)}</p></section>"
     words_ = [[STATUSES[status][0], n] for status, n in counts.items()]
     table = html_table("Generalizations that were looked at", ["policy", "generalizations"], words_, [1])
-    parts = [f"<section><h2>The alternatives</h2>\n<p>{escaped(told)}</p>"]
+    parts = [f"<section><h2>The alternatives</h2>\n<p>{escaped(text)}</p>"]
     if inside.counted:
         chart = draw_search.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
         best = [

@@ -235,17 +235,7 @@ Attributes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SetFigures:
-    """The classes of a set of attributes.
-
-    Attributes
-    ----------
-    attributes:
-        Their numbers.
-    classes, uniques:
-        Classes, and those of one row.
-    bits:
-        Σ n log2 n over the classes, n their rows.
-    """
+    """The classes of a set of attributes, those of one row, and ``bits`` = Σ n log2 n over them, n their rows."""
 
     attributes: Attributes
     classes: int
@@ -255,20 +245,10 @@ class SetFigures:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What sets can be counted from.
+    """Coded rows or combinations that sets of these attributes can be counted from; ``counted``: they have ``n``.
 
-    Attributes
-    ----------
-    attributes:
-        Those that it tells apart.
-    table, rows:
-        Coded rows or combinations, and how many.
-    counted:
-        Whether they have ``n``: else each is one row.
-    within:
-        The set whose shared combinations these are; what is over it can be counted from here. Empty: all rows.
-    singles:
-        The rows that are not among them: each is alone in its class.
+    They may be only the rows that share their combination of the set ``within``, and serve sets above it; the
+    ``singles`` are the other rows, each alone in its class.
     """
 
     attributes: frozenset[int]

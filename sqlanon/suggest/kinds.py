@@ -18,23 +18,9 @@ _GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of column.
-
-    Attributes
-    ----------
-    name:
-        What it is called in a policy's comments.
-    role:
-        The role that it gets.
-    words:
-        A pattern over the words of a column's name, which are joined by ``_``; None: it has no name of its own.
-    content:
-        A pattern over whole values, in RE2; None: its content looks like nothing special.
-    share:
-        From which share of the values on they say what the column is.
-    many:
-        Whether values must be many, too: what looks like a name may be a category.
-    """
+    """A kind of column: a pattern over the words of its name, which are joined by ``_``, and one over whole values,
+    in RE2. From a ``share`` of the values on, they decide; with ``many`` they must be many, too: what looks like a
+    name may be a category."""
 
     name: str
     role: Role
