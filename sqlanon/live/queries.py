@@ -34,7 +34,7 @@ from sqlanon.expressions import (
     text,
     union_all,
 )
-from sqlanon.frequency import distribution as ds
+from sqlanon.frequency import distribution
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
@@ -224,8 +224,8 @@ def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     """A query with the parts that it names."""
     parts: dict[str, exp.Query] = {"source": _source(recipe), "rows": _rows(recipe), "frequency": _frequency(recipe)}
     sensitive: dict[Distribution, SensitiveTable] = {}
-    for distribution in recipe.requirements.distributions:
-        needed, sensitive[distribution] = _distribution(recipe, distribution, len(sensitive))
+    for wanted in recipe.requirements.distributions:
+        needed, sensitive[wanted] = _distribution(recipe, wanted, len(sensitive))
         parts |= {name: part for name, part in needed.items() if name not in parts}
     persons = recipe.person is not None
     classes = ClassSpace(
@@ -297,17 +297,17 @@ def _distribution(recipe: LiveRecipe, wanted: Distribution, n: int) -> tuple[dic
     mass = _PAIRS_OF_PERSONS(value=value, mover=_mover(recipe)) if persons else _PAIRS(value=value)
     values = table(f"values_{s}")
     parts: dict[str, exp.Query] = {
-        values.name: ds.sensitive_values(subquery(mass, "pairs"), persons, is_counted=persons)
+        values.name: distribution.sensitive_values(subquery(mass, "pairs"), persons, is_counted=persons)
     }
     inner = [i for i in range(len(names)) if i != s] if wanted.kind == "joint" else []
     domain, nodes, leaf = None, values, None
     if wanted.kind == "nodes":
         tree = recipe.trees[wanted.attribute]
         nodes, leaf = table(f"nodes_{s}"), col("leaf", "v")
-        parts[nodes.name] = ds.nodes(values, tree.table, tree.height)
+        parts[nodes.name] = distribution.nodes(values, tree.table, tree.height)
     elif wanted.kind == "values":
         domain = table(f"domain_{s}")
-        parts[domain.name] = ds.domain(values)
+        parts[domain.name] = distribution.domain(values)
     keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}
     keys |= {f"o{i}": col(f"value_{recipe.sensitive[other][1]}", "r") for i, other in enumerate(inner)}
     keys |= {VALUE: col(VALUE, "v"), SHARE: col(SHARE, "v")}

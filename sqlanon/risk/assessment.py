@@ -13,16 +13,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon import coding as cd
-from sqlanon.coding import ROWS
+from sqlanon.coding import ROWS, coded_values
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
 from sqlanon.expressions import star, subquery
-from sqlanon.frequency import distribution as ds
-from sqlanon.frequency import statements as fq
+from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
 from sqlanon.frequency.population import population_size, sampling_fraction
 from sqlanon.frequency.scan import domain_of, refuse_lost_values
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.histogram import ClassSizes
@@ -90,7 +89,7 @@ class _Assessment:
         found = self.steps.figures(query)
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
-        persons = self.steps.figures(fq.person_count(self.rows))[fq.PERSONS] if self.persons else None
+        persons = self.steps.figures(person_count(self.rows))[PERSONS] if self.persons else None
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if one.least_count > 1]
         sizes = self._sizes()
         counted = sizes.rows if persons is None else persons
@@ -176,7 +175,7 @@ class _Assessment:
             return None
         names, person = population_columns(self.policy, population.source)
         types = [self.run.source.columns[column] for column in self.columns.generalized]
-        query = fq.raw_frequency(population.source.relation, names, (), person)
+        query = raw_frequency(population.source.relation, names, (), person)
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
         reader = self.steps.on(population.engine)
         refuse_lost_values(reader, raw, names, population.source.columns, types)
@@ -191,7 +190,7 @@ class _Assessment:
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
             return subquery(class_figures.every_row(source, quasi), "rows")
-        query = fq.raw_frequency(source, quasi, columns.sensitive, columns.person)
+        query = raw_frequency(source, quasi, columns.sensitive, columns.person)
         return self.steps.make(self.work("raw"), query)
 
     def _space(self) -> ClassSpace:
@@ -221,10 +220,10 @@ class _Assessment:
         """Classes by number, with the counts of sensitive values beside them."""
         steps, work, quasi, population = self.steps, self.work, len(self.columns.generalized), self.population
         numbers = steps.make(work("class_numbers"), class_figures.class_numbers(raw, quasi, population))
-        kept = [f"s{s}" for s in range(len(self.columns.sensitive))] + [fq.PERSON] * self.persons + [ROWS]
+        kept = [f"s{s}" for s in range(len(self.columns.sensitive))] + [PERSON] * self.persons + [ROWS]
         rows = steps.make(work("numbered"), class_figures.with_numbers(raw, numbers, quasi, kept))
         if population is not None:
-            theirs = class_figures.with_numbers(population, numbers, quasi, [fq.POPULATION])
+            theirs = class_figures.with_numbers(population, numbers, quasi, [POPULATION])
             population = subquery(theirs, "population")
         values, domains = self._values(raw)
         heights, nodes = self._nodes(values)
@@ -244,8 +243,8 @@ class _Assessment:
         """The values of each sensitive attribute in the whole source, with their shares."""
         values, domains = {}, {}
         for s, name in enumerate(self.columns.sensitive_names):
-            pairs = self.steps.make(self.work(f"pairs_{s}"), ds.value_pairs(raw, 0, s, (), self.persons))
-            query = ds.sensitive_values(pairs, moving=False)
+            pairs = self.steps.make(self.work(f"pairs_{s}"), value_pairs(raw, 0, s, (), self.persons))
+            query = sensitive_values(pairs, moving=False)
             values[name] = self.steps.make(self.work(f"sensitive_{s}"), query)
             domains[name] = domain_of(self.steps, values[name], 0)
         return values, domains
@@ -253,7 +252,7 @@ class _Assessment:
     def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
         """The heights of the hierarchies that hierarchical t-closeness needs, and their nodes above each value."""
         asked = hierarchies_needed(self.policy.privacy)
-        heights, nodes, problems = {}, {}, list[Problem]()
+        heights, found, problems = {}, {}, list[Problem]()
         for s, name in enumerate(self.columns.sensitive_names):
             if name not in asked:
                 continue
@@ -263,15 +262,15 @@ class _Assessment:
                 continue
             heights[name], top = built
             if not heights[name]:  # the one value is the root
-                nodes[name] = values[name]
+                found[name] = values[name]
                 continue
-            query = cd.coded_values(values[name], target, heights[name], top, nullable=True)
+            query = coded_values(values[name], target, heights[name], top, nullable=True)
             coded = self.steps.make(self.work(f"coded_{s}"), query)
-            query = ds.nodes(values[name], coded, heights[name])
-            nodes[name] = self.steps.make(self.work(f"nodes_{s}"), query)
+            query = nodes(values[name], coded, heights[name])
+            found[name] = self.steps.make(self.work(f"nodes_{s}"), query)
         if problems:
             raise HierarchyError(problems)
-        return heights, nodes
+        return heights, found
 
     def _hierarchy(
         self, name: str, values: exp.Table, target: exp.Table, problems: list[Problem]
@@ -287,11 +286,11 @@ class _Assessment:
         names = self.columns.sensitive_names
         index = names.index(one.attribute)
         inner = [i for i in range(len(names)) if i != index] if one.kind == "joint" else []
-        pairs = ds.value_pairs(rows, 1, index, inner, self.persons)
-        domain = None
+        pairs = value_pairs(rows, 1, index, inner, self.persons)
+        domain_ = None
         if one.kind == "values":
-            domain = self.steps.make(self.work(f"domain_{index}"), ds.domain(values[one.attribute]))
-        return SensitiveTable(distribution(pairs, values[one.attribute], 1, len(inner)), len(inner), domain)
+            domain_ = self.steps.make(self.work(f"domain_{index}"), domain(values[one.attribute]))
+        return SensitiveTable(distribution(pairs, values[one.attribute], 1, len(inner)), len(inner), domain_)
 
     def _of_shields(self, requirements: Requirements) -> list[RequirementRisk]:
         """Each shield by itself: k-anonymity over its own quasi-identifiers."""
