@@ -289,7 +289,7 @@ def test_commands_print_by_way_of_the_terminal_alone() -> None:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in printing
     ]
-    assert sorted(found) == [("common.py", "typer.echo"), ("printing.py", "print")]  # the version, and JSON
+    assert sorted(found) == [("commands.py", "typer.echo"), ("printing.py", "print")]  # the version, and JSON
 
 
 @pytest.mark.slow
