@@ -25,8 +25,8 @@ from itertools import pairwise
 from sqlanon.coding import Levels
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Box, Boxes
+from sqlanon.search.memory import LimitReachedError, Search
 from sqlanon.search.outcome import Outcome, Tags, outcome_of
-from sqlanon.search.task import LimitReachedError, Search
 
 LAST = 1e-6
 """The weight of the last criterion: it only breaks ties of the one before."""

@@ -18,9 +18,9 @@ from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
 from sqlanon.search.lattice import Progress
+from sqlanon.search.memory import Budget, Data, Rules, Search
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.preparation import SearchInput
-from sqlanon.search.task import Budget, Data, Rules, Search
 
 
 def allowed_rows(prepared: SearchInput) -> int:

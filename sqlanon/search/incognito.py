@@ -27,8 +27,8 @@ from itertools import combinations
 
 from sqlanon.coding import Levels
 from sqlanon.search.full_domain import on_lattice
+from sqlanon.search.memory import LimitReachedError, Search
 from sqlanon.search.outcome import Outcome, lowest
-from sqlanon.search.task import LimitReachedError, Search
 
 Subset = tuple[int, ...]
 """Some of the attributes, by their numbers, ascending."""

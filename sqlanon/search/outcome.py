@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlanon.coding import Levels
 from sqlanon.search.lattice import Dominance
-from sqlanon.search.task import Search
+from sqlanon.search.memory import Search
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from dataclasses import replace
 from sqlanon.coding import Levels
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Dominance
+from sqlanon.search.memory import LimitReachedError, Search
 from sqlanon.search.outcome import Outcome, outcome_of
-from sqlanon.search.task import LimitReachedError, Search
 
 
 def samarati(search: Search) -> Outcome:

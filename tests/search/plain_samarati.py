@@ -11,7 +11,7 @@ from oracle import Hierarchy, Levels, Row, Table
 from strategies import Case
 
 from sqlanon.search.lattice import Lattice
-from sqlanon.search.task import Data
+from sqlanon.search.memory import Data
 
 
 def distance(table: Table, one: Row, other: Row, bottom: Levels) -> Levels:

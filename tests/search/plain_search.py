@@ -15,7 +15,7 @@ from sqlanon.measures import MEASURES, Figures, Marginals, Measure
 from sqlanon.policy.strategies import STRATEGIES, OwnStrategy
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search import Budget, Lattice, Outcome, Search
-from sqlanon.search.task import Rules
+from sqlanon.search.memory import Rules
 
 WIDE = [name for name, one in STRATEGIES.items() if not one.traits.local]
 

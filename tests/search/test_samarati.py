@@ -33,7 +33,7 @@ from test_search_size import wide_search
 import sqlanon
 from sqlanon.search import Outcome, Search
 from sqlanon.search.full_domain import data_of as data_of_engine
-from sqlanon.search.task import Data
+from sqlanon.search.memory import Data
 
 pytestmark = pytest.mark.slow
 

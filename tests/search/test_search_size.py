@@ -18,7 +18,7 @@ from sqlanon.measures import MEASURES, Figures, Marginals
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search import Budget, Lattice, Search
 from sqlanon.search.full_domain import find
-from sqlanon.search.task import REMEMBERED, Rules
+from sqlanon.search.memory import REMEMBERED, Rules
 
 __all__ = ["workshop"]  # the fixture
 

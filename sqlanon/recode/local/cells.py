@@ -49,7 +49,7 @@ from sqlanon.recode.local.nodes import NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.search.full_domain import SearchTask
-from sqlanon.search.task import LimitReachedError
+from sqlanon.search.memory import LimitReachedError
 
 CLASS, PARTITION = "class", "partition"
 

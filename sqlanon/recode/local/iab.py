@@ -59,7 +59,7 @@ from sqlanon.expressions import (
 from sqlanon.frequency.statements import coded_rows
 from sqlanon.recode.local.nodes import Tree, in_combinations, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.search.task import LimitReachedError
+from sqlanon.search.memory import LimitReachedError
 
 STATE = "state"
 OTHER = "other"

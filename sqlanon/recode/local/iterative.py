@@ -23,7 +23,7 @@ from sqlglot import exp
 from sqlanon.expressions import template
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.search.task import LimitReachedError
+from sqlanon.search.memory import LimitReachedError
 
 SHARE = 0.1
 """So many of the rows may go elsewhere in a round, at most."""

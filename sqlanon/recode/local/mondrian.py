@@ -42,7 +42,7 @@ from sqlanon.expressions import aliased, col, create_table, drop_table, fragment
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name
 from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.search.task import LimitReachedError
+from sqlanon.search.memory import LimitReachedError
 
 SHARE = 8
 """Where no single value (or child) has one of so many parts of the rows, several are cut off together: thousands of

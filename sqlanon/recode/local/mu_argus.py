@@ -37,7 +37,7 @@ from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
 from sqlanon.recode.local.nodes import Tree, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
-from sqlanon.search.task import LimitReachedError
+from sqlanon.search.memory import LimitReachedError
 
 
 def count_name(attribute: int) -> str:
