@@ -9,28 +9,28 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.catalog import recorded_decoys
-from sqlanon.decoys.check import DecoyCheck, claims_check, filled_again
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.expressions import create_table, create_temporary_view, star
 from sqlanon.ledger import Publication
+from sqlanon.ledger.catalog import recorded_decoys
 from sqlanon.ledger.extension_statements import released
 from sqlanon.measures import Figures
-from sqlanon.noise.check import NoiseCheck
 from sqlanon.pipeline import prepare_beside
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.recode.stage import Recoding, recode, recode_at, search
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
+from sqlanon.release.decoy_check import DecoyCheck, claims_check, filled_again
+from sqlanon.release.draft import suppressed_rows_by
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import ReleasePlace
 from sqlanon.release.verify import Verification
-from sqlanon.release_draft import suppressed_rows_by
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run

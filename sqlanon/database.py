@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlanon.compare import ComparisonProgress
     from sqlanon.engines.statement_runner import Plan
-    from sqlanon.extend import Extension
+    from sqlanon.ledger.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.risk import Risk, UniquesMatrix
@@ -177,11 +177,11 @@ class Database:
         SourceError, HierarchyError
             The source does not fit the policy; or its values would be labelled in another way than in the release.
         """
-        from sqlanon.extend import extend  # noqa: PLC0415
+        from sqlanon.ledger.extend import extend  # noqa: PLC0415
 
         run = self._space.run(policy)  # what is found publishes from it
         with readable():
-            return extend(run, policy)
+            return extend(run, policy, pipeline.prepare_beside)
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.

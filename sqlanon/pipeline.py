@@ -20,8 +20,8 @@ from sqlanon.expressions import Namer
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, SearchResult, recode, search
 from sqlanon.release.dependencies import narrowing_columns, refused
+from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.release.targets.file import refuse_types_of
-from sqlanon.release_draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.lattice_table import keep_lattice
 from sqlanon.search.preparation import (

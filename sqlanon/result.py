@@ -22,11 +22,11 @@ from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
 from sqlanon.markup import html_table
 from sqlanon.policy import Policy, shown_place
+from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.publish import NoLedger, publish
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach, target_for
-from sqlanon.release_draft import ReleaseDraft
 from sqlanon.search.full_domain import measure_of
 from sqlanon.version import __version__
 
@@ -274,7 +274,7 @@ class Result(ResultFigures):
         """Keep the run in the policy's catalog, if there is one."""
         if self.policy.catalog is None:
             return
-        from sqlanon.catalog import record_run  # noqa: PLC0415  (needed with a catalog only)
+        from sqlanon.ledger.catalog import record_run  # noqa: PLC0415  (needed with a catalog only)
 
         decoys = self.decoy_query()
         record_run(

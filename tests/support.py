@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 SMALL_SET = "sqlanon.frequency.sets.SMALL"
 COARSE_SET = "sqlanon.frequency.sets.COARSE"
 SMALL_SPARK = "sqlanon.sources.remote.SMALL"
-PATIENCE = "sqlanon.catalog.PATIENCE"
+PATIENCE = "sqlanon.ledger.catalog.PATIENCE"
 
 
 @dataclass(frozen=True)

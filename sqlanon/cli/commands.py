@@ -311,7 +311,7 @@ def init(
     database: Annotated[Path, typer.Argument(metavar="DATABASE", help="a DuckDB file", show_default=False)],
 ) -> None:
     """Install the catalog and the macro library in a DuckDB file."""
-    from sqlanon.catalog import init_database
+    from sqlanon.ledger.catalog import init_database
 
     init_database(database.absolute())
     say(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")

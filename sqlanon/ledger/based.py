@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon import catalog
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import create_table, drop_table, subquery, table, template
+from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.records import Publication, named_publications, publications, secret_of
 from sqlanon.ledger.trees import is_same_tree, trees_of

@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.expressions import fragment, number, template
+from sqlanon.ledger import catalog
 from sqlanon.ledger.trees import forget_trees, is_gone
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.workdir import BusyError, alone_at

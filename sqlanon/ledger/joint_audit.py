@@ -18,7 +18,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon import catalog
 from sqlanon.engines.base import Engine
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import (
@@ -33,6 +32,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
+from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
 from sqlanon.ledger.records import Publication, Spent, history, not_compared, publications_elsewhere

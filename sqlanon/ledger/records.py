@@ -16,11 +16,11 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, PolicyError, Problem, ReleaseError, SqlanonError
 from sqlanon.expressions import fragment, table, template
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger import catalog
 from sqlanon.ledger.intents import UNRECORDED, Intent, alone_with, complete, intents, settle
 from sqlanon.ledger.trees import keep_trees
 from sqlanon.policy import Policy, same_file, shown_place

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import col, create_table, drop_table, fragment, star, table, template
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger import catalog
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
 

@@ -10,7 +10,7 @@ EARLIER = "sqlanon earlier releases"
 TOLD = ("release_overview", "class_sizes", "suppression_by", "quality")
 """The views that tell about a release, in each release file."""
 
-STAGED, VERIFIED = "sqlanon_staged", "sqlanon_verified"
+STAGED, VERIFIED, CATALOG = "sqlanon_staged", "sqlanon_verified", "sqlanon_catalog"
 """The databases of a release that is written, and of one that is verified, for the engine that has the source."""
 
 _NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'

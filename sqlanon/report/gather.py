@@ -21,6 +21,7 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts as RowFacts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import class_sizes
@@ -28,7 +29,6 @@ from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import requirement_checks
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
-from sqlanon.release_draft import ReleaseDraft
 from sqlanon.report import distributions
 from sqlanon.report.distributions import distribution
 from sqlanon.report.facts import FEW, Distribution, Facts, GeneralizationFigures, Inside, ReleasedColumn

@@ -18,14 +18,13 @@ from uuid import uuid4
 import duckdb
 from sqlglot import exp
 
-from sqlanon import catalog
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import Namer, create_schema, qualified, table, text
 from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spark, table_parts, why_not_written
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
-from sqlanon.policy.names import STAGED, VERIFIED
+from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.policy.spark import SESSION, is_session, shown_spark
 from sqlanon.sources.arrow import copy_arrow
 from sqlanon.sources.bind import readable
@@ -271,7 +270,7 @@ class Workspace:
     def _free_alias(self, stem: str) -> str:
         """The file's own name, which views in it may use, unless it is taken."""
         names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
-        ours = {"main", "system", "temp", "memory", "sqlanon", catalog.ATTACHED, STAGED, VERIFIED}
+        ours = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | ours
         number, alias = 1, stem
         while alias.lower() in taken:

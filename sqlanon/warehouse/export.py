@@ -14,7 +14,7 @@ from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.recoding import FullDomainRecoding
-from sqlanon.release_draft import ReleaseDraft
+from sqlanon.release.draft import ReleaseDraft
 from sqlanon.sources import NOT_THERE
 from sqlanon.version import __version__
 from sqlanon.warehouse import statements as wa

@@ -35,7 +35,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import Policy, table_parts
 from sqlanon.recode.recoding import FullDomainRecoding
-from sqlanon.release_draft import ReleaseDraft
+from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import conditions_of, looked_at_sensitive
 from sqlanon.requirements.plain_sql import Released, sizes
 from sqlanon.sources.frequency_set import COUNT

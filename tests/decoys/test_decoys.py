@@ -31,8 +31,9 @@ from support import Ended, cli, fetch
 from test_search_properties import arrow_table, policy
 
 import sqlanon
-from sqlanon import catalog, decoys
+from sqlanon import decoys
 from sqlanon.errors import InfeasibleError, PolicyError
+from sqlanon.ledger import catalog
 from sqlanon.release.verify import verify_file
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

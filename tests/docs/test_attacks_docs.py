@@ -15,8 +15,8 @@ from test_readme import FOLDER, ROOT, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.attacks import NAMES
-from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.ledger.catalog import init_database
 
 ATTACKS = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
 MACROS = (ROOT / "docs" / "macros_attacks.md").read_text(encoding="utf-8")

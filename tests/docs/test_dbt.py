@@ -18,8 +18,8 @@ from environments import ROOT, python_of, run
 from test_readme import blocks
 
 import sqlanon
-from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.ledger.catalog import init_database
 
 PAGE = (ROOT / "docs" / "dbt.md").read_text(encoding="utf-8")
 FILES = {

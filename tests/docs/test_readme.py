@@ -18,8 +18,8 @@ from conftest import some
 from support import ROOT, cli
 
 from sqlanon import Policy, connect
-from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.ledger.catalog import init_database
 from sqlanon.measures import MEASURES, Measure
 from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy
 from sqlanon.policy.reading import parse_toml

@@ -18,10 +18,10 @@ from conftest import some
 from support import PATIENCE, cli, fetch, quoted
 
 import sqlanon
-from sqlanon import catalog
-from sqlanon.catalog import init_database
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
+from sqlanon.ledger import catalog
+from sqlanon.ledger.catalog import init_database
 
 TABLES = {
     *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),

@@ -15,8 +15,8 @@ from conftest import compacted, some
 from support import cli, failed
 
 import sqlanon
-from sqlanon.decoys.check import minus, strangers, surplus
 from sqlanon.expressions import star, table
+from sqlanon.release.decoy_check import minus, strangers, surplus
 from sqlanon.release.row_differences import different_rows
 from sqlanon.release.verify import verify_file
 from sqlanon.resources import PLAIN, macros, sql_text

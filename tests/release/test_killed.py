@@ -303,7 +303,7 @@ def test_a_crash_between_the_rename_and_the_ledger_does_not_let_the_complementar
 # At the same time
 
 # However busy the machine is, the others wait until one is done.
-PATIENT = "from sqlanon import catalog; catalog.PATIENCE = 600; from sqlanon.cli import main; main()"
+PATIENT = "from sqlanon.ledger import catalog; catalog.PATIENCE = 600; from sqlanon.cli import main; main()"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from conftest import DUCKDB_1, make_policy
 from support import quoted
 
 import sqlanon
-from sqlanon.catalog import init_database
+from sqlanon.ledger.catalog import init_database
 from sqlanon.resources import sql_text
 
 # Names that the macros use themselves, and names that are patterns: each is the name of a column here.

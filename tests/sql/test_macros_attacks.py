@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sqlanon.attacks import disclosure
 from sqlanon.attacks.linking import linkage
 from sqlanon.attacks.release_pairs import composition, places
-from sqlanon.catalog import init_database
 from sqlanon.expressions import table
+from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.row_matching import LinkedAttribute
 from sqlanon.resources import sql_text

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from support import cli, quoted
 
 import sqlanon
-from sqlanon.catalog import init_database
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.errors import PolicyError, SourceError
+from sqlanon.ledger.catalog import init_database
 from sqlanon.policy import Policy
 from sqlanon.policy.reading import parse_toml
 from sqlanon.suggest.kinds import KINDS, kind_by_name

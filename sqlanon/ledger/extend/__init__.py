@@ -5,7 +5,7 @@ of a class are added where they meet the policy by themselves: then nobody who h
 new rows in it than the policy asks for, and what two sets of rows meet, both together meet. Others wait.
 """
 
-from sqlanon.extend.extension import Extension
-from sqlanon.extend.find import extend
+from sqlanon.ledger.extend.extension import Extension
+from sqlanon.ledger.extend.find import extend
 
 __all__ = ["Extension", "extend"]

@@ -21,6 +21,7 @@ from sqlanon.ledger import extension_statements as ex
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.release.draft import ranges_of
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.publish import publish
@@ -29,7 +30,6 @@ from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
-from sqlanon.release_draft import ranges_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH
 from sqlanon.sources.run import Run

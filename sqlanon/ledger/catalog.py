@@ -28,10 +28,11 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
+from sqlanon.policy.names import CATALOG
 from sqlanon.resources import macros, sql_text
 from sqlanon.workdir import private_files
 
-ATTACHED = "sqlanon_catalog"
+ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
 FORMAT = 5

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 from uuid import uuid4
 
 from sqlglot import exp
@@ -12,25 +13,31 @@ from sqlglot import exp
 from sqlanon.coding import Column, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import create_table, select, subquery
-from sqlanon.extend.extension import Extension
-from sqlanon.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.ledger import extension_statements as ex
 from sqlanon.ledger import opened, publications, trees_of
+from sqlanon.ledger.extend.extension import Extension
+from sqlanon.ledger.extend.refuse import publication_to_extend, refuse_changes, refuse_others, refuse_policy
+from sqlanon.ledger.records import Publication
 from sqlanon.measures import Figures
-from sqlanon.pipeline import prepare_beside, warn_of_unique_columns
 from sqlanon.policy import Policy
 from sqlanon.recode.recoding import FullDomainRecoding, suppressed_classes
 from sqlanon.release.dependencies import narrowing_columns, refused
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.full_domain import measure_of
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 
+PrepareBeside: TypeAlias = Callable[
+    [StatementRunner, Run, Policy, Sequence[Publication], Manifest, Collection[str]], SearchInput
+]
+"""`pipeline.prepare_beside`."""
 
-def extend(run: Run, policy: Policy) -> Extension:
+
+def extend(run: Run, policy: Policy, prepare_beside: PrepareBeside) -> Extension:
     """What can be added to the policy's release of the rows that its source has got since.
 
     Makes in the work schema what `ledger.mark_earlier` makes, ``candidates``, ``waiting`` and ``added``.
@@ -70,7 +77,7 @@ def extend(run: Run, policy: Policy) -> Extension:
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies,
-        warnings=[*warn_of_unique_columns(steps, prepared), *narrowed],
+        warnings=[*unique_warnings(prepared, unique_columns(run.engine, prepared)), *narrowed],
         _refusals=refused(steps, prepared, levels, dependencies),
         _run=run,
         _prepared=prepared,
