@@ -75,6 +75,8 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     # No placeholder stands for a table in SQL: there it is parsed as a table of that name. DuckDB's are $name.
     relations = re.sub(r"(?<!DISTINCT )\b(FROM|JOIN|INTO|UPDATE|TABLE|VIEW) :(?=\w)", rf"\1 {_TABLE}", sql)
     statement: exp.Expr = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
+    for node in statement.walk():
+        node._meta = None  # places in the text: they would be copied with each filling
     for identifier in statement.find_all(exp.Identifier):
         identifier.set("quoted", True)
     for cast_ in statement.find_all(exp.Cast):
@@ -111,11 +113,11 @@ def _put(node: exp.Expr, value: Filling) -> None:
         assert key is not None
         before = parent.args[key]
         if isinstance(parent, exp.Coalesce) and node is parent.this:
-            parent.set("this", value[0].copy())
-            parent.set("expressions", [one.copy() for one in value[1:]])
+            parent.set("this", _one(value[0]))
+            parent.set("expressions", [_one(one) for one in value[1:]])
             return
         at = next(i for i, one in enumerate(before) if one is node)
-        after = [*before[:at], *(one.copy() for one in value), *before[at + 1 :]]
+        after = [*before[:at], *(_one(one) for one in value), *before[at + 1 :]]
         parent.set(key, after)
         if not after and isinstance(parent, exp.Group | exp.Order):
             parent.pop()
@@ -146,6 +148,8 @@ def _binds_less(operand: exp.Expr, operator: exp.Expr | None) -> bool:
 
 
 def _one(value: Filling) -> exp.Expr:
+    if isinstance(value, exp.Subquery | exp.Alias) and value.parent is None:
+        return value  # made for this place: copies of long queries would take longer than the rest
     return value.copy() if isinstance(value, exp.Expr) else exp.convert(value)
 
 

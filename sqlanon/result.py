@@ -317,7 +317,7 @@ class Result(ResultFigures):
                 f"{self._prepared.source.where} never leave it: what noise does is in noise, linking_risk and "
                 "confidence"
             )
-        return self._run.engine.relation(self._made.noised.statement.shown())
+        return self._run.engine.relation(self._made.noised.statement.all_records())
 
     @property
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:

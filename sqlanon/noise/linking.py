@@ -30,7 +30,7 @@ from sqlanon.expressions import (
     union_all,
     where,
 )
-from sqlanon.noise.noisy_column import NoisyColumn
+from sqlanon.noise.statements import NoisyColumn
 
 EVERYTHING = 1e300
 """The half-width of a range that holds all values: where there is no noise."""

@@ -20,11 +20,10 @@ from sqlanon.expressions import Namer, column_definitions, select, star
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
-from sqlanon.noise.columns import NoisyRecoding, columns_for_noise, noisy_columns
-from sqlanon.noise.drawn import Draw, Told, draws_here, draws_there
+from sqlanon.noise.columns import columns_for_noise, noisy_columns
+from sqlanon.noise.drawing import Draw, Progress, draws_here, draws_there
 from sqlanon.noise.laplace import refuse_without_opendp
-from sqlanon.noise.noisy_column import NoisyColumn
-from sqlanon.noise.survivors import judged_survivors, kept_records, survivors
+from sqlanon.noise.statements import NoisyColumn, NoisyRecoding, judged_survivors, kept_records, survivors
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.local.placement import class_figures
@@ -140,7 +139,7 @@ def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise:
 
 
 def add_noise(
-    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, asked: Noise, progress: Told
+    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, asked: Noise, progress: Progress
 ) -> NoiseResult:
     """Draw noise for the rows of a recoding.
 

@@ -1,4 +1,4 @@
-"""Noise inside classes: what each class needs of it, and the rows with what was drawn.
+"""Noise inside classes: what each class needs of it, the rows with what was drawn, and those of them that are released.
 
 Names of columns, all ours. Of a record: ``record`` (its number), the columns of the recoding's rows, and for each
 attribute ``j`` with noise ``x_j`` (its value as a number; of a date the days since 1970-01-01). Of a class: ``class``
@@ -10,31 +10,151 @@ noise: ``v_j``; ``y_j``, as it is released, rounded and within the limits; and `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from sqlglot import exp
 
-from sqlanon.coding import rank_of
+from sqlanon.coding import Column, code_name, rank_of
 from sqlanon.expressions import (
     aliased,
-    all_columns,
     all_of,
     anonymous,
     any_number,
     cast,
     col,
+    fragment,
     greatest,
-    is_null,
-    least,
     named,
     number,
     same,
-    select,
-    subquery,
+    template,
     total,
-    where,
 )
-from sqlanon.noise.noisy_column import NoisyColumn, as_number, is_zero, typed, usable
+from sqlanon.frequency.distribution import Pairs, value_pairs
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.frequency.statements import PERSON
+from sqlanon.frequency.uncoded import distribution, frequency
+from sqlanon.recode.recoding import ByClass, in_order
+from sqlanon.requirements import Distribution, Requirements
+from sqlanon.search.classes import judged
+
+LARGEST = 1e100
+"""Greater magnitudes are no measurements, and their ranges would overflow."""
+
+_DATE = "DATE"
+_WHOLE = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), "INTEGER"),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), "BIGINT"),
+    **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"), "DECIMAL(38,0)"),
+}
+_FLOATING = ("FLOAT", "DOUBLE")
+_LIMITS = {"INTEGER": (-(2.0**31), 2.0**31 - 1), "BIGINT": (-(2.0**62), 2.0**62), "DATE": (-719162.0, 2932896.0)}
+"""What a type holds, as far as noise may go: dates from year 1 to 9999, which all readers know."""
+
+
+@dataclass(frozen=True)
+class NoisyColumn:
+    """A column that gets noise."""
+
+    name: str
+    type: str
+    place: int  # among the released columns: the recoding's rows have it as ``value_place``
+    epsilon: float
+    round: Decimal | None = None
+    bounds: tuple[float, float] | None = None  # as numbers (days)
+
+    @property
+    def is_date(self) -> bool:
+        """Whether its values are dates."""
+        return self.type == _DATE
+
+    @property
+    def unit(self) -> Decimal | None:
+        """Released values are multiples of it; None where they are multiples of a power of two."""
+        return unit_of(self.type) if self.round is None else self.round
+
+    @property
+    def released_type(self) -> str:
+        """Its type in the release, in which values with noise have room."""
+        found = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", self.type)
+        if found:
+            return f"DECIMAL({min(38, max(18, int(found[1]) + 6))},{found[2]})"
+        return _WHOLE.get(self.type, _DATE if self.type == _DATE else "DOUBLE")
+
+    @property
+    def held(self) -> tuple[float, float]:
+        """The least and the greatest value that there is room for in the release."""
+        found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.released_type)
+        if found is None:
+            return _LIMITS.get(self.released_type, (-LARGEST, LARGEST))
+        room = 10.0 ** (int(found[1]) - int(found[2]) - 1)
+        return -room, room
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest value that is released: the policy's bounds, and what there is room for."""
+        low, high = self.held
+        return (low, high) if self.bounds is None else (max(self.bounds[0], low), min(self.bounds[1], high))
+
+
+def can_be_noisy(type_: str) -> bool:
+    """Whether noise can be added to values of a type: numbers and dates."""
+    return type_ in (*_WHOLE, *_FLOATING, _DATE) or type_.startswith("DECIMAL(")
+
+
+def unit_of(type_: str) -> Decimal | None:
+    """What all values of a type are multiples of; None where there is nothing of the kind."""
+    found = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", type_)
+    return Decimal(1).scaleb(-int(found[1])) if found else None if type_ in _FLOATING else Decimal(1)
+
+
+_DAYS = fragment("(:value - '1970-01-01'::DATE)::DOUBLE")
+_NUMBER = fragment(":value::DOUBLE")
+
+
+def as_number(value: exp.Expr, type_: str) -> exp.Expr:
+    """A value as a DOUBLE; of a date the days since 1970-01-01."""
+    return _DAYS(value=value) if type_ == _DATE else _NUMBER(value=value)
+
+
+_USABLE = fragment(":value IS NOT NULL AND (:number BETWEEN :low AND :high)")  # NaN is not
+_USABLE_DATE = fragment(":value IS NOT NULL AND :is_finite AND (:number BETWEEN :low AND :high)")
+
+
+def usable(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    """Whether noise can be added to a value: it is there, and a number that there is room for."""
+    low, high = column.held
+    number = as_number(value, column.type)
+    if column.is_date:
+        is_finite = anonymous("ISFINITE", value.copy())
+        return _USABLE_DATE(value=value, is_finite=is_finite, number=number, low=low, high=high)
+    return _USABLE(value=value, number=number, low=low, high=high)
+
+
+def is_zero(x: exp.Expr) -> exp.Expr:
+    """Whether a value is 0, or so near to it that to be off by something has no meaning in shares of it."""
+    return exp.Abs(this=x) < number(1 / LARGEST)
+
+
+_DATE_OF = fragment("('1970-01-01'::DATE + :value::INTEGER)::DATE")
+
+
+def typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    """A number as a value of the released column."""
+    return cast(value, column.released_type) if column.type != _DATE else _DATE_OF(value=value)
+
+
+_UNUSABLE = fragment("count(*) FILTER (WHERE NOT (:usable))")
+_COUNTS = template("SELECT :counts FROM :source")
+
+
+def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
+    """One row: for each column the rows whose value no noise can be added to."""
+    return _COUNTS(counts=[_UNUSABLE(usable=usable(col(one.name), one)) for one in columns], source=source)
+
 
 STEPS = 1024
 """The range of a class has so many steps of its grid."""
@@ -42,51 +162,68 @@ STEPS = 1024
 _TINIEST = 1e-290
 """No range is less: the grid is to be of numbers that can be divided by."""
 
-
-def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
-    """One row: for each column the rows whose value no noise can be added to."""
-    missing = [(~exp.Paren(this=usable(col(one.name), one))) for one in columns]
-    return select([where(exp.Count(this=exp.Star()), one) for one in missing], source.copy())
+_RECORDS = template("""
+    SELECT :any_number AS record, u.*
+    FROM (SELECT r.*, :numbers FROM :rows AS r WHERE :usable) AS u
+""")
 
 
 def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
     """The rows of a recoding that noise can be added to, each with its number."""
     values = [(col(f"value_{one.place}", "r"), one) for one in columns]
-    numbers = [named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)]
-    query = select([all_columns("r"), *numbers], subquery(rows, "r"))
-    query = query.where(all_of(usable(value.copy(), one) for value, one in values), copy=False)
-    return select([named(any_number(), "record"), all_columns("u")], subquery(query, "u"))
+    return _RECORDS(
+        any_number=any_number(),
+        numbers=[named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)],
+        rows=rows,
+        usable=all_of(usable(value, one) for value, one in values),
+    )
+
+
+_CLASSES = template("""
+    SELECT :number AS class, :ranks, g.*, :steps
+    FROM (SELECT :keys, count(*) AS size, :figures FROM :records GROUP BY :keys) AS g
+""")
+# Values may differ where as DOUBLE they are equal: no range is 0 for that.
+_DELTA = fragment("""
+    CASE WHEN max(:value) > min(:value) THEN greatest(max(:x) - min(:x), abs(max(:x)) * :ulp, :tiniest) ELSE 0.0 END
+""")
+_INVERSES = fragment("sum(1.0 / abs(:x)) FILTER (WHERE NOT :is_zero)")
+_ZEROS = fragment("count(*) FILTER (WHERE :is_zero)")
 
 
 def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[NoisyColumn]) -> exp.Select:
     """What noise needs of each class; the grid is `STEPS` parts of the range."""
-    own: list[exp.Expr] = [col(key) for key in keys.values()]
-    figures: list[exp.Expr] = [named(exp.Count(this=exp.Star()), "size")]
+    figures: list[exp.Expr] = []
+    steps: list[exp.Expr] = []
     for j, one in enumerate(columns):
         x, value = col(f"x_{j}"), col(f"value_{one.place}")
-        lowest, highest = exp.Min(this=x), exp.Max(this=x.copy())
-        # Values may differ where as DOUBLE they are equal: no range is 0 for that.
-        ulp = exp.Abs(this=highest.copy()) * number(2.0**-52)
-        wide = greatest(highest - lowest, ulp, number(_TINIEST))
-        differ = exp.Max(this=value) > exp.Min(this=value.copy())
-        inverse = number(1.0) / exp.Abs(this=x.copy())
-        zero, other = is_zero(x.copy()), ~is_zero(x.copy())
+        delta, zero = _DELTA(value=value, x=x, ulp=2.0**-52, tiniest=_TINIEST), is_zero(x.copy())
         figures += [
-            named(lowest, f"low_{j}"),
-            named(exp.If(this=differ, true=wide, false=number(0.0)), f"delta_{j}"),
-            named(where(exp.Sum(this=inverse), other), f"inverses_{j}"),
-            named(where(exp.Count(this=exp.Star()), zero), f"zeros_{j}"),
+            named(exp.Min(this=x.copy()), f"low_{j}"),
+            named(delta, f"delta_{j}"),
+            named(_INVERSES(x=x, is_zero=zero), f"inverses_{j}"),
+            named(_ZEROS(is_zero=zero), f"zeros_{j}"),
         ]
-    grouped = select([*own, *figures], records.copy(), [key.copy() for key in own])
-    with_grid: list[exp.Expr] = [all_columns("g")]
-    for j, one in enumerate(columns):
-        grid = col(f"delta_{j}", "g") / number(float(STEPS))
-        with_grid += [named(grid, f"grid_{j}"), named(_step(one, j), f"step_{j}")]
+        steps += [
+            named(col(f"delta_{j}", "g") / number(float(STEPS)), f"grid_{j}"),
+            named(_step(one, j), f"step_{j}"),
+        ]
     # The number of a class is its place among them by their keys, so that it is the same on every run.
-    ranks = [named(rank_of([col(key, "g")]), f"key_{i}") for i, key in keys.items()]
     order = exp.Order(expressions=[exp.Ordered(this=col(key, "g")) for key in keys.values()])
-    number_ = exp.Window(this=exp.RowNumber(), order=order if keys else None)
-    return select([named(number_, "class"), *ranks, *with_grid], subquery(grouped, "g"))
+    return _CLASSES(
+        number=exp.Window(this=exp.RowNumber(), order=order if keys else None),
+        ranks=[named(rank_of([col(key, "g")]), f"key_{i}") for i, key in keys.items()],
+        steps=steps,
+        keys=[col(key) for key in keys.values()],
+        figures=figures,
+        records=records,
+    )
+
+
+_POWER = fragment("""
+    CASE WHEN pow(2.0, round(:log)) >= :ratio THEN pow(2.0, round(:log)) ELSE pow(2.0, round(:log)) * 2.0 END
+""")
+_STEP = fragment("CASE WHEN :delta = 0.0 THEN :still ELSE :unit * :power END")
 
 
 def _step(column: NoisyColumn, j: int) -> exp.Expr:
@@ -96,34 +233,79 @@ def _step(column: NoisyColumn, j: int) -> exp.Expr:
     Where there is no noise it is the policy's granularity, if any (else NULL: values stay).
     """
     unit = float(column.unit or 1)
-    ratio = col(f"delta_{j}", "g") / number(STEPS * unit)
+    delta = col(f"delta_{j}", "g")
+    ratio = delta / number(STEPS * unit)
     # Of logarithms the last digits differ among engines; of powers of two none do.
-    near = exp.Pow(this=number(2.0), expression=exp.Round(this=anonymous("LOG2", ratio)))
-    twice = near * 2.0
-    power: exp.Expr = exp.If(this=near >= ratio, true=near.copy(), false=twice)
+    power = _POWER(log=anonymous("LOG2", ratio), ratio=ratio)
     if column.unit is not None:
         power = greatest(power, number(1.0))
-    step = number(unit) * power
     still = number(unit) if column.round is not None else exp.null()
-    none = col(f"delta_{j}", "g").eq(0.0)
-    return exp.If(this=none, true=still, false=step)
+    return _STEP(delta=delta, still=still, unit=unit, power=power)
+
+
+_NOISY = template("""
+    SELECT w.*, :released
+    FROM (
+        SELECT r.*, c.class, :noise
+        FROM :records AS r
+        JOIN :classes AS c ON :same_class
+        JOIN :drawn AS d ON r.record = d.record
+    ) AS w
+""")
+# ``low + (z + n) grid``; z = 0 .. `STEPS` is where on the grid of its class a value is. Whatever rounding does, no two
+# values of a class are more than its range apart: that is what ε is of.
+_WITH_NOISE = fragment("""
+    CASE
+        WHEN :grid = 0.0 THEN :low
+        ELSE :low + (least(greatest(round((:x - :low) / :grid), 0.0), :steps) + :n::DOUBLE) * :grid
+    END
+""")
 
 
 def noisy(
     records: exp.Table, classes: exp.Table, keys: Mapping[int, str], drawn: exp.Table, columns: Sequence[NoisyColumn]
 ) -> exp.Select:
     """The records with the number of their class, and what was drawn added to their values."""
-    own: list[exp.Expr] = [all_columns("r"), col("class", "c")]
+    noise: list[exp.Expr] = []
     for j, _ in enumerate(columns):
+        value = _WITH_NOISE(
+            grid=col(f"grid_{j}", "c"),
+            low=col(f"low_{j}", "c"),
+            x=col(f"x_{j}", "r"),
+            steps=float(STEPS),
+            n=col(f"n_{j}", "d"),
+        )
         still = col(f"delta_{j}", "c").eq(0.0)
-        own += [named(_with_noise(j), f"v_{j}"), named(col(f"step_{j}", "c"), f"step_{j}"), named(still, f"still_{j}")]
-    query = select(own, aliased(records, "r"))
-    on = all_of(same(col(key, "r"), col(key, "c")) for key in keys.values())
-    query = query.join(aliased(classes, "c"), on=on, copy=False)
-    on_record = col("record", "r").eq(col("record", "d"))
-    query = query.join(aliased(drawn, "d"), on=on_record, copy=False)
-    shown = [named(on_steps(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one), f"y_{j}") for j, one in enumerate(columns)]
-    return select([all_columns("w"), *shown], subquery(query, "w"))
+        noise += [named(value, f"v_{j}"), named(col(f"step_{j}", "c"), f"step_{j}"), named(still, f"still_{j}")]
+    released = [on_steps(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one) for j, one in enumerate(columns)]
+    return _NOISY(
+        released=[named(value, f"y_{j}") for j, value in enumerate(released)],
+        noise=noise,
+        records=records,
+        classes=classes,
+        same_class=all_of(same(col(key, "r"), col(key, "c")) for key in keys.values()),
+        drawn=drawn,
+    )
+
+
+_ROUNDED = fragment("round(:value / :step) * :step")
+_ROUNDED_TO = fragment("round(round(:value / :step) * :step, :places)")
+_WITHIN = fragment("(least(greatest(coalesce(:rounded, :value), :low), :high) + 0.0)")  # no -0.0
+
+
+def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
+    """A value as it may be released: a multiple of the step of its class (NULL: as it is), within the limits."""
+    if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
+        # 0.1 times a whole number is not always as written.
+        rounded = _ROUNDED_TO(value=value, step=step, places=places)
+    else:
+        rounded = _ROUNDED(value=value, step=step)
+    low, high = column.limits
+    return _WITHIN(rounded=rounded, value=value, low=low, high=high)
+
+
+_ONE_RECORD = template("SELECT 0::BIGINT AS record")
+_UNDRAWN = template("SELECT count(*) FILTER (WHERE n_0 IS NULL) FROM :drawn")
 
 
 def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
@@ -133,36 +315,16 @@ def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
 
 def one_record() -> exp.Select:
     """One row, of a record that there is not: to draw for."""
-    return exp.Select(expressions=[named(cast(number(0), "BIGINT"), "record")])
+    return _ONE_RECORD()
 
 
 def undrawn(drawn: exp.Table) -> exp.Select:
     """One row: the records that got no noise."""
-    return select([where(exp.Count(this=exp.Star()), is_null(col("n_0")))], drawn.copy())
+    return _UNDRAWN(drawn=drawn)
 
 
-def _with_noise(j: int) -> exp.Expr:
-    """``low + (z + n) grid``; z = 0 .. `STEPS` is where on the grid of its class a value is."""
-    low, grid = col(f"low_{j}", "c"), col(f"grid_{j}", "c")
-    offset = exp.Paren(this=col(f"x_{j}", "r") - low)
-    place = exp.Round(this=offset / grid)
-    # Whatever rounding does, no two values of a class are more than its range apart: that is what ε is of.
-    on_grid = least(greatest(place, number(0.0)), number(float(STEPS)))
-    moved = exp.Paren(this=on_grid + cast(col(f"n_{j}", "d"), "DOUBLE"))
-    value: exp.Expr = low + (moved * grid)
-    none = grid.eq(0.0)
-    return exp.If(this=none, true=low.copy(), false=value)
-
-
-def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
-    """A value as it may be released: a multiple of the step of its class (NULL: as it is), within the limits."""
-    rounded: exp.Expr = exp.Round(this=value / step) * step
-    if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
-        rounded = exp.Round(this=rounded, decimals=number(places))  # 0.1 times a whole number is not always as written
-    shown: exp.Expr = exp.Coalesce(this=rounded, expressions=[value.copy()])
-    low_limit, high_limit = (number(limit) for limit in column.limits)
-    shown = least(greatest(shown, low_limit), high_limit)
-    return exp.Paren(this=shown + 0.0)  # no -0.0
+_RELEASED = template("SELECT :columns FROM :noisy AS n")
+_UNLESS_STILL = fragment("CASE WHEN :still THEN :own ELSE :value END")
 
 
 def released(
@@ -178,13 +340,70 @@ def released(
         j, one = by_name[name]
         value = typed(col(f"y_{j}", "n"), one)
         if one.round is None and one.bounds is None:  # as it is, to the last digit
-            value = exp.If(this=col(f"still_{j}", "n"), true=cast(col(name, "n"), one.released_type), false=value)
+            value = _UNLESS_STILL(
+                still=col(f"still_{j}", "n"), own=cast(col(name, "n"), one.released_type), value=value
+            )
         output.append(named(value, name))
-    query = select(output, aliased(noisy, "n"))
+    query = _RELEASED(columns=output, noisy=noisy)
     if kept is not None:
         on = col("record", "n").eq(col("record", "k"))
         query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
     return query
+
+
+_ALL_RECORDS = template("SELECT n.record, n.class, :figures, TRUE AS released FROM :noisy AS n")
+_ALL_AND_KEPT_RECORDS = template("""
+    SELECT n.record, n.class, :figures, k.record IS NOT NULL AS released
+    FROM :noisy AS n
+    LEFT JOIN :kept AS k ON n.record = k.record
+""")
+
+
+@dataclass(frozen=True)
+class NoisyRecoding:
+    """A recoding whose rows have got noise."""
+
+    plain: ByClass
+    noisy: exp.Table  # made by `noisy`
+    kept: exp.Table | None  # the records that are released; None: all
+    noisy_columns: tuple[NoisyColumn, ...]
+    names: tuple[str, ...]  # the columns of the rows
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is released."""
+        return self.plain.columns
+
+    def released_type(self, column: Column, own: str) -> str:
+        """Where there is noise, a type that has room for it."""
+        types = {one.name: one.released_type for one in self.noisy_columns}
+        return types.get(column.name) or self.plain.released_type(column, own)
+
+    def label_counts(self) -> exp.Select:
+        """One row: how many labels each attribute has in the release."""
+        return self.plain.label_counts()
+
+    def with_column(self, column: Column) -> NoisyRecoding:
+        """The same, with one more column of the source: that of persons, which the rows have."""
+        return replace(self, plain=self.plain.with_column(column))
+
+    def select(self, shuffled: bool = True) -> exp.Select:
+        """The statement that makes the release, of the rows with the noise that was drawn."""
+        rows = released(self.noisy, self.kept, self.noisy_columns, self.names)
+        return self.plain.labelled(in_order(rows, shuffled))
+
+    def all_records(self) -> exp.Select:
+        """The records with noise, for the holder: ``record``, ``class``, ``x_j``, ``v_j``, ``y_j``, ``released``."""
+        figures = [col(f"{name}_{j}", "n") for j in range(len(self.noisy_columns)) for name in "xvy"]
+        if self.kept is None:
+            return _ALL_RECORDS(figures=figures, noisy=self.noisy)
+        return _ALL_AND_KEPT_RECORDS(figures=figures, noisy=self.noisy, kept=self.kept)
+
+
+_FIGURES = template("SELECT :figures FROM :rows")
+_EXPECTED = fragment("sum(size * :delta) / nullif(sum(size), 0)")
+_EXPECTED_RELATIVE = fragment("sum(:delta * :inverses) / nullif(sum(size) - sum(:zeros), 0)")
+_ZERO_ROWS = fragment("sum(:zeros)::BIGINT")
 
 
 def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
@@ -195,36 +414,102 @@ def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.S
     Source: (k,ε)-Anonymity, the expected relative error of a class: (Δ/ε) / H, H the harmonic mean of its values.
     """
     figures: list[exp.Expr] = []
-    size = col("size")
     for j, _ in enumerate(columns):
-        delta, zeros = col(f"delta_{j}"), col(f"zeros_{j}")
-        others = exp.Paren(this=exp.Sum(this=size.copy()) - exp.Sum(this=zeros))
-        relative = exp.Sum(this=delta * col(f"inverses_{j}"))
+        delta, zeros, inverses = col(f"delta_{j}"), col(f"zeros_{j}"), col(f"inverses_{j}")
         figures += [
-            named(
-                _mean(exp.Sum(this=size * delta), exp.Sum(this=size.copy())),
-                f"expected_{j}",
-            ),
-            named(_mean(relative, others), f"expected_relative_{j}"),
-            named(cast(exp.Sum(this=zeros.copy()), "BIGINT"), f"zeros_{j}"),
-            named(total(size.copy(), delta.eq(0.0)), f"still_{j}"),
+            named(_EXPECTED(delta=delta), f"expected_{j}"),
+            named(_EXPECTED_RELATIVE(delta=delta, inverses=inverses, zeros=zeros), f"expected_relative_{j}"),
+            named(_ZERO_ROWS(zeros=zeros), f"zeros_{j}"),
+            named(total(col("size"), delta.eq(0.0)), f"still_{j}"),
         ]
-    return select(figures, classes.copy())
+    return _FIGURES(figures=figures, rows=classes)
+
+
+_OBSERVED = fragment("avg(abs(:y - :x))")
+_OBSERVED_RELATIVE = fragment("avg(abs(:y - :x) / CASE WHEN :is_zero THEN NULL ELSE abs(:x) END)")
 
 
 def observed_errors(noisy: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row, of the noise that was drawn: ``observed_j`` and ``observed_relative_j``."""
     figures: list[exp.Expr] = []
     for j, _ in enumerate(columns):
-        x = col(f"x_{j}")
-        off = exp.Abs(this=col(f"y_{j}") - x)
-        magnitude = exp.If(this=is_zero(x.copy()), true=exp.null(), false=exp.Abs(this=x.copy()))
+        x, y = col(f"x_{j}"), col(f"y_{j}")
         figures += [
-            named(exp.Avg(this=off), f"observed_{j}"),
-            named(exp.Avg(this=off / magnitude), f"observed_relative_{j}"),
+            named(_OBSERVED(y=y, x=x), f"observed_{j}"),
+            named(_OBSERVED_RELATIVE(y=y, x=x, is_zero=is_zero(x.copy())), f"observed_relative_{j}"),
         ]
-    return select(figures, noisy.copy())
+    return _FIGURES(figures=figures, rows=noisy)
 
 
-def _mean(total: exp.Expr, count: exp.Expr) -> exp.Expr:
-    return total / exp.Nullif(this=count, expression=number(0))
+_SURVIVORS = template("""
+    SELECT n.record, :columns, 1 AS n
+    FROM :noisy AS n
+    JOIN :classes AS c ON n.class = c.class
+""")
+_HIDDEN_SURVIVORS = template("""
+    SELECT n.record, :columns, 1 AS n
+    FROM :noisy AS n
+    JOIN :classes AS c ON n.class = c.class
+    JOIN :near AS l ON n.record = l.record
+    WHERE NOT (l.near BETWEEN 1 AND :most)
+""")
+
+
+def survivors(
+    noisy: exp.Table,
+    classes: exp.Table,
+    keys: Sequence[int],
+    attributes: int,
+    sensitive: Sequence[str],
+    person: str | None,
+    near: exp.Table | None,
+    k: int,
+) -> exp.Select:
+    """The records that are not suppressed by themselves, as rows of `frequency.statements.raw_frequency`: ``q0, q1,
+    ...`` (a class's key of each quasi-identifier, never NULL), ``s0, s1, ...``, ``person`` and ``n``."""
+    columns = [named(col(f"key_{i}", "c") if i in keys else number(0), f"q{i}") for i in range(attributes)]
+    columns += [named(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
+    columns += [named(col(person, "n"), PERSON)] if person is not None else []
+    if near is None:
+        return _SURVIVORS(columns=columns, noisy=noisy, classes=classes)
+    return _HIDDEN_SURVIVORS(columns=columns, noisy=noisy, classes=classes, near=near, most=k - 1)
+
+
+_JUDGED = template("SELECT :keys, class_size, class_count, kept FROM :judged AS j")
+
+
+def judged_survivors(
+    survivors: exp.Table,
+    attributes: int,
+    sensitive: Sequence[str],
+    distributions: Mapping[Distribution, Pairs],
+    persons: bool,
+    requirements: Requirements,
+) -> exp.Select:
+    """The classes of the survivors: ``q0, q1, ...``, ``class_size``, ``class_count``, ``kept``."""
+    quasi = range(attributes)
+    tables = {}
+    for one, pairs in distributions.items():
+        index = sensitive.index(one.attribute)
+        inner = [s for s in range(len(sensitive)) if s != index] if one.kind == "joint" else []
+        counts = value_pairs(survivors, attributes, index, inner, persons)
+        values = distribution(counts, pairs.values, attributes, len(inner))
+        tables[one] = SensitiveTable(values, len(inner), pairs.domain)
+    space = ClassSpace(
+        frequency(survivors, quasi, persons), (1,) * attributes, requirements, sensitive=tables, persons=persons
+    )
+    keys: list[exp.Expr] = [named(col(code_name(i, 0)), f"q{i}") for i in quasi]
+    return _JUDGED(keys=[col(f"q{i}") for i in quasi], judged=judged(space, (0,) * attributes, keys))
+
+
+_KEPT = template("""
+    SELECT s.record
+    FROM :survivors AS s
+    SEMI JOIN (SELECT * FROM :judged WHERE kept) AS j ON :same
+""")
+
+
+def kept_records(survivors: exp.Table, judged: exp.Table, attributes: int) -> exp.Select:
+    """The ``record`` of the survivors whose class is kept."""
+    same_class = all_of(col(f"q{i}", "s").eq(col(f"q{i}", "j")) for i in range(attributes))
+    return _KEPT(survivors=survivors, judged=judged, same=same_class)

@@ -17,8 +17,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import count_column
 from sqlanon.expressions import Namer, aliased, all_of, cast, col, is_null, named, number, same, select, subquery, where
 from sqlanon.noise.columns import noisy_columns
-from sqlanon.noise.noisy_column import NoisyColumn, as_number, typed, usable
-from sqlanon.noise.statements import STEPS, classes, on_steps
+from sqlanon.noise.statements import STEPS, NoisyColumn, as_number, classes, on_steps, typed, usable
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.row_differences import different_rows

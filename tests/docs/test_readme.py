@@ -21,7 +21,7 @@ from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
 from sqlanon.measures import MEASURES, Measure
-from sqlanon.noise.noisy_column import NoisyColumn, can_be_noisy
+from sqlanon.noise.statements import NoisyColumn, can_be_noisy
 from sqlanon.policy.reading import parse_toml
 from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
 from sqlanon.requirements import kinds

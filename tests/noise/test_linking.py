@@ -7,7 +7,7 @@ import pytest
 
 from sqlanon.expressions import table
 from sqlanon.noise.linking import links
-from sqlanon.noise.noisy_column import NoisyColumn
+from sqlanon.noise.statements import NoisyColumn
 
 ROWS = [(0, 0, 5), (1, 10, 10), (2, 20, 14)]
 """Record, original, and with noise: between two originals; unchanged; nearer to another."""

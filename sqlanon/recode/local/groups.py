@@ -97,7 +97,7 @@ _HELD_ROWS = template("""
 
 def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
     """How many rows are in groups that hold, and in all groups, for each of some judgements."""
-    return union_all(*(_HELD_ROWS(candidate=i, judged=one) for i, one in enumerate(judged)))
+    return union_all(*(_HELD_ROWS(candidate=i, judged=subquery(one)) for i, one in enumerate(judged)))
 
 
 _STEPPED = template("""
@@ -117,7 +117,7 @@ def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence
         columns=[col(name, "r") for name in (COMBINATION, ROWS, *nodes)],
         keys=[col(key, "r") for key in keys],
         rest=rest,
-        judged=judged,
+        judged=subquery(judged),
         same=all_of(col(key, "r").eq(col(key, "j")) for key in keys),
     )
 
@@ -377,7 +377,7 @@ class Groups:
         self.refuse_late()
         coming = self.make(taken_in(loose, found.classes, self.prices, self.task.trees))
         both = self.make(group_members([found.members, coming]))
-        taken = self.make(_KEPT_CELLS(members=coming, judged=self.judged_cells(both)))
+        taken = self.make(_KEPT_CELLS(members=coming, judged=subquery(self.judged_cells(both))))
         return self.tight(self.make(group_members([found.members, taken])))
 
     def tight(self, found: exp.Table, lowest: Levels | None = None) -> Grouping:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.expressions import template
+from sqlanon.expressions import subquery, template
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
 from sqlanon.search.memory import LimitReachedError
@@ -130,7 +130,7 @@ def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     offers = groups.make(taken_in(loose, cheap, groups.prices, task.trees))
     going = groups.make(moves(offers, best, groups.prices, task.members.requirements.least_class))
     now = groups.make(_MOVED(members=best.members, going=going))
-    if task.engine.rows(_FAILING(judged=groups.judged_cells(now)))[0][0]:
+    if task.engine.rows(_FAILING(judged=subquery(groups.judged_cells(now))))[0][0]:
         return best
     return groups.tight(now)
 

@@ -38,7 +38,18 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.expressions import aliased, col, create_table, drop_table, fragment, is_there, number, template, union_all
+from sqlanon.expressions import (
+    aliased,
+    col,
+    create_table,
+    drop_table,
+    fragment,
+    is_there,
+    number,
+    subquery,
+    template,
+    union_all,
+)
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name
 from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
@@ -142,7 +153,7 @@ class Cutting:
         self.rounds += 1
         cuts = self._make("mondrian_cuts", self._cuts())
         sides = self._make("mondrian_sides", _SIDES(rows=self._rows, parts=self._open, cuts=cuts))
-        chosen = self._make("mondrian_chosen", _CHOSEN(judged=task.judged(sides, SIDES)))
+        chosen = self._make("mondrian_chosen", _CHOSEN(judged=subquery(task.judged(sides, SIDES))))
         divided = task.steps.count(chosen)
         task.engine.execute(_UNCUT(classes=self.classes, parts=self._open, chosen=chosen))
         after = self._make(f"mondrian_parts_{self.rounds}", _DIVIDED(sides=sides, chosen=chosen, last=self._last))
@@ -159,7 +170,7 @@ class Cutting:
         kinds = ((cut_of_values, self._values, by_value), (cut_of_hierarchy, self._ancestors, by_tree))
         return union_all(
             *(
-                _ALL(cut=cut(self._open, self._rows, attributes, table, self._least))
+                _ALL(cut=subquery(cut(self._open, self._rows, attributes, table, self._least)))
                 for cut, table, attributes in kinds
                 if attributes
             )

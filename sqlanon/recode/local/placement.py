@@ -71,7 +71,7 @@ def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> ex
         moving=members.moving,
     )
     extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
-    return _JUDGED(keys=[col(key) for key in keys], judged=judged(space, (0,) * len(keys), extra))
+    return _JUDGED(keys=[col(key) for key in keys], judged=subquery(judged(space, (0,) * len(keys), extra)))
 
 
 _CLASS_FIGURES = template("""

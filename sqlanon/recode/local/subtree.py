@@ -119,7 +119,7 @@ def splits(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> ex
         _pairs(combinations, trees, attribute, level, range(level - 1, tree.floor - 1, -1))
         for level in range(tree.floor + 1, tree.height + 1)
     ]
-    return _SPLITS(pairs=union_all(*parts)) if parts else _NO_MOVES()
+    return _SPLITS(pairs=subquery(union_all(*parts))) if parts else _NO_MOVES()
 
 
 def raises(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Query:
@@ -127,7 +127,7 @@ def raises(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> ex
     tree = trees[attribute]
     levels = range(tree.floor, tree.height + 1)
     parts = [_pairs(combinations, trees, attribute, low, [high]) for low in levels for high in levels if low < high]
-    return _RAISES(pairs=union_all(*parts)) if parts else _NO_MOVES()
+    return _RAISES(pairs=subquery(union_all(*parts))) if parts else _NO_MOVES()
 
 
 _PAIRS = template("""
@@ -256,7 +256,7 @@ _ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :combinations")
 
 def priced(judged: exp.Query, trees: Sequence[Tree]) -> exp.Select:
     """Judged classes with ``price``, what all their rows cost, and ``lost``, their rows if they are not kept."""
-    return _PRICED(suppressed=suppressed_cost(trees), judged=judged)
+    return _PRICED(suppressed=suppressed_cost(trees), judged=subquery(judged))
 
 
 def kept(cutting: exp.Table, classes: exp.Table, attributes: int) -> exp.Select:
@@ -364,7 +364,7 @@ class _Cuts:
         task = self.task
         split = all_split(cut.cutting, task.trees, i, self.down[i])
         judged = task.judged(subquery(split), [*self._nodes, SPLIT, COST])
-        gains = _GAINS(node=col(released_name(i)), classes=cut.classes, split=priced(judged, task.trees))
+        gains = _GAINS(node=col(released_name(i)), classes=cut.classes, split=subquery(priced(judged, task.trees)))
         rows = task.engine.rows(gains)
         found = [_Split(node, int(gain), int(lost)) for node, gain, lost in rows]
         return sorted(found, key=lambda one: (-one.worth, one.node))

@@ -13,34 +13,36 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, col, drop_table, select
+from sqlanon.expressions import Namer, drop_table, template
 from sqlanon.noise.laplace import Drawing, drawing
-from sqlanon.noise.noisy_column import NoisyColumn
-from sqlanon.noise.statements import drawn_columns, one_record, undrawn
+from sqlanon.noise.statements import NoisyColumn, drawn_columns, one_record, undrawn
 
-Told = Callable[[int, int], None]
-"""Told the records that wait for noise, and those that have it."""
+Progress = Callable[[int, int], None]
+"""Reports the records that wait for noise, and those that have it."""
 
-Draw: TypeAlias = Callable[[exp.Table, exp.Table, int, Told], None]
+Draw: TypeAlias = Callable[[exp.Table, exp.Table, int, Progress], None]
 """Makes a table of noise, by its name, for the records of a table, which are so many."""
 
 
 def draws_here(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
     """How noise is drawn beside us, on so many threads at most (default: as many as there are processors)."""
 
-    def draw(target: exp.Table, records: exp.Table, count: int, progress: Told) -> None:
+    def draw(target: exp.Table, records: exp.Table, count: int, progress: Progress) -> None:
         done = 0
 
-        def tell(more: int) -> None:
+        def add(more: int) -> None:
             nonlocal done
             done += more
             progress(count - done, done)
 
         progress(count, 0)
-        with Drawing(count, [one.epsilon for one in columns], tell, threads) as found:
-            engine.copy_arrow(target.copy(), found.reader)
+        with Drawing(count, [one.epsilon for one in columns], add, threads) as found:
+            engine.copy_arrow(target, found.reader)
 
     return draw
+
+
+_RECORD = template("SELECT record FROM :records")
 
 
 def draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn], work: Namer) -> Draw:
@@ -50,9 +52,9 @@ def draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn]
     put(probe, one_record())
     engine.execute(drop_table(probe))
 
-    def draw(target: exp.Table, records: exp.Table, count: int, progress: Told) -> None:
+    def draw(target: exp.Table, records: exp.Table, count: int, progress: Progress) -> None:
         progress(count, 0)
-        put(target, select([col("record")], records.copy()))
+        put(target, _RECORD(records=records))
         progress(0, count)
 
     return draw
@@ -62,7 +64,7 @@ def _put(
     engine: Engine, workers: Workers, columns: Sequence[NoisyColumn], target: exp.Table, records: exp.Select
 ) -> None:
     function = drawing([one.epsilon for one in columns])
-    workers.map_there(target.copy(), records, function, dict(drawn_columns(columns)))
+    workers.map_there(target, records, function, dict(drawn_columns(columns)))
     if engine.rows(undrawn(target))[0][0]:
         raise SourceError(
             f"{workers.place}: noise is drawn by OpenDP in the workers of Spark, and there it is not "
