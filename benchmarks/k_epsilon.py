@@ -37,8 +37,8 @@ from sqlanon.measures import MEASURES
 from sqlanon.noise import linking
 from sqlanon.noise.columns import columns_for_noise
 from sqlanon.noise.drawing import draws_here
-from sqlanon.noise.statements import NoisyColumn
 from sqlanon.noise.stage import Noise, add_noise
+from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, SearchResult, recode, search
 from sqlanon.search import Outcome
