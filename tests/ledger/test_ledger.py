@@ -146,6 +146,7 @@ def test_same_policy_again_is_safe(hospital: Path) -> None:
     publish(policy(hospital, "two", FINE_RACE))
 
 
+@pytest.mark.slow
 def test_rows_that_were_added_are_told_apart(hospital: Path) -> None:
     """Sweeney's example 7: what came later is refused, and left out by the remedy."""
     publish(policy(hospital, "one", FINE_RACE))

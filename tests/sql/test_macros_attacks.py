@@ -63,9 +63,22 @@ def called(db: Connection, call: str) -> list[tuple[Any, ...]]:
 LIST = "['CLASS', 'say \"hi\"']"
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(first=ROWS, second=ROWS, known=st.integers(0, 2))
 def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
+    check_macros(first, second, known, db)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(100), deadline=None)
+@given(first=ROWS, second=ROWS, known=st.integers(0, 2))
+def test_macros_find_what_the_builders_find_many(
+    first: list[Any], second: list[Any], known: int, db: Connection
+) -> None:
+    check_macros(first, second, known, db)
+
+
+def check_macros(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
     fill(db, r=first, o=second)
     one, two = table("r"), table("o")
 
