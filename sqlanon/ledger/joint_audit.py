@@ -57,12 +57,11 @@ from sqlanon.ledger.row_matching import (
 )
 from sqlanon.ledger.source_match import SameRows
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
-from sqlanon.policy import in_postgres, shown_place
+from sqlanon.policy import shown_place
 from sqlanon.policy.noise import ROUNDING
-from sqlanon.policy.spark import in_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach
+from sqlanon.release.target import Reach, kind_at
 from sqlanon.requirements import promised_k
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
@@ -332,20 +331,19 @@ class JointAudit:
     def _not_compared(self, name: str, publication: Publication, why: str) -> Check:
         """A release that is gone is open to nobody; one that is there and cannot be read may be broken."""
         why = self._recognized(publication) + why
-        is_in_spark = in_spark(publication.path)
-        is_server = is_in_spark or in_postgres(publication.path)
-        there = is_server or publication.path.exists() or publication.intended_at is not None
+        kind = kind_at(publication.path)
+        there = not kind.in_files or publication.path.exists() or publication.intended_at is not None
         if there:
             self.breaks.append(str(publication.path))
         if self.force or not there:
             return Check(name, None, f"not looked at: {why}")
-        if is_in_spark:  # nothing is wrong with it
+        if not kind.compares:  # nothing is wrong with it
             return Check(name, False, f"{why}: publish to its place, which replaces it, or {_BY_FORCE}")
         return Check(name, False, f"it cannot be looked at, so that it may be broken: {why}; {_BY_FORCE}")
 
     def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack] | str:
         """The attacks that find somebody. Or why there is no answer."""
-        if in_spark(self.target):  # only what requirements look at comes here
+        if not kind_at(self.target).compares:  # only what requirements look at comes here
             return "the new one is in Spark, and nothing can be held against releases there yet"
         trees, public_trees = self._trees(one, new)
         linked = link(one, new, trees)
@@ -448,9 +446,9 @@ class JointAudit:
         assert self.prepared.policy.catalog is not None
         files = {"earlier": one.publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
         opening = [
-            f"-- {name}: a copy of {shown_place(path)}"
-            if in_postgres(path)
-            else f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
+            f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
+            if kind_at(path).in_files
+            else f"-- {name}: a copy of {shown_place(path)}"
             for name, path in files.items()
             if not _is_parquet(path)
         ]
@@ -568,7 +566,7 @@ def held_against(
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
     earlier = [one for one in of_source if one not in in_place or one in kept]
     folders = {file.parent for file in prepared.source.files}
-    folders |= set() if in_postgres(target) or in_spark(target) else {target.parent}
+    folders |= {target.parent} if kind_at(target).in_files else set()
     elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target, folders)
     noisy = [one for one in noisy if one.source in names]
     of_now = frozenset([(one.run_id, one.path) for one in of_source] + [(one.run_id, one.path) for one in noisy])

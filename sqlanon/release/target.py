@@ -232,7 +232,8 @@ class TargetKind:
     A release goes to one if it ``takes`` what `publish` was given (None: the policy says where); a caller names one
     that ``reads`` what was given; the ledger has one at a path that is ``recorded`` by it. Then ``module`` is loaded,
     which has ``target_for(draft, place, table_name)``, ``place_of(place, table_name)`` and
-    ``recorded_place(path, table_name, reach)``.
+    ``recorded_place(path, table_name, reach)``. ``in_files`` says whether a release there is a file, and ``compares``
+    whether its rows can be held against those of another release.
     """
 
     name: str
@@ -240,6 +241,8 @@ class TargetKind:
     takes: Callable[[Any, Policy], bool] = lambda place, policy: False
     reads: Callable[[Any], bool] = lambda place: False
     recorded: Callable[[Path], bool] = lambda path: False
+    in_files: bool = False
+    compares: bool = True
 
 
 KINDS: dict[str, TargetKind] = {}
@@ -269,9 +272,14 @@ def place_of(release: Any, table_name: str | None) -> ReleasePlace:
     return place
 
 
+def kind_at(path: Path) -> TargetKind:
+    """The kind of the place that the ledger has at a path."""
+    return next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
+
+
 def recorded_place(path: Path, table_name: str, reach: Reach) -> ReleasePlace:
     """The place that the ledger has at a path; an error says why this run cannot look there."""
-    kind = next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
+    kind = kind_at(path)
     place: ReleasePlace = import_module(kind.module).recorded_place(path, table_name, reach)
     return place
 
@@ -298,6 +306,7 @@ register(
         lambda place, policy: True,
         lambda place: isinstance(place, (str, PathLike)),
         lambda path: True,
+        in_files=True,
     )
 )
 register(
@@ -316,5 +325,6 @@ register(
         _in_section("spark"),
         lambda place: is_session(place) or _is_text(place, names_spark),
         in_spark,
+        compares=False,
     )
 )

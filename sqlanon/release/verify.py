@@ -22,11 +22,10 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import create_temporary_view, star, table
-from sqlanon.policy import PrivacySection, in_postgres, shown_place, strange_parts
+from sqlanon.policy import PrivacySection, shown_place, strange_parts
 from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
-from sqlanon.policy.spark import in_spark
 from sqlanon.release.check import UNREAD, Check, claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.contents import (
     ATTACHED,
@@ -50,6 +49,7 @@ from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import requirement_checks, requirement_queries, unknown_names
 from sqlanon.release.score import leaves_of, released_score, with_sign
+from sqlanon.release.target import kind_at
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Audited
 from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
@@ -82,8 +82,8 @@ class Verification:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is no release in PostgreSQL or Spark."""
-        return not (in_postgres(self.path) or in_spark(self.path))
+        """Whether it is a file."""
+        return kind_at(self.path).in_files
 
     @property
     def verified(self) -> bool:

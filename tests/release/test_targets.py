@@ -13,21 +13,24 @@ import duckdb
 import pyarrow as pa
 import pytest
 from sqlglot import exp
+from test_ledger import FINE_RACE, FINE_ZIP, hospital
+from test_ledger import policy as of_hospital
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
-from sqlanon.expressions import drop_table
 from sqlanon.release import target as seam
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, Once, OpenRelease
-from sqlanon.release.target import Draft, ReleaseTarget, Staged, TargetKind
+from sqlanon.release.target import Draft, Reach, ReleaseTarget, Staged, TargetKind
 from sqlanon.release.targets.file import FileTarget, StagedFile
 from sqlanon.release.targets.postgres import PostgresTarget, StagedPostgres
 from sqlanon.release.targets.spark import SparkTarget, StagedSpark
 from sqlanon.release.verify import Verification, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros
+
+__all__ = ["hospital"]
 
 OUT: dict[str, MemoryRelease] = {}
 """What readers see."""
@@ -87,14 +90,8 @@ class StagedInMemory:
     table: pa.Table = field(repr=False)
     sha256: ClassVar[None] = None
 
-    @contextmanager
-    def rows(self) -> Iterator[exp.Table]:
-        engine, name = self.draft.run.engine, self.draft.run.work("in_memory")
-        engine.copy_arrow(name.copy(), self.table)
-        try:
-            yield name
-        finally:
-            engine.execute(drop_table(name.copy()))
+    def rows(self) -> AbstractContextManager[exp.Table]:
+        return self.draft.run.engine.registered(self.table)
 
     def complete(self, manifest: Manifest, suppressed: Any) -> Verification:
         return MemoryRelease(self.target.path, manifest, self.table).verify()
@@ -103,14 +100,66 @@ class StagedInMemory:
         return nullcontext()
 
 
+@dataclass(frozen=True)
+class MemoryPlace:
+    path: Path
+
+    def verify(self, limits: Any = None, sha256: str | None = None) -> Verification:
+        return OUT[self.path.name].verify()
+
+    def manifests(self, limits: Any) -> list[Manifest]:
+        return [release.manifest for name, release in OUT.items() if name == self.path.name]
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+        return engine.registered(OUT[self.path.name].rows)
+
+    @contextmanager
+    def opened(self, limits: Any, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedInMemory]:
+        yield OpenedInMemory(OUT[self.path.name], self.verify())
+
+
+@dataclass(frozen=True)
+class OpenedInMemory:
+    release: MemoryRelease
+    found: Verification
+    is_changed: ClassVar[bool] = False
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.found.manifest
+
+    @property
+    def digest(self) -> str:
+        return self.found.digest
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        return self.found.failures
+
+    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
+        return engine.registered(self.release.rows)
+
+
+def place_of(place: str, table_name: str | None) -> MemoryPlace:
+    return MemoryPlace(Path(place))
+
+
+def recorded_place(path: Path, table_name: str, reach: Reach) -> MemoryPlace:
+    return MemoryPlace(path)
+
+
 def target_for(draft: Draft, place: str, table_name: str | None) -> ReleaseTarget[StagedInMemory, MemoryRelease]:
     return MemoryTarget(Path(place), table_name or "release")
+
+
+def is_memory(place: Any) -> bool:
+    return str(place).startswith("memory:")
 
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(seam, "KINDS", dict(seam.KINDS))
-    seam.register(TargetKind("memory", __name__, lambda place, policy: str(place).startswith("memory:")))
+    seam.register(TargetKind("memory", __name__, lambda place, policy: is_memory(place), is_memory, is_memory))
     yield
     for state in (OUT, LOST, BROKEN):
         state.clear()
@@ -147,6 +196,7 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
         release: Any = result.publish("memory:clinic", "people")
+        assert db.verify("memory:clinic", policy).verified
         file = result.publish(tmp_path / "people.duckdb", "people")
     assert release is OUT["memory:clinic"]
     assert release.manifest.released_rows == release.rows.num_rows == result.released_rows
@@ -159,7 +209,15 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
         for path, one in (("memory:clinic", release), (file.path, file))
     ]
     assert recorded(policy) == expected
-    assert result.held_against == ("memory:clinic",)
+    assert result.held_against == ("memory:clinic",) and not [one for one in result.warnings if "looked" in one]
+
+
+def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
+    with sqlanon.connect() as db:
+        db.anonymize(of_hospital(hospital, "one", FINE_RACE)).publish("memory:one")
+        with pytest.raises(AuditError, match="together with memory:one") as refused:
+            db.anonymize(of_hospital(hospital, "two", FINE_ZIP)).publish()
+    assert "complementary release" in str(refused.value) and "-- earlier: a copy of memory:one" in str(refused.value)
 
 
 def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
