@@ -35,8 +35,7 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
-from sqlanon.frequency.looks import some_rows
-from sqlanon.frequency.unique import KEY
+from sqlanon.frequency.column_figures import KEY, some_rows
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.recode.recoding import ByClass
 from sqlanon.search.preparation import SearchInput, unique_columns

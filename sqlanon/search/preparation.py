@@ -13,6 +13,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
 from sqlanon.expressions import Namer, table
+from sqlanon.frequency.column_figures import NEARLY, nearly_unique
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.scan import (
     EXAMPLE_VALUES,
@@ -27,7 +28,6 @@ from sqlanon.frequency.scan import (
     sensitive_pairs,
 )
 from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground
-from sqlanon.frequency.unique import NEARLY, nearly_unique
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import table
-from sqlanon.frequency.unique import distinct_counts
+from sqlanon.frequency.column_figures import distinct_counts
 from sqlanon.policy import SourceSection
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]

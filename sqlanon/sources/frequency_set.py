@@ -25,7 +25,7 @@ from sqlanon.expressions import (
     template,
     total,
 )
-from sqlanon.frequency.unique import distinct_counts
+from sqlanon.frequency.column_figures import distinct_counts
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source

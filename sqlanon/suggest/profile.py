@@ -10,8 +10,14 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency import looks
-from sqlanon.frequency.unique import NEARLY, distinct_counts
+from sqlanon.frequency.column_figures import (
+    NEARLY,
+    column_figures,
+    content_figures,
+    distinct_counts,
+    exact_counts,
+    some_rows,
+)
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.sources.run import Run
 from sqlanon.suggest.kinds import KINDS
@@ -88,20 +94,20 @@ def profile_table(run: Run) -> TableProfile:
     plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
     if not plain:
         raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
-    sample = steps.make(run.work("looked_rows"), looks.some_rows(run.source.relation, [*plain.values()], step))
+    sample = steps.make(run.work("looked_rows"), some_rows(run.source.relation, [*plain.values()], step))
     kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
     are_numbers = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
     numbers = {i: name for i, name in plain.items() if kinds[i] in are_numbers}
     others = {i: name for i, name in plain.items() if i not in texts and i not in numbers}
-    found = steps.figures(looks.column_figures(sample, texts, numbers, others))
-    likes = _likes(steps, looks.some_rows(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
+    found = steps.figures(column_figures(sample, texts, numbers, others))
+    likes = _likes(steps, some_rows(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
     if step > 1:  # how many values there are, is of all rows
         counts = iter(steps.ask(distinct_counts(run.source.relation, [*plain.values()]), [])[0])
         whole = {i: (next(counts), next(counts)) for i in plain}
         # An estimate of 1 may be 2, and a constant column is released as it is: count those exactly.
         same = {i: plain[i] for i, (distinct, _) in whole.items() if distinct <= 1}
-        exact = iter(steps.ask(looks.exact_counts(run.source.relation, [*same.values()]), [])[0] if same else ())
+        exact = iter(steps.ask(exact_counts(run.source.relation, [*same.values()]), [])[0] if same else ())
         whole |= {i: (next(exact), whole[i][1]) for i in same}
     else:
         whole = {i: (found[f"distinct_{i}"], found[f"values_{i}"]) for i in plain}
@@ -128,5 +134,5 @@ def profile_table(run: Run) -> TableProfile:
 def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
     """By column of texts: the share of its values that look like each kind."""
     patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None} | {CODES: _CODE}
-    found = steps.figures(looks.content_figures(rows, texts, patterns))
+    found = steps.figures(content_figures(rows, texts, patterns))
     return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

@@ -1,0 +1,114 @@
+"""Figures of the columns of a table: no value leaves the engine. And which columns are nearly unique: they re-identify
+by themselves, whatever is generalized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from sqlanon.expressions import anonymous, col, fragment, named, template, text
+
+NEARLY = 0.9
+"""A column with this many distinct values per row is nearly unique."""
+
+KEY = 0.5
+"""A column with this many distinct values per row may be a key of many rows, whatever the others share."""
+
+_COLUMNS = template("SELECT :columns FROM :rows")
+_SOME_ROWS = template("""
+    SELECT :columns
+    FROM (SELECT :columns, row_number() OVER () AS "sqlanon place" FROM :rows) AS s
+    WHERE :place_hash % :step = 0
+""")
+
+
+def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Select:
+    """Some columns of about every n-th row: a sample that does not depend on chance, nor on an order in the rows.
+
+    >>> from sqlanon.expressions import table
+    >>> some_rows(table("t"), ["a"], 1).sql("duckdb")
+    'SELECT "a" FROM "t"'
+    """
+    output = [col(name) for name in columns]
+    if step <= 1:
+        return _COLUMNS(columns=output, rows=source)
+    place_hash = anonymous("HASH", col("sqlanon place"))
+    return _SOME_ROWS(columns=output, rows=source, place_hash=place_hash, step=step)
+
+
+_DISTINCT = fragment("count(DISTINCT :value)")
+
+
+def exact_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
+    """One row: for each column exactly how many distinct values it has."""
+    return _COLUMNS(columns=[_DISTINCT(value=col(name)) for name in columns], rows=source)
+
+
+_SPREAD = fragment("""
+    max(:value::DOUBLE) FILTER (WHERE :value IS NOT NULL AND :is_finite)
+    - min(:value::DOUBLE) FILTER (WHERE :value IS NOT NULL AND :is_finite)
+""")
+_DOUBLE = fragment(":value::DOUBLE")
+
+
+def column_figures(
+    rows: exp.Table, texts: Mapping[int, str], numbers: Mapping[int, str], others: Mapping[int, str]
+) -> exp.Select:
+    """One row of figures of columns, which have numbers.
+
+    Columns: of each column i ``values_i`` (that are not NULL) and ``distinct_i``; of texts ``longest_i`` and ``mean_i``
+    (of their lengths); of numbers ``spread_i``, the greatest less the least (NULL where there is none).
+    """
+    output: list[exp.Expr] = []
+    for i, name in sorted([*texts.items(), *numbers.items(), *others.items()]):
+        output.append(named(exp.Count(this=col(name)), f"values_{i}"))
+        output.append(named(_DISTINCT(value=col(name)), f"distinct_{i}"))
+    for i, name in texts.items():
+        output.append(named(exp.Max(this=exp.Length(this=col(name))), f"longest_{i}"))
+        output.append(named(exp.Avg(this=exp.Length(this=col(name))), f"mean_{i}"))
+    for i, name in numbers.items():
+        is_finite = anonymous("ISFINITE", _DOUBLE(value=col(name)))
+        output.append(named(_SPREAD(value=col(name), is_finite=is_finite), f"spread_{i}"))
+    return _COLUMNS(columns=output, rows=rows)
+
+
+_MATCHING = fragment("count(*) FILTER (WHERE :matches)")
+
+
+def content_figures(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
+    """One row: of each column i of texts ``seen_i``, and by pattern j ``like_i_j``, those that match."""
+    output: list[exp.Expr] = []
+    for i, name in texts.items():
+        output.append(named(exp.Count(this=col(name)), f"seen_{i}"))
+        for j, pattern in patterns.items():
+            matches = anonymous("REGEXP_FULL_MATCH", col(name), text(pattern))
+            output.append(named(_MATCHING(matches=matches), f"like_{i}_{j}"))
+    return _FIGURES_OF_SAMPLE(figures=output, rows=rows)
+
+
+_FIGURES_OF_SAMPLE = template("SELECT :figures FROM :rows AS r")
+
+# NULL hashes to something: it is left out of both.
+_DISTINCT_ABOUT = fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS NOT NULL)")
+_COUNTED = fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")
+
+
+def distinct_counts(source: exp.Table, columns: Sequence[str], counted: str | None = None) -> exp.Select:
+    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
+    figures: list[exp.Expr] = []
+    for name in columns:
+        value = col(name)
+        values = exp.Count(this=value) if counted is None else _COUNTED(counted=col(counted), value=value)
+        figures += [_DISTINCT_ABOUT(hash=anonymous("HASH", value), value=value), values]
+    return _COLUMNS(columns=figures, rows=source)
+
+
+def nearly_unique(columns: Sequence[str], figures: Sequence[int], share: float = NEARLY) -> list[str]:
+    """The columns whose distinct values are at least a share of their values, by the figures of `distinct_counts`.
+
+    >>> nearly_unique(["cost", "ward"], [98, 100, 5, 100])
+    ['cost']
+    """
+    counts = zip(columns, figures[::2], figures[1::2], strict=True)
+    return [name for name, distinct, values in counts if values > 1 and distinct >= share * values]
