@@ -18,6 +18,11 @@ MEASURES: dict[str, type[Measure]] = {}
 """The measures by the names of the policy."""
 
 
+def measure_named(name: object) -> type[Measure] | None:
+    """The measure of a name that anybody may have written; None for anything else."""
+    return next((one for known, one in MEASURES.items() if known == name), None)
+
+
 def register(measure: type[Measure]) -> None:
     """Add a measure. Policies know its name from now on."""
     if measure.name in MEASURES:
@@ -43,4 +48,4 @@ for _one in (
 ):
     register(_one)
 
-__all__ = ["MEASURES", "Figures", "Loss", "Marginals", "Measure", "Totals", "register", "unregister"]
+__all__ = ["MEASURES", "Figures", "Loss", "Marginals", "Measure", "Totals", "measure_named", "register", "unregister"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from sqlanon.expressions import anonymous, col, named, template, text
-from sqlanon.measures import MEASURES, Figures, Marginals, Measure
+from sqlanon.measures import MEASURES, Figures, Marginals, Measure, measure_named
 from sqlanon.policy.strategies import traits_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None
 
 def follows(manifest: Manifest) -> bool:
     """Whether a score follows from what is released: classes of real rows alone, and levels that readers can know."""
-    policy, measure = manifest.policy, MEASURES.get(manifest.measure, Measure)
+    policy, measure = manifest.policy, measure_named(manifest.measure) or Measure
     if measure.follows_from == "levels":
         heights = {name.lower() for name in manifest.heights or {}}
         levels = manifest.generalization

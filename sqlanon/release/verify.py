@@ -22,6 +22,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import create_temporary_view, star, table
+from sqlanon.measures import MEASURES
 from sqlanon.policy import PrivacySection, shown_place, strange_parts
 from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
@@ -48,7 +49,7 @@ from sqlanon.release.metadata_check import (
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import requirement_checks, requirement_queries, unknown_names
-from sqlanon.release.score import leaves_of, released_score, with_sign
+from sqlanon.release.score import follows, leaves_of, released_score, with_sign
 from sqlanon.release.target import kind_at
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Audited
@@ -197,7 +198,7 @@ def _score(release: OpenRelease) -> list[Check]:
     if manifest.score is None:
         return []
     sizes = {}
-    if manifest.measure == "discernibility":
+    if follows(manifest) and MEASURES[manifest.measure].needs_squares:
         sizes = dict(release.asked.rows(class_sizes_of(SUBJECT.name, manifest.quasi, None, None)))
     score = released_score(manifest, sizes)
     if score is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlanon.measures import MEASURES
+from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
@@ -51,7 +51,8 @@ def search(facts: Facts) -> list[str]:
     asked = claims.policy.get("search", {})
     limit = asked.get("suppression_limit") or 0
     what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
-    measure = MEASURES[claims.measure].words if claims.measure in MEASURES else claims.measure
+    known = measure_named(claims.measure)
+    measure = claims.measure if known is None else known.words
     proof = "It is proven that no other does better." if claims.optimal else "That no other does better is not proven."
     told = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
     if claims.policy.get("suppressed") == "mask":

@@ -18,6 +18,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.ledger import Earlier, LedgerEntry, Publication, opened, tree_of_both, trees_of
 from sqlanon.ledger import extension_statements as ex
+from sqlanon.measures import MEASURES
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
@@ -249,4 +250,5 @@ class ExtensionDraft:
             linking_risk=None,
         )
         # Of the rows that were released before, the source may have others now: the release's own figure counts.
-        return claims if claims.measure == "discernibility" else replace(claims, score=released_score(claims, {}))
+        needs_sizes = MEASURES[claims.measure].needs_squares
+        return claims if needs_sizes else replace(claims, score=released_score(claims, {}))
