@@ -91,6 +91,19 @@ def test_what_tests_set_exists() -> None:
     assert [path for path in constants if not resolves(path)] == []
 
 
+def test_what_tests_import_exists() -> None:
+    """Also where a test is not collected, or imports in a function."""
+    found = {
+        f"{node.module}.{one.name}": file
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "sqlanon"
+        for one in node.names
+    }
+    assert len(found) > 200
+    assert {path: file for path, file in found.items() if not resolves(path)} == {}
+
+
 @pytest.mark.parametrize("file", sorted((TESTS / "oracles").glob("*.py")), ids=lambda file: file.stem)
 def test_an_oracle_imports_nothing_of_the_package(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -37,9 +37,9 @@ from sqlanon.engines.spark_session import sent
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import name_of, of_rows, table
-from sqlanon.noise import check as nc
 from sqlanon.noise.laplace import drawing
 from sqlanon.noise.statements import STEPS
+from sqlanon.release import noise_check as nc
 from sqlanon.release.row_differences import different_rows
 
 FALSE_ALARM = 1e-6
