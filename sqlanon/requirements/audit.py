@@ -104,6 +104,11 @@ class Audited:
         rows = self.engine.rows(query)
         return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
 
+    def value(self, query: exp.Expr) -> Any:
+        """The one value of a query; None where the query is recorded, and not run."""
+        rows = self.engine.rows(query)
+        return rows[0][0] if rows else None
+
     def against_source(self, macro: Macro, attribute: str, **options: Any) -> dict[str, Any]:
         """The figures of a macro on a sensitive attribute, beside its shares in the source or else in the release."""
         if self.private is not None:

@@ -152,17 +152,25 @@ _MODULES: Mapping[str, str] = {
 }
 """By key in ``[source]``: the first that is there says which kind it is; a connection has none of them."""
 
-_REGISTERED: dict[str, SourceKind] = {}
+REGISTERED: dict[str, SourceKind] = {}
+"""Kinds beside those of the package, by name: of what `sqlanon.connect` is given."""
 
 
 def register_source(kind: SourceKind) -> None:
-    """Have sources of another kind."""
-    _REGISTERED[kind.name] = kind
+    """Add a kind of source."""
+    if kind.name in REGISTERED or kind.name in _MODULES:
+        raise ValueError(f"there is a kind of source {kind.name!r} already")
+    REGISTERED[kind.name] = kind
+
+
+def unregister_source(kind: SourceKind) -> None:
+    """Take one out that was added."""
+    del REGISTERED[kind.name]
 
 
 def kind_taking(given: object) -> SourceKind | None:
     """The registered kind that takes what `sqlanon.connect` was given."""
-    return next((kind for kind in _REGISTERED.values() if kind.takes(given)), None)
+    return next((kind for kind in REGISTERED.values() if kind.takes(given)), None)
 
 
 def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:

@@ -185,7 +185,10 @@ class Workspace:
             if found := list(conflicts(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section}))):
                 raise PolicyError(found)
             return section
-        if self._is_live or self._arrow is not None or self._given or self._kind is not None:
+        if self._kind is not None:
+            elsewhere = {"postgres": None, "spark": None, "frequency_set": (), "database": None, "files": ()}
+            return policy.source.model_copy(update=elsewhere)
+        if self._is_live or self._arrow is not None or self._given:
             return policy.source.model_copy(
                 update={"postgres": None, "spark": None, "frequency_set": (), **self._given}
             )

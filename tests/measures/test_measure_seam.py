@@ -1,4 +1,4 @@
-"""Measures from the registry: one that stands in a file of its own outside the package goes all the way."""
+"""Measures from the registry: one of CONTRIBUTING.md, in a file outside the package, goes all the way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from steepest import Steepest
+from recipes import recipe
 from support import change, cli, fetch
 from test_strategy_seam import HEIGHTS, Row, lost, patients, write
 from whole_classes import WholeClasses
@@ -16,6 +16,8 @@ from whole_classes import WholeClasses
 import sqlanon
 from sqlanon.measures import register, unregister
 from sqlanon.policy import strategies
+
+Steepest = recipe("steepest").Steepest
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Requirements from the registry: one that stands in a file of its own outside the package goes all the way."""
+"""Requirements from the registry: one of CONTRIBUTING.md, in a file outside the package, goes all the way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from few_classes import FewClasses
-from others import Others
+from recipes import recipe
 from support import ROOT, cli
 
 import sqlanon
@@ -21,6 +21,8 @@ from sqlanon import AuditError, InfeasibleError, PolicyError
 from sqlanon.expressions import table
 from sqlanon.requirements import kinds, register, unregister
 from sqlanon.requirements.plain_sql import Released
+
+Others = recipe("others").Others
 
 POLICY = """
 [source]

@@ -1,4 +1,4 @@
-"""Strategies from the registry: two that stand in files of their own outside the package go all the way."""
+"""Strategies from the registry: one of CONTRIBUTING.md and a local one, outside the package, go all the way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from descent import Descent
+from recipes import recipe
 from support import cli
 from whole_classes import WholeClasses
 
@@ -37,7 +37,7 @@ suppression_limit = {limit}
 database = "release.duckdb"
 """
 HEIGHTS = (3, 4)
-TOYS = (Descent(), WholeClasses())
+TOYS = (recipe("descent").Descent(), WholeClasses())
 
 Row = tuple[str, int]
 

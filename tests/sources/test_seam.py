@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from kiosk import KioskEngine
-from listing import Listing
+from recipes import recipe, registrations
 from sqlglot import exp
 
 import sqlanon
 from sqlanon.engines.base import Engine, RemoteEngine
 from sqlanon.engines.egress_guard import is_counted
 from sqlanon.expressions import name_of
+from sqlanon.sources import register_source
 
 WARDS = ("north", "south")
 ROWS = [
@@ -60,9 +62,18 @@ def smallest_class(path: Path) -> int:
         return int(release.execute(query).fetchall()[0][0])
 
 
-def test_a_source_of_another_kind_goes_through_all(tmp_path: Path) -> None:
+@pytest.fixture
+def listing() -> Iterator[Any]:
+    """The source of CONTRIBUTING.md."""
+    module = recipe("listing")
+    with registrations():
+        register_source(module.ListingKind())
+        yield module.Listing(ROWS)
+
+
+def test_a_source_of_another_kind_goes_through_all(listing: Any, tmp_path: Path) -> None:
     path, asks = tmp_path / "release.duckdb", policy(catalog={"database": str(tmp_path / "catalog.duckdb")})
-    with sqlanon.connect(Listing(ROWS)) as db:
+    with sqlanon.connect(listing) as db:
         assert "frequency" in str(db.plan(asks))
         assert db.risk(asks).rows == len(ROWS)
         result = db.anonymize(asks)

@@ -1,0 +1,74 @@
+"""The recipes of CONTRIBUTING.md: each has its code on the page once, and runs here as a module outside the package."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from support import ROOT
+
+from sqlanon import measures, requirements
+from sqlanon.policy import strategies
+from sqlanon.release import target
+from sqlanon.sources import kinds as sources
+
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], ...] = (
+    (requirements.kinds, requirements.unregister),
+    (lambda: tuple(measures.MEASURES.values()), measures.unregister),
+    (lambda: tuple(strategies.STRATEGIES.values()), strategies.unregister),
+    (lambda: tuple(sources.REGISTERED.values()), sources.unregister_source),
+    (lambda: tuple(target.KINDS.values()), target.unregister),
+)
+"""Of each seam what is registered, and what takes one out. An engine comes with its source."""
+
+
+@contextmanager
+def registrations() -> Iterator[None]:
+    """What is registered meanwhile is taken out at the end."""
+    before = [names() for names, _ in REGISTRIES]
+    try:
+        yield
+    finally:
+        for (names, remove), known in zip(REGISTRIES, before, strict=True):
+            for one in names():
+                if one not in known:
+                    remove(one)
+
+
+def section(title: str) -> str:
+    """A recipe: what stands under its heading."""
+    (found,) = re.findall(rf"^### {title}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def code(name: str) -> str:
+    """The Python of a recipe, by the name of its file."""
+    return _code(name)[1]
+
+
+def _code(name: str) -> re.Match[str]:
+    (found,) = re.finditer(rf"^```python\n# {name}\.py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def run(name: str) -> ModuleType:
+    """Run a recipe's code, with its registration at the end, as a module that others can import."""
+    sys.modules[name] = module = ModuleType(name)
+    found = _code(name)
+    lines = "\n" * PAGE.count("\n", 0, found.start(1))  # an error names the line of the page
+    exec(compile(lines + found[1], str(ROOT / "CONTRIBUTING.md"), "exec"), vars(module))
+    return module
+
+
+@cache
+def recipe(name: str) -> Any:
+    """The module of a recipe, whose tests register what it has for as long as they need it."""
+    with registrations():
+        return run(name)
