@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.risk.histogram import by_doubling
+from sqlanon.histogram import by_doubling
 from sqlanon.terminal import hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:

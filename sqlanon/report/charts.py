@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.markup import distinct, harmless
 from sqlanon.report.facts import Distribution
 from sqlanon.report.style import AFTER, AFTER_WORD, BEFORE, BEFORE_WORD, WIDTH, Chart, drawn, powers, styled
-from sqlanon.risk.histogram import ClassSizes
 
 
 def classes(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Manifest
-from sqlanon.risk.histogram import ClassSizes
 
 FEW = 5
 """Without a k, what is in fewer rows than these is neither named nor counted."""

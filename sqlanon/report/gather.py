@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import create_table, drop_table
+from sqlanon.histogram import ClassSizes
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys
@@ -34,7 +35,6 @@ from sqlanon.report.facts import FEW, Distribution, Facts, GeneralizationFigures
 from sqlanon.report.words import of_persons
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import k_anonymity_of
-from sqlanon.risk.histogram import ClassSizes
 from sqlanon.search.full_domain import allowed_rows, measure_of
 from sqlanon.sources.earlier import EARLIER
 

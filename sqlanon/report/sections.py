@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.markup import Marked, escaped, html_table
 from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
@@ -12,7 +13,6 @@ from sqlanon.report import charts_of_search as draw_search
 from sqlanon.report import words
 from sqlanon.report.facts import Distribution, Facts, Inside
 from sqlanon.report.style import STATUSES
-from sqlanon.risk.histogram import ClassSizes
 
 _VERDICTS = {
     True: Marked("holds", "holds"),

@@ -1,9 +1,9 @@
 """Risk: how easily an attacker finds somebody in the source as it stands."""
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.risk.assessment import assess, risk_statements
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.figures import Risk
-from sqlanon.risk.histogram import ClassSizes
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk, row_risks
 from sqlanon.risk.leakage import Leakage
 from sqlanon.risk.matrix import UniquesMatrix, uniques_matrix

@@ -24,6 +24,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
+from sqlanon.histogram import ClassSizes
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
@@ -41,7 +42,6 @@ from sqlanon.risk.attackers import (
     prosecutor_risk,
 )
 from sqlanon.risk.figures import Risk
-from sqlanon.risk.histogram import ClassSizes
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise

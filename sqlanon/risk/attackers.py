@@ -28,8 +28,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
-from sqlanon.risk.histogram import ClassSizes
 from sqlanon.risk.individual import individual_risk, threshold_text
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from sqlanon.histogram import ClassSizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
-from sqlanon.risk.histogram import ClassSizes
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage
 from sqlanon.risk.requirements import RequirementRisk

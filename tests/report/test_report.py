@@ -30,6 +30,7 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
 from sqlanon.expressions import table
+from sqlanon.histogram import ClassSizes
 from sqlanon.markup import harmless
 from sqlanon.measures import MEASURES
 from sqlanon.release.metadata import class_sizes
@@ -37,7 +38,6 @@ from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpo
 from sqlanon.report import distributions, facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
-from sqlanon.risk.histogram import ClassSizes
 
 BUNDLE = "window.vegaEmbed = () => null;"
 
