@@ -101,11 +101,12 @@ policy = sqlanon.Policy(
 )
 with sqlanon.connect(connection) as db:
     db.anonymize(policy).publish(sys.argv[1])
-print(*(name for name in sys.modules if name.startswith("sqlanon.ledger")))
+parts = ("attacks", "decoys", "ledger", "live", "noise", "report", "risk", "suggest", "warehouse")
+print(*(name for name in ("numpy", *(f"sqlanon.{part}" for part in parts)) if name in sys.modules))
 """
 
 
-def test_a_run_without_a_catalog_does_not_even_load_the_ledger(tmp_path: Path) -> None:
+def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""
