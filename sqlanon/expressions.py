@@ -299,11 +299,6 @@ def least(*values: exp.Expr) -> exp.Anonymous:
     return anonymous("LEAST", *values)
 
 
-def dense_rank(order: exp.Order) -> exp.Window:
-    """The number of a row's values in their order, from 1 on: the same for the same values."""
-    return exp.Window(this=anonymous("DENSE_RANK"), order=order)
-
-
 ANY_NUMBER = "any number"
 """The mark of `any_number`, for translations."""
 

@@ -237,11 +237,6 @@ class JointAudit:
         self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
         return found
 
-    @property
-    def has_checks(self) -> bool:
-        """Whether there is anything that a release has to be held against."""
-        return bool(self.earlier or self.prepared.policy.noisy)
-
     def _noise_check(self, new: Manifest) -> Iterator[Check]:
         """Noise on the same values, drawn again, averages away: what a record has spent adds up (sequential
         composition)."""

@@ -51,9 +51,6 @@ from sqlanon.sources.run import Run
 if TYPE_CHECKING:
     import duckdb
 
-CONVENTIONS = ("score", "ihsn_score")
-"""The columns of the two conventions of scoring: that of Elliot et al., and that of the IHSN's program."""
-
 _SINGLE_VALUES = template("""
     SELECT r.id, :subset::BIGINT AS subset, 1 AS size
     FROM :combinations AS r

@@ -20,7 +20,6 @@ from sqlanon.recode.local.task import LocalTask
 from sqlanon.search.lattice import Lattice
 
 CELL = "cell"
-PRICE = "price"
 UNIT = 1_000_000_000
 """The price of a row of which nothing is shown."""
 

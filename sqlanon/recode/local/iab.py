@@ -63,7 +63,6 @@ from sqlanon.search.memory import LimitReachedError
 
 STATE = "state"
 OTHER = "other"
-VIOLATES = "violates"
 
 HITS = {STATE: "INTEGER", "attribute": "INTEGER", "next": "INTEGER"}
 """Columns and types of ``hits``."""
