@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias, TypeVar
 
@@ -46,29 +46,52 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
     """
 
     @lru_cache(maxsize=1)
-    def parsed() -> exp.Expr:
-        return _parsed(sql, dialect)
+    def parsed() -> tuple[exp.Expr, list[tuple[str, _Path]]]:
+        statement = _parsed(sql, dialect)
+        return statement, [(name, _path(node)) for name, node in _placeholders(statement)]
 
     def fill(**filled: Filling) -> exp.Expr:
-        statement, used = parsed().copy(), set[str]()
-        for node in list(statement.find_all(exp.Placeholder, exp.Parameter, exp.Table)):
-            if isinstance(node, exp.Table) and not node.name.startswith(_TABLE):
-                continue
-            if isinstance(node.this, exp.Literal):  # $1 is a parameter of the statement itself
-                continue
-            name = node.name.removeprefix(_TABLE)
-            used.add(name)
+        empty, places = parsed()
+        if unknown := filled.keys() - {name for name, _ in places}:
+            raise KeyError(f"the statement has no {', '.join(sorted(unknown))}")
+        statement = empty.copy()
+        for name, node in [(name, _at(statement, path)) for name, path in places]:
             if node is statement:
                 return _one(filled[name])
             _put(node, filled[name])
-        if unknown := filled.keys() - used:
-            raise KeyError(f"the statement has no {', '.join(sorted(unknown))}")
         return statement
 
     return fill
 
 
 _TABLE = "sqlanon_table_"
+
+_Path: TypeAlias = "list[tuple[str, int | None]]"
+"""The way from a statement down to a part of it: arguments, and places in lists."""
+
+
+def _placeholders(statement: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
+    for node in statement.find_all(exp.Placeholder, exp.Parameter, exp.Table):
+        if isinstance(node, exp.Table) and not node.name.startswith(_TABLE):
+            continue
+        if not isinstance(node.this, exp.Literal):  # $1 is a parameter of the statement itself
+            yield node.name.removeprefix(_TABLE), node
+
+
+def _path(node: exp.Expr) -> _Path:
+    path: _Path = []
+    while node.parent is not None:
+        assert node.arg_key is not None
+        path.append((node.arg_key, node.index))
+        node = node.parent
+    return path[::-1]
+
+
+def _at(statement: exp.Expr, path: _Path) -> exp.Expr:
+    node = statement
+    for key, index in path:
+        node = node.args[key] if index is None else node.args[key][index]
+    return node
 
 
 def _parsed(sql: str, dialect: str) -> exp.Expr:
