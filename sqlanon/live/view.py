@@ -14,10 +14,9 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import SourceError
+from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import col, fragment, subquery, table, template
 from sqlanon.live.queries import LiveColumn, type_text
-from sqlanon.live.refuse import refuse_policy
 from sqlanon.live.statements import (
     DEFINITIONS,
     MARK,
@@ -34,6 +33,7 @@ from sqlanon.live.statements import (
 )
 from sqlanon.pipeline import prepare, warn_of_unique_columns
 from sqlanon.policy import Policy, table_parts
+from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.full_domain import SearchTask, find
@@ -214,7 +214,8 @@ def _broken(one: Known) -> str:
 
 
 def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
-    refuse_policy(policy, space.given)
+    if found := list(conflicts(LIVE_VIEWS, asked_of(dict(policy), given=space.given))):
+        raise PolicyError(found)
     space.home(policy)
     if name is not None and not name.strip():
         raise SourceError("the name of the view is empty")
