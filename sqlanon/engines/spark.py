@@ -22,7 +22,6 @@ from sqlanon.engines.dialects.spark import spelled_out
 from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.expressions import ident
-from sqlanon.policy.spark import SESSION
 
 if TYPE_CHECKING:
     import pyarrow
@@ -354,4 +353,4 @@ def catalog_of(session: Any) -> str:
         with suppress(Exception):  # some servers do not tell
             if found := session.conf.get(name, ""):
                 return str(found)
-    return SESSION
+    return "session"
