@@ -26,7 +26,7 @@ from sqlanon.release.metadata import Suppressed, may_be_told, suppressed_by
 from sqlanon.release.requirements import needs_source, requirement_queries
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit
-from sqlanon.release.target import Expected
+from sqlanon.release.target import Expected, kind_taking
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.audit import Audited, Private, Queryable
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
@@ -239,14 +239,12 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, releas
 
 def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
     """Record how the rows of a release are made."""
-    source, policy, to = draft.prepared.source, draft.prepared.policy, "a fresh file"
+    source, policy = draft.prepared.source, draft.prepared.policy
     note = "here: at level 1, or the lowest that is allowed"
     if policy.search.is_local:
         note = "each combination as it was placed"
-    if policy.release is not None and (policy.release.postgres is not None or policy.release.spark):
-        to = f"a new table in {'Spark' if policy.release.spark else 'PostgreSQL'}"
     steps.show_text(source.shown(steps.engine, source.release_query(draft.recoding)))
-    steps.finish("recode and suppress", source.release_note(to, note))
+    steps.finish("recode and suppress", source.release_note(kind_taking(None, policy).writes, note))
 
 
 def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:

@@ -232,8 +232,8 @@ class TargetKind:
     A release goes to one if it ``takes`` what `publish` was given (None: the policy says where); a caller names one
     that ``reads`` what was given; the ledger has one at a path that is ``recorded`` by it. Then ``module`` is loaded,
     which has ``target_for(draft, place, table_name)``, ``place_of(place, table_name)`` and
-    ``recorded_place(path, table_name, reach)``. ``in_files`` says whether a release there is a file, and ``compares``
-    whether its rows can be held against those of another release.
+    ``recorded_place(path, table_name, reach)``. ``in_files`` says whether a release there is a file, ``compares``
+    whether its rows can be held against those of another release, and ``writes`` what a plan says is written.
     """
 
     name: str
@@ -243,6 +243,7 @@ class TargetKind:
     recorded: Callable[[Path], bool] = lambda path: False
     in_files: bool = False
     compares: bool = True
+    writes: str = "a fresh file"
 
 
 KINDS: dict[str, TargetKind] = {}
@@ -261,9 +262,14 @@ def unregister(kind: TargetKind) -> None:
     del KINDS[kind.name]
 
 
+def kind_taking(place: Any, policy: Policy) -> TargetKind:
+    """The kind of place that a release goes to: of what `publish` was given, else of what the policy says."""
+    return next(kind for kind in reversed(KINDS.values()) if kind.takes(place, policy))
+
+
 def target_for(draft: Draft, place: Any, table_name: str | None) -> ReleaseTarget[Any, Any]:
     """The target of a release: what `publish` was given, else the place in the policy."""
-    kind = next(kind for kind in reversed(KINDS.values()) if kind.takes(place, draft.prepared.policy))
+    kind = kind_taking(place, draft.prepared.policy)
     target: ReleaseTarget[Any, Any] = import_module(kind.module).target_for(draft, place, table_name)
     return target
 
@@ -323,6 +329,7 @@ register(
         _in_section("postgres"),
         lambda place: _is_text(place, is_postgres),
         in_postgres,
+        writes="a new table in PostgreSQL",
     )
 )
 register(
@@ -333,5 +340,6 @@ register(
         lambda place: is_session(place) or _is_text(place, names_spark),
         in_spark,
         compares=False,
+        writes="a new table in Spark",
     )
 )
