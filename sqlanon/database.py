@@ -177,11 +177,7 @@ class Database:
         SourceError, HierarchyError
             The source does not fit the policy; or its values would be labelled in another way than in the release.
         """
-        from sqlanon.ledger.extend import extend  # noqa: PLC0415
-
-        run = self._space.run(policy)  # what is found publishes from it
-        with readable():
-            return extend(run, policy, pipeline.prepare_beside)
+        return pipeline.extend(self._space, policy)
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.

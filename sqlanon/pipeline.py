@@ -40,6 +40,7 @@ from sqlanon.sources.workspace import Workspace
 if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
     from sqlanon.ledger import Publication
+    from sqlanon.ledger.extend import Extension
     from sqlanon.noise.stage import Noise, NoiseResult
     from sqlanon.release.manifest import Manifest
 
@@ -70,6 +71,19 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     show_rows(steps, made)
     show_audit(steps, made)
     return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine))
+
+
+def extend(space: Workspace, policy: Policy) -> Extension:
+    """What can be added to the policy's release of the rows that its source has got since."""
+    from sqlanon.ledger.extend import extend, release_to_extend  # noqa: PLC0415  (needed with earlier releases only)
+
+    run = space.run(policy)  # what is found publishes from it
+    started, steps = time.perf_counter(), StatementRunner(run.engine)
+    with readable():
+        extended = release_to_extend(run, policy)
+        fixed, verified = extended.manifest, {extended.publication.run_id}
+        prepared = prepare_beside(steps, run, policy, [extended.publication, *extended.others], fixed, verified)
+        return extend(steps, run, prepared, extended, started)
 
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:

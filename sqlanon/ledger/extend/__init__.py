@@ -6,6 +6,6 @@ new rows in it than the policy asks for, and what two sets of rows meet, both to
 """
 
 from sqlanon.ledger.extend.extension import Extension
-from sqlanon.ledger.extend.find import extend
+from sqlanon.ledger.extend.find import extend, release_to_extend
 
-__all__ = ["Extension", "extend"]
+__all__ = ["Extension", "extend", "release_to_extend"]

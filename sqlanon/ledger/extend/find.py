@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from sqlglot import exp
@@ -31,18 +29,18 @@ from sqlanon.search.preparation import SearchInput, unique_columns, unique_warni
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 
-PrepareBeside: TypeAlias = Callable[
-    [StatementRunner, Run, Policy, Sequence[Publication], Manifest, Collection[str]], SearchInput
-]
-"""`pipeline.prepare_beside`."""
+
+@dataclass(frozen=True)
+class Extended:
+    """The release that is extended: its publication and manifest, and the earlier releases that it is based on."""
+
+    publication: Publication
+    manifest: Manifest
+    others: Sequence[Publication]
 
 
-def extend(run: Run, policy: Policy, prepare_beside: PrepareBeside) -> Extension:
-    """What can be added to the policy's release of the rows that its source has got since.
-
-    Makes in the work schema what `ledger.mark_earlier` makes, ``candidates``, ``waiting`` and ``added``.
-    """
-    started = time.perf_counter()
+def release_to_extend(run: Run, policy: Policy) -> Extended:
+    """The release of a policy, if it can be extended."""
     refuse_policy(policy)
     publication = publication_to_extend(run, policy)
     assert policy.catalog is not None
@@ -51,9 +49,15 @@ def extend(run: Run, policy: Policy, prepare_beside: PrepareBeside) -> Extension
         manifest = release.manifest
     refuse_others(policy, manifest, publication)
     known = publications(run.engine, policy.catalog.database, Reach(policy))
-    others = [one for one in known if one.run_id in publication.after]
-    steps, verified = StatementRunner(run.engine), {publication.run_id}
-    prepared = prepare_beside(steps, run, policy, [publication, *others], manifest, verified)
+    return Extended(publication, manifest, [one for one in known if one.run_id in publication.after])
+
+
+def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Extended, started: float) -> Extension:
+    """What can be added to a release of the rows that its source has got since.
+
+    Makes in the work schema ``candidates``, ``waiting`` and ``added``.
+    """
+    policy, publication, manifest = prepared.policy, extended.publication, extended.manifest
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
