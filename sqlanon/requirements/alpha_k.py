@@ -41,7 +41,7 @@ class AlphaK(Section, Requirement, ClassCondition):
     attribute: Name = Field(description="a sensitive attribute")
     alpha: ShareAboveZero = Field(description="the greatest share of a value in a class, more than 0 and at most 1")
 
-    entry: ClassVar = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))
+    entry: ClassVar[Entry] = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))
 
     # Monotone without suppression alone. A class of n rows, c of them with one value, loses at least
     # (c − α n) / (1 − α) of them.

@@ -30,7 +30,7 @@ class AverageRisk(Requirement, TableCondition):
 
     limit: float
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "average_risk",
         "number",
         "the greatest average risk: kept classes / kept rows, more than 0 and at most 1",

@@ -47,7 +47,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     kind: Literal["basic", "enhanced"] = Field(default="enhanced", description="one of basic, enhanced")
     beta: Positive = Field(description="the greatest relative gain of a value, more than 0")
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "beta_likeness",
         "list",
         "no sensitive value much more frequent in a class than in the source",

@@ -50,7 +50,7 @@ class DeltaDisclosure(Section, Requirement):
     attribute: Name = Field(description="a sensitive attribute")
     delta: Positive = Field(description="the greatest |ln(p / q)| of a value, more than 0")
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "delta_disclosure",
         "list",
         "no sensitive value much more or less frequent in a class than in the source",

@@ -53,7 +53,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     min: NotNegative = Field(default=0.0, description="the least share of a population class")
     max: NotNegative = Field(description="the greatest share of a population class")
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "delta_presence",
         "table",
         "bounds for the share of every class of [population] that is released",

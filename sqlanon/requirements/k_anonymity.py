@@ -38,7 +38,7 @@ class KAnonymity(Requirement, ClassCondition):
 
     k: int
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "k",
         "number",
         "k-anonymity: every equivalence class has at least k rows (or persons)",
@@ -101,7 +101,7 @@ class Shield(Section, Requirement):
         description="rows (or persons) that are equal in these attributes are at least so many"
     )
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "k_anonymity",
         "list",
         "shields: k-anonymity over some of the quasi attributes, each with its k",

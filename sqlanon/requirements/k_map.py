@@ -30,7 +30,7 @@ class KMap(Requirement, ClassCondition):
 
     k: int
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "k_map",
         "number",
         "k-map: every class matches at least so many rows (or persons) of [population]",

@@ -73,7 +73,9 @@ class LDiversity(Section, Requirement):
     c: Positive | None = Field(default=None, description="for recursive: the largest count is under c times the tail")
     joint: Switch = Field(default=False, description="the other sensitive attributes count as quasi-identifiers")
 
-    entry: ClassVar = Entry("l_diversity", "list", "diverse sensitive values in every class", macros=(L_DIVERSITY,))
+    entry: ClassVar[Entry] = Entry(
+        "l_diversity", "list", "diverse sensitive values in every class", macros=(L_DIVERSITY,)
+    )
 
     @model_validator(mode="after")
     def _sound(self) -> LDiversity:

@@ -45,7 +45,7 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
     )
     estimator: Estimator = Field(default="dankar", description="one of dankar, pitman, zayatz, snb")
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "population_uniqueness",
         "table",
         "a limit on the estimated share of rows that are unique in the population",

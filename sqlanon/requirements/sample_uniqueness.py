@@ -25,7 +25,7 @@ class SampleUniqueness(Requirement, TableCondition):
 
     limit: float
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "sample_uniqueness",
         "number",
         "the greatest share of the kept rows that are alone in their class, 0 to 1",

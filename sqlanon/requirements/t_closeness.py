@@ -102,7 +102,7 @@ class TCloseness(Section, Requirement):
     distance: Literal["equal", "ordered", "hierarchical"] = Field(description="one of equal, ordered, hierarchical")
     t: Share = Field(description="the greatest distance of a class to the source table, 0 to 1")
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "t_closeness",
         "list",
         "sensitive values distributed almost as in the source, in every class",

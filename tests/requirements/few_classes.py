@@ -24,7 +24,7 @@ class FewClasses(Requirement, TableCondition):
 
     limit: int
 
-    entry: ClassVar = Entry(
+    entry: ClassVar[Entry] = Entry(
         "few_classes",
         "number",
         "the greatest number of classes",
