@@ -85,7 +85,7 @@ class RemoteEngine(Engine, Protocol):
         """Where it is, for messages."""
         ...
 
-    def told(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
+    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
         """Its errors become ours meanwhile, and quote neither values nor its address."""
         ...
 

@@ -249,7 +249,7 @@ class FederatedEngine(DuckDBEngine):
         """Have workers there make a table of a query's rows, by Python; it stays there."""
         name, server = self.there.next_name(), self.there.server
         own = {column: self.there.dialect.type_there(type_) or "" for column, type_ in types.items()}
-        with self.put_there(query) as query_there, server.told():
+        with self.put_there(query) as query_there, server.translated_errors():
             cast("RunsPython", server).materialize_mapped(name, query_there, function, own)
         self._stays(target, types, name)
 
@@ -292,7 +292,7 @@ class FederatedEngine(DuckDBEngine):
     def _kept(self, query: exp.Query, shipped: list[str]) -> tuple[exp.Table, int]:
         """A query's rows, which stay there, under a name there; and how many they are."""
         name = self.there.next_name()
-        with self.put_there(query) as query_there, self.there.server.told():
+        with self.put_there(query) as query_there, self.there.server.translated_errors():
             rows = self.there.server.materialize(name, query_there)
         shipped.append(name)
         return table(name), rows
@@ -362,7 +362,7 @@ class FederatedEngine(DuckDBEngine):
     def _ship(self, own: exp.Query, types: Mapping[str, str], shipped: list[str]) -> exp.Expr:
         """Copy the rows of a query of ours; what they are there."""
         name = self.there.next_name()
-        with self.there.server.told(), super().stream(self.there.dialect.leaving(own, types)) as reader:
+        with self.there.server.translated_errors(), super().stream(self.there.dialect.leaving(own, types)) as reader:
             view = self.there.server.upload(name, reader)
         shipped.append(name)
         return self.there.dialect.landed(view, types)
@@ -405,7 +405,7 @@ class FederatedEngine(DuckDBEngine):
     def _kept_meanwhile(self, query: exp.Query) -> Iterator[tuple[str, int]]:
         """What keeps the rows of a query there, and how many they are; unless it stays for good, as long as needed."""
         name, server = self.there.next_name(), self.there.server
-        with self.put_there(query) as query_there, server.told():
+        with self.put_there(query) as query_there, server.translated_errors():
             rows = server.materialize(name, query_there)
         self.there.tables[name_of(table(name))] = table(name)
         try:
@@ -426,7 +426,7 @@ class FederatedEngine(DuckDBEngine):
         dialect, server = self.there.dialect, self.there.server
         query = dialect.leaving(query_there, types, dialect.text)
         if not large:
-            with server.told(), server.stream(query) as reader, self.registered(reader) as relation:
+            with server.translated_errors(), server.stream(query) as reader, self.registered(reader) as relation:
                 yield dialect.arriving(relation, types)
             return
         with self._through_files(query) as files:
@@ -443,7 +443,7 @@ class FederatedEngine(DuckDBEngine):
                 "machine share, as [source] scratch"
             )
         with private_directory(scratch or Path(tempfile.gettempdir()), _SCRATCH) as folder:
-            with server.told():
+            with server.translated_errors():
                 server.write_parquet(query, str(folder / "rows"))
             files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
             if not files:

@@ -1,7 +1,7 @@
 """PostgreSQL: it executes sqlglot expressions on one connection, gives Arrow, and takes Arrow in.
 
 It is reached over ADBC (the extra ``postgres``), which is imported only here and only when it is used. Errors of the
-driver quote addresses, statements and values: they never get further than `told`.
+driver quote addresses, statements and values: they never get further than `translated_errors`.
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ class PostgresEngine:
             reason = next((told for word, told in _REFUSED.items() if word in message), "see the log of the server")
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {reason}") from None
         engine = cls(connection, place)
-        with engine.told():
+        with engine.translated_errors():
             engine._own_path = engine._shown("search_path")
             engine._set(_SETTINGS, for_session=True)
             engine.commit()
         return engine
 
     @contextmanager
-    def told(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         """Errors of the driver become one of ours, which quotes neither values nor the address."""
         import adbc_driver_manager  # noqa: PLC0415  (it comes with the extra)
 
@@ -285,7 +285,7 @@ class PostgresEngine:
         self, kind: type[SqlanonError] = SourceError, mode: str = "ISOLATION LEVEL READ COMMITTED, READ WRITE"
     ) -> Iterator[None]:
         """A transaction of which nothing stays, but for what was committed meanwhile."""
-        with self.told(kind):
+        with self.translated_errors(kind):
             try:
                 # Older drivers begin one as the one before was; and the user's own settings may say otherwise.
                 self._execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))

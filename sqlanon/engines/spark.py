@@ -2,7 +2,7 @@
 
 A session is a classic one, with the driver beside us, or one of Spark Connect, whose driver is a server. pyspark (the
 extra ``spark``) is imported only here and in `sqlanon.engines.spark_session`, and only when it is used. Errors of Spark
-quote statements and values: they never get further than `told`.
+quote statements and values: they never get further than `translated_errors`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SparkEngine:
         self._tag = f"sqlanon-{uuid4()}"
         self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
         try:
-            with self.told():
+            with self.translated_errors():
                 self._answered(lambda: self._begin(is_ours))
         except BaseException:
             self._worker.shutdown()
@@ -127,7 +127,7 @@ class SparkEngine:
         return engine
 
     @contextmanager
-    def told(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         """Errors of Spark become one of ours, which quotes neither values nor the address."""
         try:
             yield
@@ -223,7 +223,7 @@ class SparkEngine:
     def forget(self, name: str) -> None:
         """Drop a view that `upload` or `materialize` made, and what it holds; nothing where there is none."""
         if name in self._views:
-            with self.told():
+            with self.translated_errors():
                 self._asked(lambda: self._dropped(name, self._views[name]))
             del self._views[name]  # not before: what could not be dropped is tried again by `close`
 
@@ -238,7 +238,7 @@ class SparkEngine:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A while in which the source is read: errors become ours."""
-        with self.told():
+        with self.translated_errors():
             yield
 
     def close(self) -> None:

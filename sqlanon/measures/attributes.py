@@ -1,6 +1,6 @@
 """Measures that follow from each attribute's own figures: `loss`, `precision`, the heights, `entropy`."""
 
-# ruff: noqa: D102 - what the measures override is told once, in Measure
+# ruff: noqa: D102 - what the measures override is documented once, in Measure
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Measures of the whole release: suppressed rows, and the number and size of its classes."""
 
-# ruff: noqa: D102 - what the measures override is told once, in Measure
+# ruff: noqa: D102 - what the measures override is documented once, in Measure
 
 from __future__ import annotations
 

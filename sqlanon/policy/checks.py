@@ -31,7 +31,7 @@ from sqlanon.policy.compatibility import (
     asked_of,
     conflicts,
 )
-from sqlanon.policy.names import EARLIER, TOLD, labels_table
+from sqlanon.policy.names import EARLIER, METADATA_VIEWS, labels_table
 from sqlanon.policy.noise import ROUNDING, Noise
 from sqlanon.policy.places import why_not_written
 from sqlanon.policy.privacy import PrivacySection
@@ -222,7 +222,7 @@ def _key(source: SourceSection, attributes: Mapping[str, Attribute]) -> Iterator
 
 
 def _table(release: ReleaseSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
-    told = dict.fromkeys(TOLD, "a view that tells about the release")
+    told = dict.fromkeys(METADATA_VIEWS, "a view that tells about the release")
     told |= {labels_table(name).lower(): f"the labels of {name!r}" for name in attributes}
     if (what := told.get(release.table.lower())) is not None:
         yield Problem(

@@ -7,7 +7,7 @@ import re
 EARLIER = "sqlanon earlier releases"
 """The column of the marks that say which earlier releases have a row: no attribute can have this name."""
 
-TOLD = ("release_overview", "class_sizes", "suppression_by", "quality")
+METADATA_VIEWS = ("release_overview", "class_sizes", "suppression_by", "quality")
 """The views that tell about a release, in each release file."""
 
 STAGED, VERIFIED, CATALOG = "sqlanon_staged", "sqlanon_verified", "sqlanon_catalog"

@@ -27,7 +27,7 @@ from sqlanon.expressions import (
     total,
 )
 from sqlanon.hierarchies.bounds import Kind, bounds
-from sqlanon.policy.names import TOLD, labels_table
+from sqlanon.policy.names import METADATA_VIEWS, labels_table
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import comment_on_column, comment_on_release, what_was_done
 
@@ -70,7 +70,7 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
         _in_order("figures", QUALITY_COLUMNS),
     )
-    return [create_view(table(one, "main", catalog), query) for one, query in zip(TOLD, queries, strict=True)]
+    return [create_view(table(one, "main", catalog), query) for one, query in zip(METADATA_VIEWS, queries, strict=True)]
 
 
 def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
@@ -179,13 +179,13 @@ def objects(manifests: Sequence[Manifest]) -> set[str]:
     if newest.version is None:
         return {f"table main.{newest.table_name}"}
     tables = [one.rows_table for one in manifests] + [labels_table(name) for name in labelled(newest)]
-    views = (newest.table_name, *TOLD)
+    views = (newest.table_name, *METADATA_VIEWS)
     return {f"table main.{name}" for name in tables} | {f"view main.{name}" for name in views}
 
 
 def refuse_name(manifest: Manifest) -> None:
     """Refuse a table that has the name of something else in a release file."""
-    taken = {name.lower() for name in (*TOLD, *map(labels_table, labelled(manifest)))}
+    taken = {name.lower() for name in (*METADATA_VIEWS, *map(labels_table, labelled(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release has a {manifest.table_name!r} of its own: give its table another name")
 

@@ -85,11 +85,11 @@ def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledg
 
 
 def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
-    """A verification in which what the source told stands in place of what could not be told without it."""
-    told = {check.name: check for check in checks}
+    """A verification in which the checks with the source replace those that could not be made without it."""
+    seen = {check.name: check for check in checks}
     alone = {check.name for check in verification.checks}
-    merged = [told.get(check.name, check) for check in verification.checks]
-    return replace(verification, checks=(*merged, *(check for name, check in told.items() if name not in alone)))
+    merged = [seen.get(check.name, check) for check in verification.checks]
+    return replace(verification, checks=(*merged, *(check for name, check in seen.items() if name not in alone)))
 
 
 def against_the_run(found: Manifest, written: Manifest, draft: Draft) -> list[str]:

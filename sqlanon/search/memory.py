@@ -115,7 +115,7 @@ class Forecast:
         border = math.log1p(allowed_rows) + self._margin
         return next((i for i in range(high - 1, low, -1) if self.guess(path[i]) >= border), low)
 
-    def told(self, hopeless: bool) -> None:
+    def adjust(self, hopeless: bool) -> None:
         """Learn whether what `highest` gave was hopeless."""
         self._margin += -HIT if hopeless else MISSED
 
@@ -356,7 +356,7 @@ class Search:
         while low < high:
             middle = self.forecast.highest(path, low, high, self.allowed_rows)
             hopeful = self.ask(path[middle])
-            self.forecast.told(not hopeful)
+            self.forecast.adjust(not hopeful)
             if not hopeful:
                 low = middle + 1
                 if low >= wanted:

@@ -99,7 +99,7 @@ def bind_remote(
 ) -> RemoteSource:
     """Bind a relation of the engine that keeps its rows."""
     there, dialect = engine.there, engine.there.dialect
-    with there.server.told():
+    with there.server.translated_errors():
         own = there.server.columns(found)
     columns = _columns(own, wanted, dialect.type_here)
     plain: list[exp.Expr] = [
@@ -111,7 +111,7 @@ def bind_remote(
     view = place.view("source")
     engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)
     if place.copy is not None:
-        with there.server.told():
+        with there.server.translated_errors():
             there.most = int(there.server.rows(row_count(rows=relation))[0][0])
     # A small one is scanned once: then all else is here.
     return RemoteSource(view, columns, files, (there.most or 0) > SMALL, home=home, engine=engine)

@@ -45,7 +45,7 @@ def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.Path
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
     recoding = made.recoding
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
-    place = Target.of_made(made)
+    place = Target.of_draft(made)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ReleaseError(f"{target} is there already, and not empty: name a new folder")
@@ -117,7 +117,7 @@ def _audit(
                     wa.other_figures(wa.row_count(place.source.copy()), counted)))  # fmt: skip
     queries.append((["the rows and classes of the release, if they are others than were found"],
                     wa.other_figures(found.copy(), wanted)))  # fmt: skip
-    missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_told]
+    missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_in_sql]
     lines = ["Each of these queries should return no row: what it returns breaks what it is named after.", *missing]
     if any(recoding.levels) and any(column.quasi is None for column in recoding.columns):
         lines.append(
@@ -129,16 +129,16 @@ def _audit(
     texts = [(comment, place.text(query, dialect)) for comment, query in queries]
     texts.append((["For people: what classes there are"], place.text(found, dialect)))
     if others:
-        told = "For people: a column with almost as many values as rows re-identifies them by itself"
-        texts.append(([told], place.text(wa.distinct_values(place.release, others), dialect)))
+        note = "For people: a column with almost as many values as rows re-identifies them by itself"
+        texts.append(([note], place.text(wa.distinct_values(place.release, others), dialect)))
     return _file(dialect, lines, [*first, *texts])
 
 
 def _file(dialect: str, lines: list[str], statements: list[tuple[list[str], str]]) -> str:
     """Lines of comment, and statements with theirs."""
 
-    def told(comment: list[str]) -> str:
+    def commented(comment: list[str]) -> str:
         return "".join(f"{_LINES}{comment_without_variables(line, dialect)}\n" for line in comment)
 
-    parts = [told(lines), *(f"{told(comment)}{statement};\n" for comment, statement in statements)]
+    parts = [commented(lines), *(f"{commented(comment)}{statement};\n" for comment, statement in statements)]
     return "\n".join(parts)

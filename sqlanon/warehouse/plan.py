@@ -35,14 +35,14 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     target, names = Target.of(policy), {name: name for name in policy.attributes}
     recoding = _example(policy, engine)
 
-    def told(comment: str) -> str:
+    def comment_of(comment: str) -> str:
         return comment_without_variables(one_line(comment), dialect)
 
     labels = zip(policy.generalized, value_tables(policy.generalized), strict=True)
-    uploaded = ", ".join(f"{name} (of {told(attribute)!r})" for attribute, name in labels)
+    uploaded = ", ".join(f"{name} (of {comment_of(attribute)!r})" for attribute, name in labels)
     audit = audit_of(policy, target, names)
     figures = wa.figures(target.release, policy.generalized)
-    missing = f"; not in SQL: {told(', '.join(audit.not_told))}" if audit.not_told else ""
+    missing = f"; not in SQL: {comment_of(', '.join(audit.not_in_sql))}" if audit.not_in_sql else ""
     stages = (
         Stage(
             "frequency set",
@@ -63,7 +63,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
             "statement: there should be none; then what classes there are"
             f"{missing}",
             (
-                *(f"-- {told(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
+                *(f"-- {comment_of(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
                 "-- the rows that the release has, and the statement does not make, or the other way round\n"
                 f"{target.text(target.other_rows(recoding), dialect)}",
                 f"-- what classes there are\n{target.text(figures, dialect)}",

@@ -274,11 +274,11 @@ class Target:
     floats: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_made(cls, made: ReleaseDraft) -> Target:
+    def of_draft(cls, draft: ReleaseDraft) -> Target:
         """By the policy, and by the types of the columns that the frequency set has."""
-        columns = made.prepared.source.columns
+        columns = draft.prepared.source.columns
         floats = {name: type_ for name, type_ in columns.items() if type_ in FLOATING}
-        return replace(cls.of(made.prepared.policy), floats=floats)
+        return replace(cls.of(draft.prepared.policy), floats=floats)
 
     @classmethod
     def of(cls, policy: Policy) -> Target:
@@ -368,12 +368,12 @@ class Audit:
     ----------
     violations:
         By what is asked, the query of what breaks it.
-    not_told:
+    not_in_sql:
         What is asked, and plain SQL over the release does not tell.
     """
 
     violations: tuple[tuple[str, exp.Select], ...]
-    not_told: tuple[str, ...]
+    not_in_sql: tuple[str, ...]
 
 
 def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
@@ -390,4 +390,4 @@ def sql_of(made: ReleaseDraft, dialect: str) -> str:
     """The statement that makes the release of what was found."""
     recoding = made.recoding
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
-    return Target.of_made(made).release_statement(recoding, dialect_of(dialect))
+    return Target.of_draft(made).release_statement(recoding, dialect_of(dialect))

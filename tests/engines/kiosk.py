@@ -60,7 +60,7 @@ class KioskEngine:
         yield self.connection.sql(query.sql(self.dialect)).to_arrow_reader()
 
     @contextmanager
-    def told(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         try:
             yield
         except duckdb.Error as error:

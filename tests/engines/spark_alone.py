@@ -46,7 +46,7 @@ def main() -> None:
 
 def _told(engine: SparkEngine, text: str) -> str:
     try:
-        with engine.told():
+        with engine.translated_errors():
             engine.rows(parse_one(text, read="spark"))
     except SqlanonError as error:
         return str(error)

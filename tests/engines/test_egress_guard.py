@@ -73,7 +73,7 @@ class FakeServer:
         self.views: set[str] = set()
 
     @contextmanager
-    def told(self, kind: object = None) -> Iterator[None]:
+    def translated_errors(self, kind: object = None) -> Iterator[None]:
         yield
 
     @contextmanager

@@ -110,7 +110,7 @@ def test_sessions_of_one_server_see_nothing_of_each_other(spark_cluster: Cluster
     count = parse_one("SELECT COUNT(*) FROM own", read="spark")
     assert one.materialize("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
     one.session.conf.set("spark.sql.shuffle.partitions", "3")
-    with pytest.raises(sqlanon.SourceError, match="there is no table or view `own`"), other.told():
+    with pytest.raises(sqlanon.SourceError, match="there is no table or view `own`"), other.translated_errors():
         other.rows(count)
     assert other.session.conf.get("spark.sql.shuffle.partitions") != "3"
     other.close()

@@ -485,7 +485,7 @@ def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_clust
         before = sorted(engine.rows(everything))
         for executor in spark_cluster.executors():
             os.kill(executor, signal.SIGKILL)
-        with pytest.raises(SourceError, match="an executor was lost"), engine.told():
+        with pytest.raises(SourceError, match="an executor was lost"), engine.translated_errors():
             for _ in range(60):  # until Spark has seen that they are gone
                 assert sorted(engine.rows(everything)) == before
                 time.sleep(2)

@@ -23,7 +23,7 @@ from sqlanon.release.words import claims_table
 class Server(Protocol):
     """The engine of a server."""
 
-    def told(self, kind: type[SqlanonError]) -> AbstractContextManager[None]:
+    def translated_errors(self, kind: type[SqlanonError]) -> AbstractContextManager[None]:
         """Its errors become one of ours."""
         ...
 
@@ -101,7 +101,7 @@ class ServerRelease(Generic[AnySpot]):
 
     def class_sizes(self) -> list[tuple[int, int]]:
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
-        with self.spot.opened_server() as server, server.told(ReleaseError):
+        with self.spot.opened_server() as server, server.translated_errors(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
     def class_sizes_sql(self) -> str:

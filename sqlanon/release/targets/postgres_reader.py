@@ -85,7 +85,7 @@ class PostgresSpot:
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one that the schema has of the release."""
-        with self.opened_server() as server, server.told(ReleaseError):
+        with self.opened_server() as server, server.translated_errors(ReleaseError):
             with server.reading():  # the server may still be at the commit of a run that is gone
                 server.rows(pr.alone(str(self.path)))
             with server.reading():
@@ -97,7 +97,7 @@ class PostgresSpot:
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
         """The rows that the view shows, copied to the engine that has their source."""
         target, types = table(COPIED, "main", "temp"), {column.name: column.type for column in manifest.columns}
-        with self.opened_server() as server, server.told(ReleaseError), server.reading():
+        with self.opened_server() as server, server.translated_errors(ReleaseError), server.reading():
             query = travelling(select([col(name) for name in types], self.table), types)
             with server.stream(query) as reader, engine.registered(reader) as relation:
                 engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))

@@ -77,7 +77,7 @@ class SparkTarget:
         columns = draft.columns()
         types = {column.name: column.type for column in columns}
         _refuse_types(types)
-        with server.told(ReleaseError), draft.rows_there() as query:
+        with server.translated_errors(ReleaseError), draft.rows_there() as query:
             version = _make_table(server, spot, types, _next_version(server, spot))
             try:
                 _fill(draft.run.engine, server, spot.rows_table(version), query, list(types))

@@ -93,7 +93,7 @@ class SparkSpot:
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         """Verify the release by itself: columns, counts, requirements, content digest, and what the catalog has."""
         refuse_sha256(sha256)
-        with self.opened_server() as server, server.told(ReleaseError):
+        with self.opened_server() as server, server.translated_errors(ReleaseError):
             names = names_there(server, self)
             view = Described.by(server, self.table) if self.name in names else None
             version = _version(self, view, names)
@@ -123,7 +123,7 @@ class SparkSpot:
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one of the version that the view shows."""
-        with self.opened_server() as server, server.told(ReleaseError):
+        with self.opened_server() as server, server.translated_errors(ReleaseError):
             known = self.name in names_there(server, self)
             shown = Described.by(server, self.table).version_shown(self) if known else None
             rows = server.rows(sr.manifest_of(self.manifest(shown))) if shown is not None else []
@@ -134,7 +134,7 @@ class SparkSpot:
         """The rows that the view shows, for the engine that has their source."""
         with (
             self.opened_server() as server,
-            server.told(ReleaseError),
+            server.translated_errors(ReleaseError),
             all_here(engine, server, self.table, manifest, manifest.released_rows) as rows,
         ):
             yield rows
