@@ -212,11 +212,12 @@ def _labelled(source: exp.Expr, quasi: Sequence[Released], sensitive: Mapping[st
 
 
 def at_level(source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, others: Sequence[str]) -> exp.Subquery:
-    """The rows of a source: ``label`` and ``ground`` of an attribute, released at a level, and other columns."""
+    """The rows of a source: ``label`` and ``ground`` of an attribute, released at a level, and ``other_0`` .. of other
+    columns, which may have these names."""
     rows = _AT_LEVEL(
         label=cast(col(f"level_{level}", "h"), "VARCHAR"),
         ground=col(column, "r"),
-        others=[col(name, "r") for name in others],
+        others=[named(col(name, "r"), f"other_{i}") for i, name in enumerate(others)],
         source=source,
         hierarchy=hierarchy,
         same=same(col(column, "r"), col("level_0", "h")),
@@ -278,8 +279,8 @@ def find_dependencies(attacker: Attacker) -> Found:
             if not level or name not in theirs or name not in private.tables:
                 continue
             rows = at_level(private.run.source.relation, theirs[name], private.tables[name], level, others)
-            for other in others:
-                query = pinned_groups(rows, col("label"), col("ground"), col(other))
+            for i, other in enumerate(others):
+                query = pinned_groups(rows, col("label"), col("ground"), col(f"other_{i}"))
                 sql = attacker.script(titled(query, [name, other]))
                 more = {"attribute": other, "quasi": name}
                 victims = min(attacker.victims(query), one.manifest.released_rows)

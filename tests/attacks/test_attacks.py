@@ -408,3 +408,24 @@ def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.Cap
     said = " ".join((printed.out + printed.err).split())
     assert "detail that could be kept: 100 rows (76.9 %)" in said
     assert 'strategy = "local"' in said
+
+
+@pytest.mark.parametrize("name", ["district", "label", "Ground", "n", "c0"])
+def test_a_column_that_gives_a_generalized_one_away_is_found_whatever_its_name(name: str, tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute(
+            f"CREATE TABLE people AS SELECT (i % 3)::VARCHAR AS zip, 'of ' || i % 3 AS {name} FROM range(240) AS t(i)"
+        )
+    policy = sqlanon.Policy(
+        source={"database": str(tmp_path / "people.duckdb"), "table": "people"},
+        attributes={
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
+            name: {"role": "sensitive"},
+        },
+        privacy={"k": 5},
+        release={"database": str(tmp_path / "release.duckdb"), "table": "people"},
+    )
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+    found = sqlanon.attack([tmp_path / "release.duckdb"], policy=policy, only=["dependencies"])
+    assert found.to_dict()["dependencies"]["victims"] == 240
