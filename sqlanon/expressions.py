@@ -43,6 +43,8 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
     >>> from sqlanon.expressions import col
     >>> fragment("coalesce(sum(:n), 0) >= :k")(n=col("rows"), k=5).sql("duckdb")
     'COALESCE(SUM("rows"), 0) >= 5'
+    >>> fragment("least((SELECT n FROM :first), (SELECT n FROM :second))")(first=col("a"), second=col("b")).sql("duckdb")
+    'LEAST((SELECT "n" FROM "a"), (SELECT "n" FROM "b"))'
     """
 
     @lru_cache(maxsize=1)
@@ -108,14 +110,23 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     # sqlglot reads DuckDB's any_value with an IGNORE NULLS that DuckDB does not take.
     for ignoring in list(statement.find_all(exp.IgnoreNulls)):
         if isinstance(ignoring.this, exp.AnyValue):
-            ignoring.replace(ignoring.this)
+            statement = _replaced(statement, ignoring, ignoring.this)
     # sqlglot's own would guard against NULL at great length.
     for call in list(statement.find_all(exp.Greatest, exp.Least)):
-        call.replace(anonymous(call.sql_names()[0], call.this, *call.expressions))
+        statement = _replaced(statement, call, anonymous(call.sql_names()[0], call.this, *call.expressions))
     # Lists are translated by the names of their functions.
     for function in list(statement.find_all(*_OF_LISTS)):
-        name, *arguments = _OF_LISTS[type(function)]
-        function.replace(anonymous(name, *(function.args[argument] for argument in arguments)))
+        name, *keys = _OF_LISTS[type(function)]
+        statement = _replaced(statement, function, anonymous(name, *(function.args[key] for key in keys)))
+    return statement
+
+
+def _replaced(statement: exp.Expr, part: exp.Expr, new: exp.Expr) -> exp.Expr:
+    """A statement with a part replaced, which may be all of it."""
+    if part is statement:
+        new.pop()  # what it was taken from is no parent of it
+        return new
+    part.replace(new)
     return statement
 
 
