@@ -58,8 +58,8 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     if not policy.noisy:
         checks.append(_same_rows(run, found, place, view))
         if checks[-1].passed and found.suppressed is not None:
-            told = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
-            right = told == sorted(found.suppressed, key=str)
+            suppressed = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
+            right = suppressed == sorted(found.suppressed, key=str)
             checks.append(
                 source_check("suppression by value", right, "the source tells the same of its suppressed rows")
             )
@@ -189,8 +189,8 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     steps = StatementRunner(run.engine)
     chosen = recode_at(steps, prepared, levels, figures)
     if policy.decoys:
-        told, chosen = filled_again(steps, prepared, chosen)
-        checks.append(claims_check(manifest, told))
+        claimed, chosen = filled_again(steps, prepared, chosen)
+        checks.append(claims_check(manifest, claimed))
     released = chosen.figures
     checks += _of_figures(prepared, manifest, released, measure.score(levels, released), figures.suppressed_rows)
     checks.append(source_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))

@@ -530,9 +530,9 @@ class Result(ResultFigures):
 
         path, run = catalog.database, self._run
         known = history(engine, path, Reach(self.policy))
-        told = compared_with_nothing(known.exports, known.publications)
+        notes = compared_with_nothing(known.exports, known.publications)
         name = "release" if section is None else section.table
         made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity)
         with recording_export(engine, path, made):
             yield
-        self.warnings += tuple(one for one in told if one not in self.warnings)
+        self.warnings += tuple(one for one in notes if one not in self.warnings)

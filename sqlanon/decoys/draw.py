@@ -320,12 +320,12 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
         return DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
     draw(steps, prepared.marginals.heights, plain, classes, k, prepared.work)
     statement = WithDecoys(replace(plain, suppressed=None), prepared.work("decoys"))
-    told = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
+    decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
     if steps.dry:
-        return DecoyResult(told, replace(recoding, statement=statement), score, statement)
+        return DecoyResult(decoys, replace(recoding, statement=statement), score, statement)
     figures = figures_of_all(steps, prepared, plain)
-    warning = f"{told.rows:,} of the released rows are decoys, in {told.classes:,} classes, and k counts them: "
-    warning += f"without them, the smallest class has {told.smallest_class_without:,} of {k:,} rows"
+    warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes, and k counts them: "
+    warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
     filled = replace(
         recoding,
         figures=figures,
@@ -333,7 +333,7 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
         statement=statement,
         warnings=(*recoding.warnings, warning, *_lost(prepared)),
     )
-    return DecoyResult(told, filled, measure_of(prepared).score(plain.levels, figures), statement)
+    return DecoyResult(decoys, filled, measure_of(prepared).score(plain.levels, figures), statement)
 
 
 def _lost(prepared: SearchInput) -> list[str]:

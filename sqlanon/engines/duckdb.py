@@ -269,8 +269,8 @@ class DuckDBEngine:
         spill = None
         with suppress(duckdb.Error):  # the connection may be of no use any more
             spill = self.connection.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
-        if told := disk_problem(error, Path(spill) if spill else None):
-            raise DiskError(told) from error
+        if problem := disk_problem(error, Path(spill) if spill else None):
+            raise DiskError(problem) from error
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         """Name and type text of a relation's columns; reads no rows."""

@@ -325,8 +325,8 @@ class FederatedEngine(DuckDBEngine):
         here = [f"-- here, shipped to {self.there.name} as {name}\n{own(one)}" for name, one in answers.items()]
         relations = dict(self.there.tables)
         relations |= {name: table(own.name) for name, own in self._ours(query).items()}
-        told = self.there.dialect.shown(query, relations)
-        return ";\n\n".join([*here, f"-- in {self.there.name}{f', makes {makes}' if makes else ''}\n{told}"])
+        there = self.there.dialect.shown(query, relations)
+        return ";\n\n".join([*here, f"-- in {self.there.name}{f', makes {makes}' if makes else ''}\n{there}"])
 
     def let_go(self) -> None:
         """Forget all tables that were made there."""

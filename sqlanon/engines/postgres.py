@@ -140,7 +140,7 @@ class PostgresEngine:
             connection = driver.Connection(database, adbc_driver_manager.AdbcConnection(database))
         except driver.Error as error:
             message = str(error).lower()
-            reason = next((told for word, told in _REFUSED.items() if word in message), "see the log of the server")
+            reason = next((words for word, words in _REFUSED.items() if word in message), "see the log of the server")
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {reason}") from None
         engine = cls(connection, place)
         with engine.translated_errors():
@@ -256,8 +256,8 @@ class PostgresEngine:
                     raise
                 if _CANCELLED in str(error):
                     raise KeyboardInterrupt from None
-                told = "the statement failed while its rows were read: see the log of the server"
-                raise SourceError(f"{self.place}: {told}") from None
+                message = "the statement failed while its rows were read: see the log of the server"
+                raise SourceError(f"{self.place}: {message}") from None
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
         """Make a temporary table of an Arrow stream, whose types travel: only this connection sees it."""
@@ -338,8 +338,8 @@ def reason_of(error: Any) -> str:
     if state.startswith(_NAMES_ONLY):
         details = dict(getattr(error, "details", None) or ())
         primary = details.get(b"PG_DIAG_MESSAGE_PRIMARY") or details.get("PG_DIAG_MESSAGE_PRIMARY") or b""
-        told = primary.decode(errors="replace") if isinstance(primary, bytes) else str(primary)
-        if told:
-            return told
+        reason = primary.decode(errors="replace") if isinstance(primary, bytes) else str(primary)
+        if reason:
+            return reason
     kind = _KINDS.get(state[:2], "it failed")
     return f"{kind} (SQLSTATE {state})" if state else "the connection was lost, or the driver failed"

@@ -213,8 +213,8 @@ class SparkEngine:
 
         def mapped() -> int:
             if self.session.conf.get("spark.speculation", "false").lower() == "true":
-                told = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
-                raise SourceError(f"{self.place}: {told}")
+                message = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
+                raise SourceError(f"{self.place}: {message}")
             with sent(function):
                 return self._kept(name, self._frame(query).mapInArrow(function, schema))
 
@@ -231,8 +231,8 @@ class SparkEngine:
         """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see."""
         written = self._asked(lambda: self._written(query, Path(directory).as_uri()))
         if written != rows_in(Path(directory)):
-            told = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
-            raise SourceError(f"{self.place}: {told}: give a folder that its executors and this machine share")
+            message = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
+            raise SourceError(f"{self.place}: {message}: give a folder that its executors and this machine share")
         return written
 
     @contextmanager
@@ -315,8 +315,10 @@ class SparkEngine:
     def _arrow(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> pyarrow.Table:
         arrow = self._asked(lambda: self._frame(query, parameters).toArrow())
         if strange := not_utf8(arrow):
-            told = f"text that is not UTF-8 in {', '.join(map(repr, strange))}: mend it with query = ... under [source]"
-            raise SourceError(f"{self.place}: {told}")
+            message = (
+                f"text that is not UTF-8 in {', '.join(map(repr, strange))}: mend it with query = ... under [source]"
+            )
+            raise SourceError(f"{self.place}: {message}")
         return arrow
 
     def _asked(self, work: Callable[[], _Answer]) -> _Answer:

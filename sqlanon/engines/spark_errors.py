@@ -104,9 +104,9 @@ def reason_of(error: Any) -> str:
     if isinstance(error, ConnectionError) or type(error).__name__ in _OF_NO_DRIVER:
         return "its driver does not answer: it may be gone"
     said = str(error).lower()
-    told = next((told for word, told in _WORDS.items() if word in said), None)
-    told = told or "it failed, see its log"
-    return f"{told} ({condition})" if condition else told
+    reason = next((reason for word, reason in _WORDS.items() if word in said), None)
+    reason = reason or "it failed, see its log"
+    return f"{reason} ({condition})" if condition else reason
 
 
 @contextmanager

@@ -222,9 +222,9 @@ def _key(source: SourceSection, attributes: Mapping[str, Attribute]) -> Iterator
 
 
 def _table(release: ReleaseSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
-    told = dict.fromkeys(METADATA_VIEWS, "a view that tells about the release")
-    told |= {labels_table(name).lower(): f"the labels of {name!r}" for name in attributes}
-    if (what := told.get(release.table.lower())) is not None:
+    taken = dict.fromkeys(METADATA_VIEWS, "a view that tells about the release")
+    taken |= {labels_table(name).lower(): f"the labels of {name!r}" for name in attributes}
+    if (what := taken.get(release.table.lower())) is not None:
         yield Problem(
             "release.table", f"{release.table!r} is {what}, in each release file: give the table another name"
         )

@@ -31,8 +31,8 @@ ROUNDING = 1e-9
 
 def _two(value: object) -> object:
     if not isinstance(value, list | tuple) or len(value) != 2:
-        told = f"a list of {len(value)}" if isinstance(value, list | tuple) else shown(value)
-        raise ValueError(f"must be two values, the least and the greatest: [0, 100], not {told}")
+        found = f"a list of {len(value)}" if isinstance(value, list | tuple) else shown(value)
+        raise ValueError(f"must be two values, the least and the greatest: [0, 100], not {found}")
     return value
 
 

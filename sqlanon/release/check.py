@@ -69,12 +69,12 @@ def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
     """The checks of requirements; that of k says that it counts decoys, where there are any."""
     if not manifest.decoys:
         return list(checks)
-    told = f"k counts {manifest.decoys} decoys, which are rows of nobody"
+    message = f"k counts {manifest.decoys} decoys, which are rows of nobody"
     if manifest.smallest_class_without_decoys is not None:  # older releases say so
-        told += f"; without them the smallest class has {manifest.smallest_class_without_decoys}"
+        message += f"; without them the smallest class has {manifest.smallest_class_without_decoys}"
     asked = f"{manifest.policy['privacy']['k']}-anonymity"
     names = (asked, f"{AGAINST}{asked}")
-    return [replace(one, message=f"{one.message}; {told}") if one.name in names else one for one in checks]
+    return [replace(one, message=f"{one.message}; {message}") if one.name in names else one for one in checks]
 
 
 def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:

@@ -93,8 +93,8 @@ _COMMENTED = (
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
     """What a release file should have."""
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
-    told = {f"table sqlanon.{name}" for name in ABOUT} if manifests[0].version is not None else set[str]()
-    return objects(manifests) | own | told
+    described = {f"table sqlanon.{name}" for name in ABOUT} if manifests[0].version is not None else set[str]()
+    return objects(manifests) | own | described
 
 
 def found_objects(engine: DuckDBEngine) -> set[str]:

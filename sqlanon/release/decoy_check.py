@@ -77,18 +77,18 @@ def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recodi
     missing, _ = count(steps, prepared, plain)
     if not missing["classes"]:
         return Decoys(0, 0, recoding.smallest_class), recoding
-    told = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
+    decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
     figures = figures_of_all(steps, prepared, plain)
-    return told, replace(recoding, figures=figures, statement=replace(plain, suppressed=None))
+    return decoys, replace(recoding, figures=figures, statement=replace(plain, suppressed=None))
 
 
-def claims_check(manifest: Manifest, told: Decoys) -> Check:
+def claims_check(manifest: Manifest, decoys: Decoys) -> Check:
     """Whether a release has as many decoys as its source needs."""
     claimed = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys)
-    message = f"{told.rows} are needed in {told.classes} classes; without them the smallest has "
-    found = (told.rows, told.classes, told.smallest_class_without)
+    message = f"{decoys.rows} are needed in {decoys.classes} classes; without them the smallest has "
+    found = (decoys.rows, decoys.classes, decoys.smallest_class_without)
     right = all(one in (None, other) for one, other in zip(claimed, found, strict=True)) and manifest.decoys is not None
-    return source_check("decoys", right, f"{message}{told.smallest_class_without} rows")
+    return source_check("decoys", right, f"{message}{decoys.smallest_class_without} rows")
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ _AGAIN = "made_again"
 
 def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the view that readers name shows all columns of the newest table, and does nothing more."""
-    told = found_views(engine).get(manifest.table_name, "")
+    statement = found_views(engine).get(manifest.table_name, "")
     shown = f"the columns of {manifest.rows_table!r}, and nothing more"
-    right = _selects(told, [column.name for column in manifest.columns], manifest.rows_table)
+    right = _selects(statement, [column.name for column in manifest.columns], manifest.rows_table)
     return Check("view", right, shown if right else f"{manifest.table_name!r} is not the view of {shown}")
 
 

@@ -233,10 +233,10 @@ class NoiseCheck:
         # A value is on a grid: it is less than two of its steps from where it would be without one.
         slack = records * epsilon / STEPS
         off = max(abs(count - (expected or 0.0)) - slack - late, 0.0)
-        told = f"{count} of {records} values are beyond the range of their class, {expected or 0.0:.1f} are expected"
+        message = f"{count} of {records} values are beyond the range of their class, {expected or 0.0:.1f} are expected"
         if late:
-            told += f" of all, and {late} were suppressed"
+            message += f" of all, and {late} were suppressed"
         chance = 2 * math.exp(-(off**2) / (2 * ((variance or 0.0) + slack + off / 3))) if off else 1.0
         if chance < FALSE_ALARM:
-            return Check(title, False, f"not so: it is as ε = {epsilon:g} gives it: {told}")
-        return Check(title, True, f"as ε = {epsilon:g} gives it: {told}")
+            return Check(title, False, f"not so: it is as ε = {epsilon:g} gives it: {message}")
+        return Check(title, True, f"as ε = {epsilon:g} gives it: {message}")

@@ -386,8 +386,8 @@ class _Layout:
         at = 0
         for start, end, what in sorted(self._used):
             if start != at:
-                told = f"{start - at} bytes before" if start > at else "bytes that are also of something else in"
-                raise _Strange(f"it has {told} {what}")
+                unused = f"{start - at} bytes before" if start > at else "bytes that are also of something else in"
+                raise _Strange(f"it has {unused} {what}")
             at = end
         if at != self._size:
             raise _Strange("it has bytes behind its end")

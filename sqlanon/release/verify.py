@@ -211,9 +211,9 @@ def _signs(release: OpenRelease) -> Check:
     """Whether values that are equal are the same to a reader: floating-point zeros and NaN without a sign."""
     floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
     counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
-    told = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
+    message = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
     return Check(
-        "signs", not told, f"zeros or NaN with a sign, which tell equal rows apart: {told}" if told else "none"
+        "signs", not message, f"zeros or NaN with a sign, which tell equal rows apart: {message}" if message else "none"
     )
 
 

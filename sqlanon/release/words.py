@@ -52,13 +52,13 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
     """
     if level == 0:
         return "as it was"
-    told = f"level {level}" if height is None else f"level {level} of {height}"
+    words = f"level {level}" if height is None else f"level {level} of {height}"
     if level == height:
-        return f"{told}: hidden, all values read the same"
+        return f"{words}: hidden, all values read the same"
     try:
-        return f"{told}: {_by_rule(*_rule_at(rules, level))}"
+        return f"{words}: {_by_rule(*_rule_at(rules, level))}"
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest says what its writer likes
-        return f"{told}: generalized"
+        return f"{words}: generalized"
 
 
 def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:

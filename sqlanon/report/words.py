@@ -54,14 +54,14 @@ def search(facts: Facts) -> list[str]:
     known = measure_named(claims.measure)
     measure = claims.measure if known is None else known.words
     proof = "It is proven that no other does better." if claims.optimal else "That no other does better is not proven."
-    told = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
+    sentences = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
     if claims.policy.get("suppressed") == "mask":
-        told.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
+        sentences.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
     if claims.decoys:
-        told.append(f"{claims.decoys:,} rows of nobody (decoys) fill groups that would be too small.")
+        sentences.append(f"{claims.decoys:,} rows of nobody (decoys) fill groups that would be too small.")
     if claims.epsilon is not None:
-        told.append(f"Noise protects what stays a number: a budget of ε = {claims.epsilon:g} a row.")
-    return told
+        sentences.append(f"Noise protects what stays a number: a budget of ε = {claims.epsilon:g} a row.")
+    return sentences
 
 
 def verdict(facts: Facts) -> str:

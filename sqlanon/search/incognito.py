@@ -81,8 +81,8 @@ class _Subsets:
             asked[attribute] = level
         search, whole = self.search, tuple(asked)
         search.look_at(whole)
-        told = search.may(whole)
-        return search.ask(whole) if told is None else told
+        known = search.may(whole)
+        return search.ask(whole) if known is None else known
 
     def _candidates(self, subset: Subset) -> Iterator[Levels]:
         """All levels of an attribute; of more, those that are left without the last, and without the one before it,

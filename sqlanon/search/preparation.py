@@ -258,8 +258,8 @@ def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, 
     not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
     if not_there:
-        told = f"whether the values of {listed(not_there)} re-identify people by themselves is not known here"
-        warnings = (f"{told}: audit.sql of the export counts them in the warehouse",)
+        message = f"whether the values of {listed(not_there)} re-identify people by themselves is not known here"
+        warnings = (f"{message}: audit.sql of the export counts them in the warehouse",)
     return warnings + tuple(
         f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
         "or a quasi-identifier"

@@ -66,8 +66,8 @@ def refuse_changes(
             continue
         query = changed_labels(then.table, prepared.hierarchies[i].table, min(levels[name], then.height))
         if changed := run.engine.rows(query)[0][0]:
-            told = f"{changed:,} values have another label than when the release was made (by a longer text under a "
-            told += "mask, a number with more digits, an edited file): anonymize anew"
-            wrong.append(Problem(join("attributes", name), told))
+            message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
+            message += "mask, a number with more digits, an edited file): anonymize anew"
+            wrong.append(Problem(join("attributes", name), message))
     if wrong:
         raise SourceError("; ".join(map(str, wrong)))

@@ -170,9 +170,9 @@ def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:
     search = prepared.policy.search
     needed = [space.frequency, *(one.table for one in space.sensitive.values())]
     if any(prepared.source.keeps(one) for one in needed):
-        told = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+        name = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
         raise SourceError(
-            f"source.fetch_limit: there are more combinations of values than may be fetched, and {told} places "
+            f"source.fetch_limit: there are more combinations of values than may be fetched, and {name} places "
             "them one by one: allow more, or use a strategy of the full domain, such as optimal"
         )
 

@@ -182,8 +182,8 @@ def _comments(
     strange = [one for one in (own, MANIFEST) if found[one]]
     notes = [what for number in numbers.values() for (what,) in server.rows(pc.notes(), [number])]
     if not strange and not notes and manifest.sqlanon_version != __version__:
-        told = f"written by sqlanon {manifest.sqlanon_version}, not by this one"
-        return Check("comments", None, told)
+        message = f"written by sqlanon {manifest.sqlanon_version}, not by this one"
+        return Check("comments", None, message)
     expected = _told(comments_on("VIEW", table(name, schema), manifest))
     changed = sorted(one for one in expected.keys() | found[name].keys() if expected.get(one) != found[name].get(one))
     wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
@@ -208,11 +208,11 @@ def _rights(
         wrong.append("they are of several owners: " + ", ".join(f"{one!r} of {who}" for one, who in named.items()))
     for one, number in numbers.items():
         for role, privilege, _, _ in server.rows(pc.rights(), [number]):
-            told = f"{role or 'everybody'} has {privilege} on {one!r}"
+            message = f"{role or 'everybody'} has {privilege} on {one!r}"
             if privilege != _READ:
-                wrong.append(told)
+                wrong.append(message)
             elif one == own:
-                (wrong if manifest.sqlanon_version == __version__ else older).append(told)
+                (wrong if manifest.sqlanon_version == __version__ else older).append(message)
     if wrong:
         return Check("rights", False, "; ".join(dict.fromkeys([*wrong, *older])))
     if older:
@@ -238,9 +238,9 @@ def _schema(server: PostgresEngine, schema: str, name: str, numbers: Mapping[str
         "manifests without a release": missing,
         "comment of the schema": comments,
     }
-    told = [f"{what}: {_few(found)}" for what, found in lists.items() if found]
-    if told:
-        return Check("schema", None, f"not sqlanon's: {'; '.join(told)}")
+    flaws = [f"{what}: {_few(found)}" for what, found in lists.items() if found]
+    if flaws:
+        return Check("schema", None, f"not sqlanon's: {'; '.join(flaws)}")
     return Check("schema", True, f"has releases alone: {_few(sorted(whole))}")
 
 

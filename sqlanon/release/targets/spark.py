@@ -102,8 +102,8 @@ class SparkTarget:
         """Swap the view; then older versions go."""
         server, spot = self.server, self.spot
         server.execute(_view(spot, staged.version, manifest))
-        told = [*_without_older(server, spot, staged.version), *of_catalog(server)]
-        warnings = tuple(one.message for one in told)
+        notes = [*_without_older(server, spot, staged.version), *of_catalog(server)]
+        warnings = tuple(one.message for one in notes)
         return SparkRelease(spot, manifest, staged.draft.run.engine.limits, warnings)
 
 
@@ -196,8 +196,8 @@ def _fill(
 
 
 def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:
-    told = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
-    return sr.stable_view(spot.table, spot.rows_table(version), told, comment_on_release(manifest))
+    comments = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
+    return sr.stable_view(spot.table, spot.rows_table(version), comments, comment_on_release(manifest))
 
 
 def _take_back(server: SparkEngine, spot: SparkSpot, version: int) -> None:
@@ -221,5 +221,5 @@ def _without_older(server: SparkEngine, spot: SparkSpot, version: int) -> list[C
     except Exception as error:
         if not condition_of(error):
             raise
-        told = f"an older version is still there ({condition_of(error)}): the next publication removes it"
-        return [Check("versions", None, told)]
+        message = f"an older version is still there ({condition_of(error)}): the next publication removes it"
+        return [Check("versions", None, message)]

@@ -64,8 +64,8 @@ def _raw(value: exp.Expr, type_: str) -> exp.Expr:
     """A value as Spark writes it. (What `reflect` gives is worked out once: a stage of its own.)"""
     if type_ == "DOUBLE":  # it takes no NULL
         some = cast(exp.Coalesce(this=value, expressions=[number(0)]), "DOUBLE")
-        told = anonymous("reflect", text(_SHORTEST), text("toString"), some)
-        return exp.If(this=is_null(value.copy()), true=exp.null(), false=told)
+        shortest = anonymous("reflect", text(_SHORTEST), text("toString"), some)
+        return exp.If(this=is_null(value.copy()), true=exp.null(), false=shortest)
     if type_ in _NUMBERS:
         return cast(value, "BIGINT")
     return value if type_ == "VARCHAR" else cast(value, "STRING")
@@ -88,10 +88,10 @@ def _year(raw: exp.Expr) -> exp.Expr:
     date = rf"^-?({_DIGITS})(-[0-9][0-9]-[0-9][0-9])(.*)$"
     year, day, rest = (anonymous("regexp_extract", raw.copy(), text(date), number(i)) for i in (1, 2, 3))
     before = cast(year, "INT") + 1
-    told = anonymous("concat", anonymous("format_string", text("%04d"), before), day, text(" (BC)"), rest)
+    before_christ = anonymous("concat", anonymous("format_string", text("%04d"), before), day, text(" (BC)"), rest)
     return exp.Case(
         ifs=[
-            exp.If(this=_starts(raw, "-") | _starts(raw, "0000"), true=told),
+            exp.If(this=_starts(raw, "-") | _starts(raw, "0000"), true=before_christ),
             exp.If(this=_starts(raw, "+"), true=anonymous("substring", raw.copy(), number(2))),
         ],
         default=raw,

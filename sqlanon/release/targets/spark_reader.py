@@ -118,8 +118,8 @@ class SparkSpot:
                 version,
             )
             checks = checks_of(server, self, view, version, manifest, names)
-            told = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
-            return replace(found, checks=(*found.checks, Check("manifest table", of_this, told), *checks))
+            message = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
+            return replace(found, checks=(*found.checks, Check("manifest table", of_this, message), *checks))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one of the version that the view shows."""
@@ -219,9 +219,9 @@ class Described:
             flaws.append("its columns change with those of the table")
         if self.properties:
             flaws.append("it has properties, which are none of the release's")
-        told = {one.get("name"): one.get("comment") for one in self.of.get("columns") or ()}
+        comments = {one.get("name"): one.get("comment") for one in self.of.get("columns") or ()}
         due = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
-        if self.of.get("comment") != comment_on_release(manifest) or told != due:
+        if self.of.get("comment") != comment_on_release(manifest) or comments != due:
             flaws.append("its comments are not those of the manifest")
         return flaws
 
@@ -305,8 +305,8 @@ def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset
     if strange := sorted(others - left.keys()):
         return Check("versions", False, f"not of the release: {', '.join(strange)}")
     if left:
-        told = f"left by a publication that did not end, and removed by the next one: {', '.join(left)}"
-        return Check("versions", None, told)
+        message = f"left by a publication that did not end, and removed by the next one: {', '.join(left)}"
+        return Check("versions", None, message)
     return Check("versions", True, "no other relations")
 
 
@@ -316,8 +316,10 @@ def in_the_way(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> l
     strange = sorted(named - ours(server, spot, named).keys())
     if not strange:
         return []
-    told = f"{', '.join(strange)}: called like a version, not known as one, and left; verify fails until that is gone"
-    return [Check("versions", None, told)]
+    message = (
+        f"{', '.join(strange)}: called like a version, not known as one, and left; verify fails until that is gone"
+    )
+    return [Check("versions", None, message)]
 
 
 def of_catalog(server: SparkEngine) -> list[Check]:
@@ -326,8 +328,8 @@ def of_catalog(server: SparkEngine) -> list[Check]:
     kind, replaced = (server.rows(sr.setting(name))[0][1] for name in names)
     if kind != "in-memory" or replaced not in ("builtin", "<undefined>"):
         return []
-    told = "the catalog of this Spark is in memory: the release is gone when it ends; with one that lasts "
-    return [Check("catalog", None, f"{told}(spark.sql.catalogImplementation=hive) it stays")]
+    message = "the catalog of this Spark is in memory: the release is gone when it ends; with one that lasts "
+    return [Check("catalog", None, f"{message}(spark.sql.catalogImplementation=hive) it stays")]
 
 
 @dataclass(frozen=True)
