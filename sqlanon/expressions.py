@@ -43,7 +43,7 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
     >>> from sqlanon.expressions import col
     >>> fragment("coalesce(sum(:n), 0) >= :k")(n=col("rows"), k=5).sql("duckdb")
     'COALESCE(SUM("rows"), 0) >= 5'
-    >>> fragment("least((SELECT n FROM :first), (SELECT n FROM :second))")(first=col("a"), second=col("b")).sql("duckdb")
+    >>> fragment("least((SELECT n FROM :one), (SELECT n FROM :two))")(one=col("a"), two=col("b")).sql("duckdb")
     'LEAST((SELECT "n" FROM "a"), (SELECT "n" FROM "b"))'
     """
 
