@@ -139,7 +139,7 @@ class DuckDBEngine:
             "python_enable_replacements": False,
         }
         config |= {name: value for name, value in asdict(limits).items() if value is not None}
-        return cls(duckdb.connect(":memory:", config=config)).in_utc()
+        return cls(duckdb.connect(":memory:", config=config)).in_utc().silent()
 
     def beside(self, holder: DuckDBEngine | None = None) -> DuckDBEngine:
         """A second connection to the same databases, which has nothing of what is temporary in this one."""
@@ -175,6 +175,11 @@ class DuckDBEngine:
         path = [self.holder.current_setting("search_path"), *(qualified(database, one) for one in ("main", *schemas))]
         self._set("search_path", qualified(database, "main"))  # a schema alone in the path is one of this database
         self._set("search_path", ",".join(dict.fromkeys([*_SYSTEM, *before, *filter(None, path)])))
+
+    def silent(self) -> DuckDBEngine:
+        """The same engine, without DuckDB's progress bar: an interactive Python prints it to stdout."""
+        self._set("enable_progress_bar", False)
+        return self
 
     @property
     def database(self) -> str:

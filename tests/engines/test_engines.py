@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,3 +168,20 @@ def test_the_capability_table_is_right(engine: Engine, feature: Feature) -> None
 
 def test_the_capability_table_is_right_for_spark(of_spark: SparkEngine) -> None:
     assert {feature for feature in Feature if can(of_spark, feature)} == FEATURES["spark"]
+
+
+BAR = """
+import sys
+from pathlib import Path
+import duckdb
+from sqlanon.engines.duckdb import DuckDBEngine
+
+own, private = DuckDBEngine(duckdb.connect()), DuckDBEngine.private(Path(sys.argv[1]))
+print([one.current_setting("enable_progress_bar") for one in (own, private, own.beside())])
+"""
+
+
+def test_an_interactive_python_sees_no_progress_bar_of_duckdb(tmp_path: Path) -> None:
+    """DuckDB takes a process without a script for one: its own connection prints to stdout after two seconds."""
+    ended = subprocess.run([sys.executable, "-c", BAR, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[True, False, False]\n"

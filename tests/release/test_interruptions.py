@@ -352,7 +352,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.cli.interrupts import hear_interrupts
 from sqlglot import parse_one
 
-engine = DuckDBEngine(duckdb.connect(":memory:"))
+engine = DuckDBEngine(duckdb.connect(":memory:")).silent()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a process in the background
 hear_interrupts()
 
