@@ -1032,7 +1032,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
         "module.laplace = laplace\n"
         "sys.argv = ['sqlanon', 'anonymize', 'policy.toml']\n"
         "from sqlanon.__main__ import run\n"
-        "cli()\n"
+        "run()\n"
     )
     spill = tmp_path / "spill"
     spill.mkdir()
