@@ -63,7 +63,7 @@ def connect(
     Raises
     ------
     SourceError
-        It cannot be opened, or a setting is no such thing; or there is one with a live connection, which has its own.
+        It cannot be opened, a setting is invalid, or settings are given beside a live connection, which has its own.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class Database:
         PolicyError
             The policy has no key, or asks for what an extended release cannot keep.
         ReleaseError
-            There is no release to be extended, or it was made by another policy.
+            There is no release to extend, or another policy made it.
         SourceError, HierarchyError
             The source does not fit the policy; or its values would be labelled in another way than in the release.
         """
@@ -273,7 +273,7 @@ class Database:
         policy:
             Of a release: its policy, so that what needs the source is checked as well.
         strategies:
-            Of a private page: those to compare; None: all that can do what is asked.
+            Of a private page: those to compare; None: all that fit the policy.
         progress:
             Told what is going on, of a policy.
 

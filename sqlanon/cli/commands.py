@@ -269,7 +269,7 @@ def compare(
     policy: PolicyFile,
     strategies: Annotated[
         str | None,
-        typer.Option("--strategies", metavar="NAME,...", help="which; by default all that can do what is asked"),
+        typer.Option("--strategies", metavar="NAME,...", help="which to compare; default: all that fit the policy"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON list, an object a strategy")] = False,
     memory_limit: MemoryLimit = None,
@@ -497,7 +497,7 @@ def report(
         typer.Option("--policy", metavar="POLICY.toml", help="of a release: check against its source, too"),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="with --private: compare all strategies that can do what is asked")
+        bool, typer.Option("--compare", help="with --private: compare all strategies that fit the policy")
     ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,

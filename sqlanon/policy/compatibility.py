@@ -251,7 +251,7 @@ NO_FIGURES = _of_search(
     able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
 )
 NO_SUM = _of_search(
-    "an aggregate that is no sum",
+    "an aggregate other than mean and sum",
     "search.aggregate",
     lambda one: MEASURES[one.measure].aggregates and one.aggregate not in ("mean", "sum"),
     able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
@@ -490,7 +490,7 @@ FILES = Feature("`source.files`", _files)
 
 EXTENDED = _always("a release that grows")
 NO_FILE = Feature(
-    "a release that is no file",
+    "a release outside a file",
     lambda asked: [] if asked.release and (asked.release.database or asked.release.file) else [Use("release")],
 )
 
@@ -636,7 +636,7 @@ ROWS_ELSEWHERE = (
     Row(IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
 LIVE_VIEWS = (
-    Row(FILES, LIVE, "there is no database to put the view in: load them into a table"),
+    Row(FILES, LIVE, "a view needs a database: load the files into a table"),
     Row(QUERY, LIVE, "make it a view of the database, and name that: table = ..."),
     Row(POPULATION, LIVE, "may change while the view is read: leave it out"),
     Row(KINDS_OF_POPULATION, LIVE, "is of a population, which a view does not look at: leave it out"),
@@ -654,7 +654,7 @@ LIVE_VIEWS = (
 EXTENSIONS = (
     Row(_missing("source.key"), EXTENDED, "is missing: name the columns that tell rows apart, which stay the same"),
     Row(PERSON, EXTENDED, "a release does not tell whose its rows are: leave it out"),
-    Row(POPULATION, EXTENDED, "is as it was when the release was made: anonymize anew"),
+    Row(POPULATION, EXTENDED, "does not grow with the release: anonymize anew"),
     Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", at="search.strategy"),
     Row(OF_ONE_SOURCE, EXTENDED, "is of one source, and here rows of several are released"),
     Row(_missing("catalog"), EXTENDED, "is missing: the ledger, which knows what was released, is in it"),
