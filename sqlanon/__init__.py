@@ -28,7 +28,7 @@ from sqlanon.errors import (
     SourceError,
     SqlanonError,
 )
-from sqlanon.version import __version__
+from sqlanon.resources import __version__
 
 if TYPE_CHECKING:
     from sqlanon.attacks import attack, attack_sql

@@ -1,9 +1,13 @@
-"""The SQL files that live in the database: top-level ``sql/`` in a checkout, inside the package once installed."""
+"""What comes with the code: the version, and the SQL files that live in databases, which are in top-level ``sql/`` in a
+checkout and inside the package once installed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
+__version__ = "0.1.0"
+"""A test holds it against ``pyproject.toml``."""
 
 PLAIN = ("macros.sql",)
 CHECKS = (*PLAIN, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql")

@@ -26,8 +26,8 @@ from sqlanon.cli.printing import (
     print_verification,
 )
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.resources import __version__
 from sqlanon.terminal import hand_out, printable, say
-from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.histogram import by_doubling
 from sqlanon.terminal import hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:
@@ -100,6 +99,8 @@ def print_live(view: LiveView, policy: Policy) -> None:
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
     """A histogram of class sizes: of how many rows (or persons) how many classes are."""
+    from sqlanon.release.class_sizes import by_doubling
+
     bars = by_doubling(dict(sizes))
     while bars and not next(iter(bars.values())):  # no class is as small
         bars.pop(next(iter(bars)))

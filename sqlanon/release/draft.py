@@ -30,12 +30,12 @@ from sqlanon.release.target import Expected, kind_taking
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.audit import Audited, Private, Queryable
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.resources import __version__
 from sqlanon.search.examples import example_levels
 from sqlanon.search.full_domain import measure_of
 from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
-from sqlanon.version import __version__
 
 if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult

@@ -28,6 +28,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies.bounds import Kind, bounds
 from sqlanon.policy.names import METADATA_VIEWS, labels_table
+from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import comment_on_column, comment_on_release, what_was_done
 
@@ -76,21 +77,6 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
 def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
     shown: list[exp.Expr] = [col(one) for one in columns if one != "position"]
     return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
-
-
-def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Query:
-    """How many classes there are of each size: ``class_size``, ``classes``, ``rows``."""
-    size = named(exp.Count(this=exp.Star()), "class_size")
-    classes = select([size], relation, [col(one) for one in quasi])
-    if not quasi:
-        classes = classes.having(exp.Count(this=exp.Star()) > 0, copy=False)
-    columns: list[exp.Expr] = [
-        col("class_size"),
-        named(exp.Count(this=exp.Star()), "classes"),
-        named(total(col("class_size")), "rows"),
-    ]
-    query = select(columns, subquery(classes, "c"), [col("class_size")])
-    return query.order_by(col("class_size"), copy=False)
 
 
 def labels(attribute: str, relation: exp.Expr, bounds: tuple[exp.Expr, exp.Expr] | None) -> exp.Query:

@@ -10,8 +10,8 @@ from sqlglot import exp
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import table
 from sqlanon.release.check import file_check
+from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.verify import Verification, verification_sql, verify_file
 from sqlanon.release.words import claims_table

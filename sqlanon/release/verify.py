@@ -54,8 +54,7 @@ from sqlanon.release.target import kind_at
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Audited
 from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
-from sqlanon.resources import CHECKS, macros
-from sqlanon.version import __version__
+from sqlanon.resources import CHECKS, __version__, macros
 
 
 @dataclass(frozen=True)

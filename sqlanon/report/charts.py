@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from sqlanon.histogram import ClassSizes
-from sqlanon.markup import distinct, harmless
+from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.release.markup import distinct, harmless
 from sqlanon.report.facts import Distribution
 from sqlanon.report.style import AFTER, AFTER_WORD, BEFORE, BEFORE_WORD, WIDTH, Chart, drawn, powers, styled
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import anonymous, cast, col, fragment, number, subquery, template, text
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.markup import distinct
+from sqlanon.release.markup import distinct
 from sqlanon.report.facts import Distribution
 
 _LABEL_COUNTS = template("""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlanon.histogram import ClassSizes
 from sqlanon.release.check import Check
+from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Manifest
 

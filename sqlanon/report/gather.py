@@ -16,15 +16,14 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import create_table, drop_table
-from sqlanon.histogram import ClassSizes
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys
+from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts as RowFacts
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import class_sizes
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.requirements import requirement_checks
 from sqlanon.release.targets.file import released_name

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.histogram import ClassSizes
+from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.report import refuse_without_charts
 from sqlanon.report.facts import Facts, Inside
 from sqlanon.report.gather import Unpublished

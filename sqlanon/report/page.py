@@ -16,7 +16,7 @@ from typing import Any
 
 import vl_convert
 
-from sqlanon.markup import escaped
+from sqlanon.release.markup import escaped
 from sqlanon.report import MARK
 from sqlanon.report.facts import Facts, Inside
 from sqlanon.report.sections import sections

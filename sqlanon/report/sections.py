@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlanon.histogram import ClassSizes
-from sqlanon.markup import Marked, escaped, html_table
+from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.release.markup import Marked, escaped, html_table
 from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report import charts_of_search as draw_search

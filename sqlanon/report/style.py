@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
-from sqlanon.markup import harmless
+from sqlanon.release.markup import harmless
 
 Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.HConcatChart"
 

@@ -1,6 +1,6 @@
 """Risk: how easily an attacker finds somebody in the source as it stands."""
 
-from sqlanon.histogram import ClassSizes
+from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.risk.assessment import assess, risk_statements
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.figures import Risk

@@ -24,8 +24,8 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
-from sqlanon.histogram import ClassSizes
 from sqlanon.policy import Policy, RiskSection
+from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import Distribution

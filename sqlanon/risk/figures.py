@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from sqlanon.histogram import ClassSizes
+from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk

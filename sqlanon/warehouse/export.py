@@ -15,8 +15,8 @@ from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
+from sqlanon.resources import __version__
 from sqlanon.sources import NOT_THERE
-from sqlanon.version import __version__
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,

@@ -30,10 +30,9 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
 from sqlanon.expressions import table
-from sqlanon.histogram import ClassSizes
-from sqlanon.markup import harmless
 from sqlanon.measures import MEASURES
-from sqlanon.release.metadata import class_sizes
+from sqlanon.release.class_sizes import ClassSizes, class_sizes
+from sqlanon.release.markup import harmless
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
 from sqlanon.report import distributions, facts_of_release, words
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution

@@ -31,10 +31,10 @@ from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
+from sqlanon.resources import __version__
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH
 from sqlanon.sources.run import Run
-from sqlanon.version import __version__
 
 
 @dataclass(frozen=True)

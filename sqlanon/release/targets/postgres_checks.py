@@ -20,7 +20,7 @@ from sqlanon.release.metadata import comments_on
 from sqlanon.release.targets import postgres_catalog as pc
 from sqlanon.release.targets import postgres_statements as pr
 from sqlanon.release.targets.on_server import version_of
-from sqlanon.version import __version__
+from sqlanon.resources import __version__
 
 _READ = "SELECT"
 

@@ -1,4 +1,4 @@
-"""The sizes of a table's classes: what the risks of all its rows follow from; and in few ranges, for people."""
+"""The sizes of a table's classes: what the risks of all its rows follow from; counted, and in few ranges for people."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.expressions import col, template
+
+_CLASSES = template("SELECT count(*) AS class_size FROM :relation GROUP BY :quasi")
+# Without quasi-identifiers all rows are one class; where there are no rows, there is none.
+_ONE_CLASS = template("SELECT count(*) AS class_size FROM :relation HAVING count(*) > 0")
+_SIZES = template("""
+    SELECT class_size, count(*) AS classes, sum(class_size)::BIGINT AS rows
+    FROM :classes AS c
+    GROUP BY class_size
+    ORDER BY class_size
+""")
+
+
+def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Select:
+    """How many classes there are of each size: ``class_size``, ``classes``, ``rows``."""
+    quasi_columns = [col(one) for one in quasi]
+    classes = _CLASSES(relation=relation, quasi=quasi_columns) if quasi else _ONE_CLASS(relation=relation)
+    return _SIZES(classes=classes)
 
 
 def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
