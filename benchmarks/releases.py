@@ -1,11 +1,12 @@
-"""Whether releases are the same across commits: thirty policies over seeded data.
+"""Whether releases are the same across commits: some fifty policies over seeded data.
 
     python benchmarks/releases.py record FILE       write down what comes out
     python benchmarks/releases.py compare FILE      compare; exit status 1 if anything differs
 
 Of each policy: the result as ``--json`` has it, a hash of the rows, the verification with and without the policy, the
 risk of some, the names of the plan's stages, and the error, if there is one. Where rows are drawn (noise), only their
-number counts. Times, paths and identifiers are left out.
+number counts. Times, paths and identifiers are left out. Of the histories, several publications in one folder with one
+catalog, that is noted of each publication, and what the ledger has at the end.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import contextlib
 import io
 import json
 import math
+import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +99,40 @@ def policies() -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True)
+class Publication:
+    """One of a history: what the source is changed by before, and what the policy says beside its attributes."""
+
+    levels: Mapping[str, int]
+    """Levels that are fixed, by quasi-identifier."""
+    release: str = "release"
+    section: str = ""
+    change: str = ""
+    command: str = "anonymize"
+
+
+COARSE = {"zip": 2, "birth_date": 2, "sex": 1, "ethnicity": 1}
+FINE_ZIP = {"zip": 1, "birth_date": 3, "sex": 1, "ethnicity": 1}
+FINE_SEX = {"zip": 3, "birth_date": 2, "sex": 0, "ethnicity": 1}
+GONE = "DELETE FROM patients WHERE hash(name) % 40 = 0"
+NEW = """INSERT INTO patients
+    SELECT 'new ' || name, address, zip, birth_date, sex, ethnicity, diagnosis, cost FROM patients
+    WHERE hash(name) % 8 < 3"""
+HISTORIES = {
+    "after": [
+        Publication(COARSE, "first"),
+        Publication({}, "second", 'after = ["first"]', NEW),
+        Publication({}, "third", 'after = "all"', GONE),
+    ],
+    "keep": [
+        Publication(COARSE, section="keep = 2"),
+        Publication(COARSE, section="keep = 2"),
+        Publication(COARSE, section='keep = 2\nafter = "all"', change=NEW),
+    ],
+    "extend": [Publication(COARSE), Publication(COARSE, change=NEW, command="extend")],
+    "joint audit": [Publication(FINE_ZIP, "first"), Publication(FINE_SEX, "second")],
+}
+WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 RISKS = ("k", "person", "population")
 DRAWN = ("noise", "decoys")
 VOLATILE = {"seconds", "release", "digest", "sha256", "run", "run_id", "created", "version", "path", "policy"}
@@ -109,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _command(arguments: list[str]) -> dict[str, Any]:
-    """What a command prints, and its exit status; its errors without the folder."""
+    """What a command prints, its exit status, and its errors: without the query that shows the rows of a refusal."""
     out, err = io.StringIO(), io.StringIO()
     status: Any = 0
     before = sys.argv
@@ -125,7 +163,62 @@ def _command(arguments: list[str]) -> dict[str, Any]:
         printed = _plain(json.loads(out.getvalue()))
     except ValueError:
         printed = out.getvalue()
-    return {"status": status, "out": printed, "err": " ".join(err.getvalue().split())}
+    return {"status": status, "out": printed, "err": " ".join(err.getvalue().split("ATTACH ", maxsplit=1)[0].split())}
+
+
+def _rows_and_columns(release: Path, drawn: bool) -> dict[str, Any]:
+    """What a release file holds."""
+    with duckdb.connect(str(release), read_only=True) as connection:
+        table = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
+        views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall()
+        columns = [row[:2] for row in connection.execute('DESCRIBE FROM "patients"').fetchall()]
+        what = "count(*)" if drawn else "count(*), sum(hash(t))::VARCHAR"
+        rows = connection.execute(f'SELECT {what} FROM "patients" AS t').fetchall()
+        manifest = () if drawn else connection.execute("FROM sqlanon.manifest").fetchall()[0]
+    return {"tables": table, "views": views, "columns": columns, "rows": rows, "manifest": len(manifest)}
+
+
+def _publication(here: Path, one: Publication) -> dict[str, Any]:
+    """What comes out of one publication of a history; then it is verified with its policy."""
+    attributes = ATTRIBUTES
+    for name, level in one.levels.items():
+        line = next(line for line in ATTRIBUTES.splitlines() if line.startswith(f"{name} ="))
+        fixed = f"{line.removesuffix(' }')}, min_level = {level}, max_level = {level} }}"
+        attributes = attributes.replace(line, fixed)
+    policy, release = here / f"{one.release}.toml", here / f"{one.release}.duckdb"
+    policy.write_text(
+        '[source]\ndatabase = "hospital.duckdb"\ntable = "patients"\nkey = ["name", "address"]\n'
+        f"{attributes}\n[privacy]\nk = 5\n[search]\nsuppression_limit = 0.5\n"
+        f'[release]\ndatabase = "{release.name}"\n{one.section}\n[catalog]\ndatabase = "c.duckdb"\n'
+    )
+    found = {one.command: _command([one.command, str(policy), "--json"])}
+    with sqlanon.connect() as db:
+        stages = db.plan(sqlanon.Policy.load(policy)).stages
+        found["plan"] = {"stages": [stage.name for stage in stages]}
+    if release.exists():
+        found["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
+        found["release"] = _rows_and_columns(release, drawn=False)
+    return found
+
+
+def history(folder: Path, name: str, publications: list[Publication]) -> dict[str, Any]:
+    """What comes out of several publications in one folder."""
+    here = folder / name.replace(" ", "_")
+    here.mkdir()
+    shutil.copy(folder / "hospital.duckdb", here / "hospital.duckdb")
+    found: dict[str, Any] = {}
+    for i, one in enumerate(publications, start=1):
+        if one.change:
+            with duckdb.connect(str(here / "hospital.duckdb")) as connection:
+                connection.execute(one.change)
+        found[f"{i} {one.release}"] = _publication(here, one)
+    with duckdb.connect(str(here / "c.duckdb"), read_only=True) as connection:
+        ledger = "SELECT path, breaks, len(after), generalization FROM sqlanon.ledger ORDER BY published_at"
+        found["ledger"] = connection.execute(ledger).fetchall()
+        found["runs"] = connection.execute("SELECT count(*) FROM sqlanon.runs").fetchall()
+    text = json.dumps(found, default=str).replace(str(here), "HERE")
+    cleaned: dict[str, Any] = json.loads(WHEN.sub("WHEN", text))
+    return cleaned
 
 
 def outcome(folder: Path, name: str, body: str) -> dict[str, Any]:
@@ -156,15 +249,7 @@ def outcome(folder: Path, name: str, body: str) -> dict[str, Any]:
         if name in PRIVACY:
             found["verify"] = _command(["verify", str(release), "--json"])
         found["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
-        with duckdb.connect(str(release), read_only=True) as connection:
-            table = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
-            views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall()
-            columns = [row[:2] for row in connection.execute('DESCRIBE FROM "patients"').fetchall()]
-            what = "count(*)" if name in DRAWN else "count(*), sum(hash(t))::VARCHAR"
-            rows = connection.execute(f'SELECT {what} FROM "patients" AS t').fetchall()
-            manifest = connection.execute("FROM sqlanon.manifest").fetchall()[0] if name not in DRAWN else ()
-        found["release"] = {"tables": table, "views": views, "columns": columns, "rows": rows}
-        found["release"]["manifest"] = len(manifest)
+        found["release"] = _rows_and_columns(release, name in DRAWN)
     cleaned: dict[str, Any] = json.loads(json.dumps(found, default=str).replace(str(here), "HERE"))
     if name in DRAWN:
         for part in ("verify", "verify with policy", "anonymize"):
@@ -204,7 +289,10 @@ def main() -> None:
         make_hospital(folder / "hospital.duckdb", rows=1500)
         first, step = arguments.part
         bodies = policies()
-        found = {name: outcome(folder, name, bodies[name]) for name in list(bodies)[first::step]}
+        found = {
+            name: history(folder, name, HISTORIES[name]) if name in HISTORIES else outcome(folder, name, bodies[name])
+            for name in [*bodies, *HISTORIES][first::step]
+        }
     found = json.loads(json.dumps(found, default=str))
     if arguments.action == "record":
         arguments.file.write_text(json.dumps(found, indent=1, ensure_ascii=False))
