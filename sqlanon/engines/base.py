@@ -35,9 +35,7 @@ class Queries(Protocol):
     """What answers queries that are sqlglot expressions."""
 
     @property
-    def dialect(self) -> str:
-        """The sqlglot name of its dialect."""
-        ...
+    def dialect(self) -> str: ...
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement that returns nothing of interest."""

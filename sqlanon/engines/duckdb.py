@@ -79,7 +79,6 @@ class Statements:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """While a statement runs."""
         if current_thread() is not main_thread():
             yield
             return
@@ -97,7 +96,6 @@ class Statements:
 
     @property
     def stopping(self) -> bool:
-        """Whether the statement that runs is to end."""
         return self._stop
 
     def stop(self) -> None:
@@ -183,15 +181,12 @@ class DuckDBEngine:
 
     @property
     def database(self) -> str:
-        """The database in use."""
         return str(self.rows(exp.Select(expressions=[_whole("current_database")]))[0][0])
 
     def current_setting(self, name: str) -> Any:
-        """A setting."""
         return self.rows(exp.Select(expressions=[_whole("current_setting", text(name))]))[0][0]
 
     def in_time_zone_of(self, other: DuckDBEngine) -> None:
-        """Have the time zone and the calendar of another."""
         for name in ("TimeZone", "Calendar"):
             with suppress(duckdb.Error):  # time zones are an extension, which every usual build has
                 self._set(name, other.current_setting(name))
@@ -211,16 +206,13 @@ class DuckDBEngine:
 
     @property
     def version(self) -> str:
-        """Name and version of the engine."""
         return f"duckdb {duckdb.__version__}"
 
     def files(self) -> list[Path]:
-        """The database files that are attached."""
         paths = self.rows(exp.select("path").from_("duckdb_databases()").where("path IS NOT NULL"))
         return [Path(path) for (path,) in paths]
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()
 
     def in_transaction(self) -> bool:
@@ -233,7 +225,6 @@ class DuckDBEngine:
         return self._generator.generate(expression, copy=False)
 
     def shown(self, statement: exp.Expr) -> str:
-        """The text of a statement, for people."""
         return statement.sql(self._generator.dialect, pretty=True)
 
     @contextmanager
@@ -250,7 +241,6 @@ class DuckDBEngine:
             self._generator = usual
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
-        """Run a statement."""
         sql = self.sql(statement)
         try:
             with STATEMENTS.running():
@@ -260,7 +250,6 @@ class DuckDBEngine:
             raise
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python."""
         sql = self.sql(query)
         try:
             with STATEMENTS.running():
@@ -278,17 +267,14 @@ class DuckDBEngine:
             raise DiskError(problem) from error
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text of a relation's columns; reads no rows."""
         return {name: str(type_) for name, type_ in self.types(relation).items()}
 
     def types(self, relation: exp.Expr) -> dict[str, DuckDBPyType]:
-        """Name and type object of a relation's columns; reads no rows."""
         query = exp.select("*").from_(relation.copy()).limit(0)
         description = self.connection.execute(self.sql(query)).description or []
         return {column[0]: column[1] for column in description}
 
     def relation(self, query: exp.Query) -> duckdb.DuckDBPyRelation:
-        """A lazy relation over a query."""
         return self.connection.sql(self.sql(query))
 
     def table_of(self, table: tuple[Mapping[str, str], Sequence[Sequence[Any]]]) -> duckdb.DuckDBPyRelation:
@@ -296,25 +282,21 @@ class DuckDBEngine:
         return self.relation(values_query(*table))
 
     def materialize(self, name: str, query: exp.Query) -> int:
-        """Make a temporary table of a query; how many rows it has."""
         self.execute(drop_table(table(name, "main", "temp"), exists=True))
         self.execute(create_temporary_table(table(name, "main", "temp"), query))
         return int(self.rows(row_count(rows=table(name, "main", "temp")))[0][0])
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
-        """Make a temporary table of an Arrow table or stream."""
         with self.registered(arrow) as relation:
             self.materialize(name, star(relation))
         return table(name, "main", "temp")
 
     def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = star) -> None:
-        """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""
         with self.registered(arrow) as relation:
             self.execute(create_table(target, query(relation)))
 
     @contextmanager
     def registered(self, arrow: Any) -> Iterator[exp.Table]:
-        """An Arrow table or stream as a relation, for a while; a stream can be read once."""
         name = f"sqlanon_arrow_{id(arrow)}"
         self.connection.register(name, arrow)
         try:
@@ -324,11 +306,9 @@ class DuckDBEngine:
 
     @contextmanager
     def stream(self, query: exp.Query) -> Iterator[Any]:
-        """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
         yield self.relation(query).to_arrow_reader()
 
     def script(self, statements: str) -> None:
-        """Run a file of our own SQL."""
         try:
             with STATEMENTS.running():
                 self.connection.execute(statements)
@@ -352,7 +332,6 @@ class DuckDBEngine:
         )
 
     def detach(self, alias: str) -> None:
-        """Detach a database file."""
         self.execute(exp.Detach(this=ident(alias), exists=True))
 
     def use(self, alias: str) -> None:
@@ -361,7 +340,6 @@ class DuckDBEngine:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction: what is done meanwhile is done as a whole, or not at all."""
         self.connection.begin()
         try:
             yield
@@ -377,7 +355,6 @@ class DuckDBEngine:
 
     @contextmanager
     def using(self, alias: str) -> Iterator[None]:
-        """`use` for a while."""
         with self.setting("search_path", qualified(alias, "main")):
             yield
 

@@ -43,15 +43,10 @@ from sqlanon.workdir import private_directory
 
 @dataclass(frozen=True)
 class Rounds:
-    """A query with a recursion in it.
+    """A query with a recursion in it."""
 
-    Attributes
-    ----------
-    query, owner:
-        The query, and the part of it whose ``WITH`` has the recursion: a union of a first round and of a query that
-        makes the next round of the last one.
-    """
-
+    # the query, and the part of it whose ``WITH`` has the recursion: a union of a first round and of a query that
+    # makes the next round of the last one
     query: exp.Query
     owner: exp.Select
 
@@ -62,7 +57,6 @@ class Rounds:
 
     @property
     def name(self) -> str:
-        """The recursion's name."""
         return self._parts[-1].alias
 
     def first(self, made: Mapping[str, exp.Table]) -> exp.Query:
@@ -74,7 +68,6 @@ class Rounds:
         return _over(self._parts[-1].this.right, made)
 
     def rest(self, made: Mapping[str, exp.Table], rounds: Sequence[exp.Table]) -> exp.Query:
-        """The query over all rounds."""
         whole = self.query.copy()
         found = _found(whole)
         assert found is not None
@@ -141,42 +134,22 @@ _DIALECTS = {one.name: one for one in (DUCKDB, SPARK)}
 
 @dataclass
 class There:
-    """What another engine has.
-
-    Attributes
-    ----------
-    server:
-        The engine that has it.
-    fetch_limit:
-        Results of more rows than this stay there.
-    scratch:
-        A folder that it and this machine share.
-    most:
-        So many rows the source has: no grouped result has more.
-    tables:
-        By the text of their names here, what they are there.
-    kept:
-        Of those that were made: the views there that keep them.
-    name:
-        What people call it.
-    """
+    """What another engine has."""
 
     server: RemoteEngine
-    fetch_limit: int
-    scratch: Path | None = None
-    most: int | None = None
-    tables: dict[str, exp.Expr] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
+    fetch_limit: int  # results of more rows than this stay there
+    scratch: Path | None = None  # a folder that it and this machine share
+    most: int | None = None  # so many rows the source has: no grouped result has more
+    tables: dict[str, exp.Expr] = field(default_factory=dict)  # by the text of their names here, what they are there
+    kept: dict[str, str] = field(default_factory=dict)  # of those that were made: the views there that keep them
     numbers: int = 0
-    name: str = "Spark"
+    name: str = "Spark"  # what people call it
 
     @property
     def dialect(self) -> RemoteDialect:
-        """How queries and values get there."""
         return _DIALECTS[self.server.dialect]
 
     def can(self, feature: Feature) -> bool:
-        """Whether the engine can do more than all can."""
         return feature in self.server.features
 
     def through_files(self, rows: int, at_once: int) -> bool:
@@ -201,7 +174,6 @@ class FederatedEngine(DuckDBEngine):
 
     @property
     def place(self) -> str:
-        """Where its other tables are, for messages."""
         return self.there.server.place
 
     def adopt(self, name: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
@@ -221,7 +193,6 @@ class FederatedEngine(DuckDBEngine):
             super().execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python."""
         if not self._reads(query):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
@@ -329,7 +300,6 @@ class FederatedEngine(DuckDBEngine):
         return ";\n\n".join([*here, f"-- in {self.there.name}{f', makes {makes}' if makes else ''}\n{there}"])
 
     def let_go(self) -> None:
-        """Forget all tables that were made there."""
         for view in self.there.kept.values():
             with suppress(SourceError):
                 self.there.server.forget(view)
@@ -337,15 +307,12 @@ class FederatedEngine(DuckDBEngine):
         self.there.tables.clear()
 
     def _reads(self, query: exp.Expr | None) -> bool:
-        """Whether a query reads a table that is there."""
         return query is not None and any(self.is_there(one) for one in query.find_all(exp.Table))
 
     def is_there(self, target: exp.Expr) -> bool:
-        """Whether a table is there, and not here."""
         return isinstance(target, exp.Table) and name_of(target) in self.there.tables
 
     def _types(self, query: exp.Query) -> dict[str, str]:
-        """DuckDB's types of a query's columns."""
         return self.columns(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q"))))
 
     def _travels(self, query: exp.Query) -> bool:
@@ -416,7 +383,6 @@ class FederatedEngine(DuckDBEngine):
                 server.forget(name)
 
     def _keep(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
-        """Make a table that stays there."""
         with self._kept_meanwhile(query) as (name, _):
             self._stays(target, types, name)
 

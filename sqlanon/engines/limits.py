@@ -17,18 +17,11 @@ _MOST_THREADS = 1024
 class Limits:
     """What an engine may take of the machine; what is None is left to the engine.
 
-    Attributes
-    ----------
-    memory_limit:
-        A size with its unit, such as ``2GB`` or ``512MiB``. What does not fit is spilled.
-    threads:
-        At least 1.
-
     >>> Limits(memory_limit="2GB", threads=4)
     Limits(memory_limit='2GB', threads=4)
     """
 
-    memory_limit: str | None = None
+    memory_limit: str | None = None  # a size with its unit, such as ``2GB`` or ``512MiB``. What does not fit is spilled
     threads: int | None = None
 
     def __post_init__(self) -> None:

@@ -125,7 +125,6 @@ class PostgresEngine:
 
     @classmethod
     def open(cls, address: str, place: str) -> PostgresEngine:
-        """Connect to a server."""
         try:
             import adbc_driver_manager  # noqa: PLC0415  (it is an extra)
             import adbc_driver_postgresql  # noqa: PLC0415
@@ -151,7 +150,6 @@ class PostgresEngine:
 
     @contextmanager
     def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
-        """Errors of the driver become one of ours, which quotes neither values nor the address."""
         import adbc_driver_manager  # noqa: PLC0415  (it comes with the extra)
 
         try:
@@ -161,15 +159,12 @@ class PostgresEngine:
 
     @property
     def version(self) -> str:
-        """Name and version of the engine."""
         return f"postgresql {self.rows(exp.select(exp.func('current_setting', text('server_version'))))[0][0]}"
 
     def sql(self, expression: exp.Expr) -> str:
-        """The text of an expression."""
         return self._generator.generate(expression)
 
     def shown(self, statement: exp.Expr) -> str:
-        """The text of a statement, for people."""
         return statement.sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
@@ -178,25 +173,21 @@ class PostgresEngine:
         self._execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python."""
         self._settle()
         return self._rows(query, parameters)
 
     def names(self, query: exp.Expr) -> list[str]:
-        """The names of a query's columns."""
         self._settle()
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query))
             return [str(column[0]) for column in cursor.description]
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text of a relation's columns; reads no rows."""
         names = self.names(star(relation.copy()).limit(0, copy=False))
         types = self.rows(types_without_a_view(exp.Subquery(this=star(relation.copy()), alias=ident("query")), names))
         return {name: type_ for name, (type_, _) in zip(names, types, strict=True)}
 
     def materialize(self, name: str, query: exp.Query) -> int:
-        """Make a temporary table of a query; how many rows it has."""
         self.execute(drop_table(exp.Table(this=ident(name), db=ident("pg_temp")), exists=True))
         self.execute(create_temporary_table(table(name), query))
         return int(self.rows(row_count(rows=exp.Table(this=ident(name), db=ident("pg_temp"))))[0][0])
@@ -245,7 +236,6 @@ class PostgresEngine:
 
     @contextmanager
     def stream(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatchReader]:
-        """The rows of a query as Arrow, as they come."""
         self._settle()
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query), parameters or None)
@@ -271,12 +261,10 @@ class PostgresEngine:
         return exp.Table(this=ident(name), db=ident("pg_temp"))
 
     def commit(self) -> None:
-        """End the transaction: what was done in it stays."""
         self._is_settled = False
         self.connection.commit()
 
     def rollback(self) -> None:
-        """End the transaction: nothing of it stays."""
         self._is_settled = False
         self.connection.rollback()
 
@@ -301,7 +289,6 @@ class PostgresEngine:
             yield
 
     def close(self) -> None:
-        """Close the connection."""
         with suppress(Exception):  # it may be gone
             self.connection.close()
 

@@ -91,8 +91,6 @@ _Answer = TypeVar("_Answer")
 
 
 class SparkEngine:
-    """Runs sqlglot expressions in a session of Spark."""
-
     dialect = "spark"
     features = FEATURES["spark"]
 
@@ -128,7 +126,6 @@ class SparkEngine:
 
     @contextmanager
     def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
-        """Errors of Spark become one of ours, which quotes neither values nor the address."""
         try:
             yield
         except Exception as error:
@@ -138,7 +135,6 @@ class SparkEngine:
 
     @property
     def is_here(self) -> bool:
-        """Whether all of it, driver and executors, is known to be on this machine: they see its folders."""
         return self._context() is not None and str(self._context().master).startswith("local")
 
     @property
@@ -153,20 +149,16 @@ class SparkEngine:
 
     @property
     def functions_replaced(self) -> frozenset[str]:
-        """The functions of Spark that functions of the user take the place of, in the user's own statements."""
         return self._asked(lambda: spark_settings.functions_replaced(self.session))
 
     @property
     def version(self) -> str:
-        """Name and version of the engine."""
         return f"spark {self._asked(lambda: self.session.version)}"
 
     def sql(self, expression: exp.Expr) -> str:
-        """The text of an expression."""
         return self._generator.generate(spelled_out(expression))
 
     def shown(self, statement: exp.Expr) -> str:
-        """The text of a statement, for people."""
         return spelled_out(statement).sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
@@ -174,12 +166,10 @@ class SparkEngine:
         self._asked(lambda: self._frame(statement, parameters))
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python."""
         arrow = self._arrow(query, parameters)
         return list(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text of a relation's columns; reads no rows."""
         return dict(self._asked(lambda: self._frame(exp.select("*").from_(relation.copy())).dtypes))
 
     @contextmanager
@@ -206,7 +196,6 @@ class SparkEngine:
         return self._asked(lambda: self._kept(name, self._frame(query)))
 
     def materialize_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
-        """Have the workers make other rows of those of a query, by Python, and keep them as `materialize` does."""
         from sqlanon.engines.spark_session import sent  # noqa: PLC0415  (nor for this)
 
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
@@ -228,7 +217,6 @@ class SparkEngine:
             del self._views[name]  # not before: what could not be dropped is tried again by `close`
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
-        """Have Spark write the rows of a query as Parquet files, in a new directory that it and this machine see."""
         written = self._asked(lambda: self._written(query, Path(directory).as_uri()))
         if written != rows_in(Path(directory)):
             message = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"

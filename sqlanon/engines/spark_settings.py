@@ -55,21 +55,11 @@ files and databases are read: these belong to the source."""
 
 @dataclass
 class _Held:
-    """A session whose settings are changed.
+    """A session whose settings are changed."""
 
-    Attributes
-    ----------
-    engines:
-        How many work in it.
-    before:
-        What the settings were; None: Spark's default.
-    seen:
-        All settings as they were left: Java's map of them and a copy, or what a server told.
-    """
-
-    engines: int = 0
-    before: dict[str, str | None] = field(default_factory=dict)
-    seen: Any = None
+    engines: int = 0  # how many work in it
+    before: dict[str, str | None] = field(default_factory=dict)  # what the settings were; None: Spark's default
+    seen: Any = None  # all settings as they were left: Java's map of them and a copy, or what a server told
 
 
 _HELD: WeakKeyDictionary[Any, _Held] = WeakKeyDictionary()

@@ -33,21 +33,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of the main job.
-
-    Attributes
-    ----------
-    stages:
-        In order.
-    nodes:
-        The size of the lattice; None where it depends on data.
-    unknown_heights:
-        The quasi-identifiers whose number of levels depends on data.
-    """
+    """The stages of the main job."""
 
     stages: tuple[Stage, ...]
-    nodes: int | None
-    unknown_heights: tuple[str, ...]
+    nodes: int | None  # the size of the lattice; None where it depends on data
+    unknown_heights: tuple[str, ...]  # the quasi-identifiers whose number of levels depends on data
 
     def __str__(self) -> str:
         parts = []
@@ -88,7 +78,6 @@ class StatementRunner:
             self.shown.clear()
 
     def make(self, target: exp.Table, query: exp.Query, engine: Engine | None = None) -> exp.Table:
-        """Make a table."""
         statement = create_table(target, query)
         self.made.append(target.copy())
         if self.shown is None:
@@ -98,7 +87,6 @@ class StatementRunner:
         return target.copy()
 
     def add(self, target: exp.Table, query: exp.Query) -> None:
-        """Add the rows of a query to a table."""
         statement = exp.Insert(this=target.copy(), expression=query)
         if self.shown is None:
             self.engine.execute(statement)
@@ -121,7 +109,6 @@ class StatementRunner:
         self.made = [target for target in self.made if target in kept]
 
     def drop(self, *tables: exp.Table) -> None:
-        """Drop tables."""
         if self.shown is None:
             for one in tables:
                 self.engine.execute(drop_table(one.copy()))
@@ -136,7 +123,6 @@ class StatementRunner:
         return self.engine.rows(query) if self.shown is None else example
 
     def count(self, relation: exp.Table, example: int = 0) -> int:
-        """The rows of a table."""
         return int(self.ask(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])
 
     def figures(self, query: exp.Select) -> Mapping[str, Any]:

@@ -31,7 +31,6 @@ def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] 
 def travelling(
     query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = PLAIN
 ) -> exp.Select:
-    """A query whose values can travel."""
     values: list[exp.Expr] = [named(carried(col(name), type_, as_text, plain), name) for name, type_ in types.items()]
     return select(values, subquery(query, "rows"))
 

@@ -151,17 +151,14 @@ class LiveRecipe:
 
     @property
     def levels(self) -> Levels:
-        """The generalization."""
         return tuple(tree.level for tree in self.quasi)
 
     @property
     def heights(self) -> Levels:
-        """The tops."""
         return tuple(tree.height for tree in self.quasi)
 
     @property
     def keys(self) -> list[str]:
-        """The columns of `rows` that tell classes apart."""
         return [code_name(i, level) for i, level in below_top(self.levels, self.heights)]
 
 
@@ -199,7 +196,6 @@ def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
 
 
 def live_view(recipe: LiveRecipe) -> exp.Select:
-    """What the view shows."""
     values = [
         col(f"value_{j}" if quasi is None or recipe.quasi[quasi].level == 0 else f"label_{quasi}", "r")
         for j, _, quasi in recipe.shown
@@ -221,7 +217,6 @@ def live_status(recipe: LiveRecipe) -> exp.Select:
 
 
 def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
-    """A query with the parts that it names."""
     parts: dict[str, exp.Query] = {"source": _source(recipe), "rows": _rows(recipe), "frequency": _frequency(recipe)}
     sensitive: dict[Distribution, SensitiveTable] = {}
     for wanted in recipe.requirements.distributions:

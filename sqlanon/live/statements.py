@@ -156,7 +156,6 @@ def definition(
 
 
 def making(draft: Draft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
-    """The statements that make a live view, in place of the one before if there is one."""
     known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
     create = column_definitions(definitions, _DEFINITION.items())
     create.set("exists", True)
@@ -210,7 +209,6 @@ def _status(counted: Sequence[Known]) -> Iterator[exp.Expr]:
 
 
 def status_name(known: Known) -> str:
-    """The view that counts a live view's rows, in schema ``sqlanon``."""
     return f"live_{known.number}_status"
 
 

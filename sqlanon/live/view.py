@@ -124,7 +124,6 @@ class _Searched:
 
 
 def live(space: Workspace, policy: Policy, name: str | None, progress: Progress) -> LiveView:
-    """See `Database.live`."""
     _refuse(space, policy, name)
     with space.run(policy) as run:
         with readable():
@@ -156,7 +155,6 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
 
 
 def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
-    """See `Database.live_sql`."""
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
@@ -168,7 +166,6 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
 
 
 def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
-    """See `Database.drop_live`."""
     space.home(policy)
     with space.writing(policy) as engine, _writable(), engine.inside(engine.holder.database):
         known = known_views(engine)
@@ -236,7 +233,6 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
 
 
 def _columns(engine: DuckDBEngine, base: exp.Table) -> dict[str, LiveColumn]:
-    """The columns of the private table, as they are now."""
     types = engine.types(base)
     none = [subquery(_NO_VALUE(column=col(name), base=base)) for name in types]
     texts = engine.rows(_TYPES(types=[type_text(one) for one in none]))[0]
@@ -301,7 +297,6 @@ def _silent(*figures: object) -> None:
 
 
 def known_views(engine: DuckDBEngine) -> list[Known]:
-    """The live views of the database that is in use."""
     definitions = table(DEFINITIONS, SCHEMA)
     try:
         engine.types(definitions)
@@ -312,7 +307,6 @@ def known_views(engine: DuckDBEngine) -> list[Known]:
 
 
 def named_so(known: Sequence[Known], schema: str, name: str) -> Known | None:
-    """The live view of a name, whatever the case."""
     wanted = (schema.lower(), name.lower())
     return next((one for one in known if (one.schema.lower(), one.name.lower()) == wanted), None)
 

@@ -18,7 +18,6 @@ class _Arrow(SourceKind):
     name = "arrow"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        """Bind the copy."""
         if binding.section.query is not None:
             raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
         assert binding.copied is not None

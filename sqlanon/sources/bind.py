@@ -46,7 +46,6 @@ def readable() -> Iterator[None]:
 
 
 def unbind_source(engine: DuckDBEngine, place: Place) -> None:
-    """Drop the views of a source."""
     for suffix in ("recoded", "rows", "source", "query", "files"):
         engine.execute(drop_view(place.view(suffix)))
 

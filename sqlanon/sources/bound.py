@@ -35,30 +35,17 @@ _Server = TypeVar("_Server")
 class Recodes(Protocol):
     """What makes rows of a release: the statement of a recoding."""
 
-    def select(self, shuffled: bool = True) -> exp.Select:
-        """The rows, in random order unless they are for checks."""
-        ...
+    def select(self, shuffled: bool = True) -> exp.Select: ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a source's relations are made.
+    """Where a source's relations are made."""
 
-    Attributes
-    ----------
-    name:
-        The names of views begin with it.
-    table:
-        The table that is made of rows that are copied.
-    reads:
-        Whether rows may be read.
-    views:
-        The schema of views, and its database. It has little else: a view looks names up in its own schema first.
-    """
-
-    name: str
-    table: exp.Table
-    reads: bool = True
+    name: str  # the names of views begin with it
+    table: exp.Table  # the table that is made of rows that are copied
+    reads: bool = True  # whether rows may be read
+    # the schema of views, and its database. It has little else: a view looks names up in its own schema first
     views: tuple[str, str] = ("main", "temp")
 
     @property
@@ -67,7 +54,6 @@ class Place:
         return self.table if self.reads else None
 
     def view(self, suffix: str) -> exp.Table:
-        """The name of a view."""
         return table(f"{self.name}_{suffix}", *self.views)
 
 
@@ -90,30 +76,17 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Source:
-    """The private table, bound; here its rows are read by the engine of the run.
+    """The private table, bound; here its rows are read by the engine of the run."""
 
-    Attributes
-    ----------
-    relation:
-        What queries select from.
-    columns:
-        Name and type text of each column, in order; of a CSV file, those that were not wanted, too.
-    files:
-        The data files that it is read from.
-    in_place:
-        Whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot.
-    counted:
-        The combinations that were counted elsewhere. Then the relation has nothing but their columns.
-    home:
-        What tells its database from others, for the ledger.
-    """
-
-    relation: exp.Table
+    relation: exp.Table  # what queries select from
+    # name and type text of each column, in order; of a CSV file, those that were not wanted, too
     columns: Mapping[str, str]
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()  # the data files that it is read from
+    # whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot
     in_place: bool = True
+    # the combinations that were counted elsewhere. Then the relation has nothing but their columns
     counted: Counted | None = None
-    home: str | None = None
+    home: str | None = None  # what tells its database from others, for the ledger
 
     access: ClassVar[Access] = "rows"
     recodes: ClassVar[bool] = True
@@ -123,7 +96,6 @@ class Source:
 
     @property
     def where(self) -> str:
-        """Where its rows are, in words."""
         return "DuckDB"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:

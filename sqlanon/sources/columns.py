@@ -17,32 +17,18 @@ from sqlanon.sources.earlier import EARLIER, repeated_keys
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a source are to a policy.
+    """What the columns of a source are to a policy."""
 
-    Attributes
-    ----------
-    by_attribute:
-        The column of each attribute.
-    generalized, noisy, sensitive:
-        The quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements look
-        at; for joint l-diversity all sensitive ones. By their columns, in the policy's order.
-    sensitive_names:
-        The sensitive attributes' names in the policy.
-    person:
-        The column that tells persons apart, or None: each row is a person.
-    key:
-        The columns that tell rows apart, if the policy names them.
-    weights, household:
-        The columns of sampling weights and of households that `risk` looks at, if the policy names them.
-    """
-
-    by_attribute: Mapping[str, str]
+    by_attribute: Mapping[str, str]  # the column of each attribute
+    # the quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements look
+    # at; for joint l-diversity all sensitive ones. By their columns, in the policy's order
     generalized: tuple[str, ...]
     noisy: tuple[str, ...]
     sensitive: tuple[str, ...]
-    sensitive_names: tuple[str, ...]
-    person: str | None
-    key: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...]  # the sensitive attributes' names in the policy
+    person: str | None  # the column that tells persons apart, or None: each row is a person
+    key: tuple[str, ...] = ()  # the columns that tell rows apart, if the policy names them
+    # the columns of sampling weights and of households that `risk` looks at, if the policy names them
     weights: str | None = None
     household: str | None = None
 
@@ -108,7 +94,6 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names, for a message."""
     return ", ".join(map(repr, names))
 
 

@@ -57,18 +57,10 @@ _PLAIN = {
 
 @dataclass(frozen=True)
 class Layout:
-    """How CSV files are written.
+    """How CSV files are written."""
 
-    Attributes
-    ----------
-    options:
-        What ``read_csv`` is told.
-    columns:
-        The type of each column by its name, in order.
-    """
-
-    options: Mapping[str, str | bool | int]
-    columns: Mapping[str, str]
+    options: Mapping[str, str | bool | int]  # what ``read_csv`` is told
+    columns: Mapping[str, str]  # the type of each column by its name, in order
 
 
 def copy_csv(
@@ -150,7 +142,6 @@ def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> b
 
 
 def _layout(sniffed: list[Layout], paths: list[str], text_columns: Collection[str]) -> Layout:
-    """The layout of all files."""
     layout = sniffed[0]
     for path, other in zip(paths[1:], sniffed[1:], strict=True):
         if list(other.columns) != list(layout.columns):

@@ -22,7 +22,6 @@ class _DuckDB(SourceKind):
     name = "database"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        """Bind a table or a query."""
         return binding.engine, bind_source(binding.engine, binding.section, binding.place, home=binding.home)
 
 

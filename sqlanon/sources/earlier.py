@@ -34,20 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EarlierAttribute:
-    """A quasi-identifier as an earlier release shows it.
+    """A quasi-identifier as an earlier release shows it."""
 
-    Attributes
-    ----------
-    attribute, level, top:
-        How the source gives its labels: its coded values, the level, and the label of the top.
-    column:
-        Its column in the release.
-    """
-
-    attribute: Coded
+    attribute: Coded  # how the source gives its labels: its coded values, the level, and the label of the top
     level: int
     top: str | None
-    column: str
+    column: str  # its column in the release
 
 
 def unmarked(source: exp.Expr, columns: Sequence[str]) -> exp.Select:

@@ -28,7 +28,6 @@ class _Files(SourceKind):
     name = "files"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        """Bind the files."""
         names = binding.as_text, binding.wanted, binding.home
         return binding.engine, bind_files(binding.engine, binding.section, binding.place, *names)
 
@@ -44,7 +43,6 @@ def bind_files(
     wanted: Collection[str] = (),
     home: str | None = None,
 ) -> Source:
-    """Bind files that match patterns."""
     if section.query is not None:
         raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
     with readable():

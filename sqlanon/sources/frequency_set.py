@@ -48,18 +48,15 @@ class FrequencySetSource(Source):
 
     @property
     def where(self) -> str:
-        """Out of reach."""
         return "a warehouse"
 
     def release_note(self, to: str, note: str) -> str:
-        """What a plan says of the statement that makes a release."""
         return f"in the warehouse, see sqlanon plan --dialect; here as DuckDB would do it ({note})"
 
     @contextmanager
     def recoded(
         self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
-        """Refused: the rows are in the warehouse."""
         raise SourceError(
             "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "
             "release there: sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
@@ -67,7 +64,6 @@ class FrequencySetSource(Source):
         yield
 
     def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
-        """As far as they were counted."""
         assert self.counted is not None
         return engine.rows(distinct_counts(self.counted.table, names, self.counted.count))[0]
 
@@ -81,7 +77,6 @@ class _FrequencySet(SourceKind):
     verbs = "anonymize, compare and plan"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, FrequencySetSource]:
-        """Read it."""
         return binding.engine, _bind(binding)
 
 

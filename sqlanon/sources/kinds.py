@@ -39,7 +39,6 @@ class Servers:
         self._stack, self._open = stack, dict[str, Any]()
 
     def open(self, name: str, connect: Callable[[], _Server]) -> _Server:
-        """The connection of this name."""
         if name not in self._open:
             self._open[name] = server = connect()
             self._stack.callback(server.close)
@@ -49,36 +48,20 @@ class Servers:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a source is bound with.
+    """What a source is bound with."""
 
-    Attributes
-    ----------
-    engine:
-        It reads the source, or stands beside the one that does.
-    policy, section:
-        The policy, and its ``[source]`` with what `sqlanon.connect` was given.
-    place:
-        Where relations are made.
-    servers:
-        Connections, which stay open as long as the `Database`.
-    given, copied:
-        What `sqlanon.connect` was given; of Arrow the table that it was copied to.
-    home:
-        What tells a database of DuckDB from others, for the ledger.
-    """
-
-    engine: DuckDBEngine
-    policy: Policy
+    engine: DuckDBEngine  # it reads the source, or stands beside the one that does
+    policy: Policy  # the policy, and its ``[source]`` with what `sqlanon.connect` was given
     section: SourceSection
-    place: Place
-    servers: Servers
+    place: Place  # where relations are made
+    servers: Servers  # connections, which stay open as long as the `Database`
+    # what `sqlanon.connect` was given; of Arrow the table that it was copied to
     given: Any = field(default=None, repr=False)
     copied: exp.Table | None = None
-    home: str | None = None
+    home: str | None = None  # what tells a database of DuckDB from others, for the ledger
 
     @cached_property
     def looked_at(self) -> tuple[str, ...]:
-        """The attributes that are counted."""
         return (*self.policy.generalized, *looked_at_sensitive(self.policy.privacy, self.policy.with_role("sensitive")))
 
     @cached_property
@@ -104,22 +87,13 @@ class Binding:
 
 
 class SourceKind(ABC):
-    """A kind of source: one file, and one registration.
+    """A kind of source: one file, and one registration."""
 
-    Attributes
-    ----------
-    name:
-        Its key in the policy's ``[source]``, or any other.
-    without_rows:
-        Why verbs that look at rows are refused, if they are: where the source is.
-    dialect, schema:
-        Of its queries, and where its tables are that have none: for the ledger.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  # its key in the policy's ``[source]``, or any other
+    # why verbs that look at rows are refused, if they are: where the source is
     without_rows: ClassVar[str | None] = None
     verbs: ClassVar[str] = "anonymize, plan, compare and verify"
-    dialect: ClassVar[str] = "duckdb"
+    dialect: ClassVar[str] = "duckdb"  # of its queries, and where its tables are that have none: for the ledger
     schema: ClassVar[str] = "main"
 
     def takes(self, given: object) -> bool:
@@ -157,14 +131,12 @@ REGISTERED: dict[str, SourceKind] = {}
 
 
 def register_source(kind: SourceKind) -> None:
-    """Add a kind of source."""
     if kind.name in REGISTERED or kind.name in _MODULES:
         raise ValueError(f"there is a kind of source {kind.name!r} already")
     REGISTERED[kind.name] = kind
 
 
 def unregister_source(kind: SourceKind) -> None:
-    """Take one out that was added."""
     del REGISTERED[kind.name]
 
 
@@ -174,14 +146,12 @@ def kind_taking(given: object) -> SourceKind | None:
 
 
 def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
-    """The kind of a policy's ``[source]``."""
     name = "arrow" if copied else next((one for one in _MODULES if getattr(section, one, None)), "database")
     kind: SourceKind = import_module(_MODULES[name]).KIND
     return kind
 
 
 def lower(*names: str | None) -> frozenset[str]:
-    """Names in lower case."""
     return frozenset(name.lower() for name in names if name)
 
 

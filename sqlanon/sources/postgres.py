@@ -66,26 +66,14 @@ class PostgresSource(Source):
     Recoding runs there, by the same statement as here. What that reads beside the source (values with their codes and
     labels, the suppressed classes) is shipped as temporary tables, which nobody else sees and which go with the
     transaction. Rows of the source never come here: the rows of its release may.
-
-    Attributes
-    ----------
-    engine, address:
-        A connection to it, and where that leads; it may hold a password.
-    there:
-        The source there: its columns that are looked at or released, each plain.
-    statement:
-        What counted it.
-    schema:
-        Of the table there; None of a query, which may read many.
-    name, query:
-        The table with its schema, or the query with the schemas of its tables, as the user's own path found them.
     """
 
-    engine: PostgresEngine
+    engine: PostgresEngine  # a connection to it, and where that leads; it may hold a password
     address: str = field(repr=False)
-    there: exp.Subquery
-    statement: exp.Select
-    schema: str | None = None
+    there: exp.Subquery  # the source there: its columns that are looked at or released, each plain
+    statement: exp.Select  # what counted it
+    schema: str | None = None  # of the table there; None of a query, which may read many
+    # the table with its schema, or the query with the schemas of its tables, as the user's own path found them
     name: str | None = None
     query: str | None = None
 
@@ -93,7 +81,6 @@ class PostgresSource(Source):
 
     @property
     def where(self) -> str:
-        """The server."""
         return "PostgreSQL"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
@@ -101,20 +88,16 @@ class PostgresSource(Source):
         return self.engine if isinstance(self.engine, kind) and address in (None, self.address) else None
 
     def names(self, section: SourceSection) -> tuple[str | None, str | None]:
-        """With their schemas."""
         return self.name, self.query
 
     def plan(self) -> Iterator[Stage]:
-        """What was counted there."""
         note = "the combinations of values with their counts; of the rows, nothing else leaves it"
         yield Stage("count in PostgreSQL", note, (self.statement.sql(self.engine.dialect, pretty=True),))
 
     def release_note(self, to: str, note: str) -> str:
-        """What a plan says of the statement that makes a release."""
         return f"in PostgreSQL, over temporary tables of what is here, in random order, to {to} ({note})"
 
     def shown(self, engine: Engine, query: exp.Expr) -> str:
-        """The text of a statement as it runs there."""
         own = name_of(self.relation)
         others = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
         others.pop(own, None)
@@ -126,7 +109,6 @@ class PostgresSource(Source):
     def recoded(
         self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
-        """The rows of a release, made there and read here as they come, once."""
         with (
             self.engine.undone_unless_committed(),
             self.shipped(engine, recoding.select(shuffled)) as query,
@@ -179,7 +161,6 @@ class PostgresSource(Source):
     def temporary_rows(
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[Ask, exp.Table]]:
-        """The rows of a query as a temporary table, for a while, and what asks there; of many rows some."""
         with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
             some = there if share is None else pg.some_rows(there, share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), some))
@@ -187,26 +168,21 @@ class PostgresSource(Source):
             yield lambda asked: self.engine.rows(pg.put_there(asked, {})), _ROWS
 
     def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
-        """Its name, and the statement that makes it."""
         return _ROWS, [self.shown(engine, create_temporary_table(table(_ROWS.name), query))]
 
     def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
-        """Counted there."""
         with self.engine.reading():
             return self.engine.rows(pg.distinct_counts(self.there, names))[0]
 
     def sampled(self, engine: Engine) -> Sampled:
-        """What hashes its rows there."""
         return Sampled(self.engine, self.there, self.there.named_selects)
 
     def why_not_measured(self) -> str | None:
-        """Why dependencies cannot be measured."""
         with self.engine.reading():
             may = self.engine.rows(pg.may_make_temporary())[0][0]
         return None if may else "this role may make no temporary tables in PostgreSQL"
 
     def carrying(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Where a value cannot travel from there, say of which column."""
         return _carrying(self.engine, self.there, types)
 
     def refuse_release(self, place: str, schema: str) -> None:
@@ -238,7 +214,6 @@ class _Postgres(SourceKind):
     dialect, schema = "postgres", "public"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, PostgresSource]:
-        """Count it."""
         assert binding.section.postgres is not None
         address, release = address_of(binding.section.postgres), binding.policy.release
         server = binding.servers.open(address, lambda: PostgresEngine.open(address, "source.postgres"))

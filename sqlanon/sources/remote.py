@@ -23,22 +23,15 @@ _Server = TypeVar("_Server")
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteSource(Source):
-    """A source whose rows stay where they are: the engine of the run runs there what reads its relation.
+    """A source whose rows stay where they are: the engine of the run runs there what reads its relation."""
 
-    Attributes
-    ----------
-    engine:
-        Has it beside us.
-    """
-
-    engine: FederatedEngine
+    engine: FederatedEngine  # has it beside us
 
     access = "remote"
     measures = False
 
     @property
     def where(self) -> str:
-        """What people call its engine."""
         return self.engine.there.name
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
@@ -48,7 +41,6 @@ class RemoteSource(Source):
 
     @property
     def workers(self) -> FederatedEngine | None:
-        """Those that its engine may have."""
         return self.engine if self.engine.there.can(Feature.WORKERS) else None
 
     def release_query(self, recoding: Recodes) -> exp.Select:
@@ -56,36 +48,30 @@ class RemoteSource(Source):
         return recoding.select(shuffled=self.engine.there.can(Feature.INNER_ORDER))
 
     def release_note(self, to: str, note: str) -> str:
-        """What a plan says of the statement that makes a release."""
         return f"in {self.where}, over temporary tables of what is here, in random order, to {to} ({note})"
 
     def shown(self, engine: Engine, query: exp.Expr) -> str:
-        """The text of a statement as it runs there."""
         return self.engine.shown(query)
 
     @contextmanager
     def recoded(
         self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
-        """The rows of a release, made there and fetched."""
         with self.engine.fetched(self.release_query(recoding), types) as relation:
             yield relation.order_by(*at_random(), copy=False) if shuffled else relation
 
     @contextmanager
     def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
-        """The statement that makes the rows of a release there."""
         with self.engine.put_there(self.release_query(recoding)) as query:
             yield query
 
     def keeps(self, made: exp.Expr) -> bool:
-        """Whether a table that was made of it stayed there."""
         return self.engine.is_there(made)
 
     def sampled(self, engine: Engine) -> None:
         """None: no hash of a row leaves it."""
 
     def drop(self) -> None:
-        """Drop what was made there."""
         self.engine.let_go()
 
 

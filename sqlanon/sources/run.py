@@ -16,8 +16,6 @@ from sqlanon.sources.bound import Place, Source
 
 @dataclass(frozen=True)
 class Population:
-    """The population table: the engine that reads it, what it is, and where its views are."""
-
     engine: DuckDBEngine
     source: Source
     place: Place
@@ -51,7 +49,6 @@ class Run:
         return name
 
     def drop(self) -> None:
-        """Drop what the run made."""
         any_name = self.work("any")
         self.source.drop()
         with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user

@@ -26,7 +26,6 @@ class _Spark(SourceKind):
     dialect, schema = "spark", "default"
 
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
-        """By the statements of its session."""
         section = binding.section
         server = binding.servers.open(section.spark or SESSION, lambda: _session(binding))
         engine = FederatedEngine(binding.engine, There(server, section.fetch_limit, section.scratch))
@@ -60,7 +59,6 @@ def _refuse_functions(query: str, replaced: Collection[str]) -> None:
 
 
 def _found(section: SourceSection) -> exp.Expr:
-    """The table, query or files there."""
     if section.files:
         each = [star(table(pattern, "parquet")) for pattern in section.files]
         return subquery(union_all(*each), "files") if len(each) > 1 else table(section.files[0], "parquet")

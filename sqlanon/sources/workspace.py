@@ -113,12 +113,10 @@ class Workspace:
 
     @property
     def engine(self) -> DuckDBEngine:
-        """The engine beside which the work database is."""
         return self._engine
 
     @property
     def limits(self) -> Limits:
-        """What the engines may take; a live connection's own settings."""
         return self._engine.limits
 
     @property
@@ -281,5 +279,4 @@ class Workspace:
         return alias
 
     def close(self) -> None:
-        """Let go of the source, and drop everything that was made beside it."""
         self._stack.close()

@@ -56,12 +56,10 @@ class Kinds:
         return None if node is None else self._known.get(id(node))
 
     def put(self, node: exp.Expr, kind: Kind | None) -> None:
-        """Learn the kind of a node."""
         self._known[id(node)] = kind
         self._kept.append(node)
 
     def replaced(self, old: exp.Expr, new: exp.Expr) -> None:
-        """What stands for a node has its kind."""
         self.put(new, self.of(old))
 
 
@@ -113,7 +111,6 @@ def _of_sum(node: exp.Expr, kinds: Kinds) -> Kind | None:
 
 
 def _of_choice(node: exp.Expr, kinds: Kinds) -> Kind | None:
-    """Of one of several values."""
     ends = [node.args.get(name) for name in ("true", "false", "default")]
     parts = [*node.args.get("ifs", ()), *node.expressions, *(end for end in ends if end is not None)]
     if isinstance(node, (exp.Coalesce, exp.Nullif)):

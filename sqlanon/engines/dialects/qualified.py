@@ -139,7 +139,6 @@ class Qualified(DuckDB):
         }
 
         def func(self, name: str, *args: Any, prefix: str = "(", suffix: str = ")", normalize: bool = True) -> str:
-            """A call."""
             lower = name.lower()
             match lower, args:
                 case "list_append" | "array_append", (items, item):
@@ -159,13 +158,11 @@ class Qualified(DuckDB):
             return self.func(self.sql(expression, "this"), *expression.expressions, normalize=not placed)
 
         def binary(self, expression: exp.Binary, op: str) -> str:
-            """An operator."""
             if op in _COMPARISONS:
                 return super().binary(expression, op)
             return self.func(f'"{op}"', expression.this, expression.expression)
 
         def neg_sql(self, expression: exp.Neg) -> str:
-            """A negative value."""
             return self.func('"-"', expression.this)
 
         def column_sql(self, expression: exp.Column) -> str:
@@ -189,7 +186,6 @@ class Qualified(DuckDB):
             return super().binary(expression, "COLLATE")
 
         def refuse(self, expression: exp.Expr) -> str:
-            """No text."""
             raise NotImplementedError(f"{expression.key}: write a call of the function")
 
 

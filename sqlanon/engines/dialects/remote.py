@@ -27,29 +27,17 @@ def _as_it_is(statement: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class RemoteDialect:
-    """A dialect, as that of an engine that has tables of its own; by default DuckDB's.
-
-    Attributes
-    ----------
-    text:
-        Its type of text.
-    plain:
-        Types that travel as they are.
-    type_here, type_there:
-        DuckDB's name of a type, by its own, and its own by DuckDB's; None where there is no equal.
-    plain_there:
-        A column of its own type whose equality is what a reader sees.
-    spelled_out:
-        A statement as its parser must find it.
-    """
+    """A dialect, as that of an engine that has tables of its own; by default DuckDB's."""
 
     name: str
-    text: str = "VARCHAR"
-    plain: frozenset[str] = travel.PLAIN
+    text: str = "VARCHAR"  # its type of text
+    plain: frozenset[str] = travel.PLAIN  # types that travel as they are
+    # DuckDB's name of a type, by its own, and its own by DuckDB's; None where there is no equal
     type_here: Callable[[str], str | None] = _same
     type_there: Callable[[str], str | None] = _same
+    # a column of its own type whose equality is what a reader sees
     plain_there: Callable[[str, str], exp.Expr] = lambda name, type_: col(name)
-    spelled_out: Callable[[exp.Expr], exp.Expr] = _as_it_is
+    spelled_out: Callable[[exp.Expr], exp.Expr] = _as_it_is  # a statement as its parser must find it
 
     def leaving(self, query: exp.Query, types: Mapping[str, str], as_text: str = "VARCHAR") -> exp.Select:
         """A query whose values can travel; `arriving` is for DuckDB, `landed` for the engine."""
@@ -74,7 +62,6 @@ class RemoteDialect:
         return own
 
     def put_there(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
-        """A query as the engine runs it, over other relations."""
         marks: dict[str, exp.Expr] = {}
         marked = query.copy()
         for found in list(marked.find_all(exp.Table)):
@@ -91,7 +78,6 @@ class RemoteDialect:
         return put
 
     def shown(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> str:
-        """The text of a query as the engine runs it."""
         return self.spelled_out(self.put_there(query, relations)).sql(self.name, pretty=True)
 
 

@@ -279,8 +279,6 @@ def _distinct(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 
 
 def called(name: str) -> Callable[[exp.Expr, Kinds], exp.Expr]:
-    """The same function by another name."""
-
     def rule(node: exp.Expr, kinds: Kinds) -> exp.Expr:
         return anonymous(name, *(one.copy() for one in node.expressions))
 

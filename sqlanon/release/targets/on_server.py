@@ -21,15 +21,9 @@ from sqlanon.release.words import claims_table
 
 
 class Server(Protocol):
-    """The engine of a server."""
+    def translated_errors(self, kind: type[SqlanonError]) -> AbstractContextManager[None]: ...
 
-    def translated_errors(self, kind: type[SqlanonError]) -> AbstractContextManager[None]:
-        """Its errors become one of ours."""
-        ...
-
-    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python."""
-        ...
+    def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
 
 class Spot(Protocol):
@@ -42,14 +36,10 @@ class Spot(Protocol):
     """Of the server, for sqlglot."""
 
     @property
-    def schema(self) -> str:
-        """The schema."""
-        ...
+    def schema(self) -> str: ...
 
     @property
-    def name(self) -> str:
-        """The name of the view."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def path(self) -> Path:
@@ -57,13 +47,9 @@ class Spot(Protocol):
         ...
 
     @property
-    def table(self) -> exp.Table:
-        """The stable view."""
-        ...
+    def table(self) -> exp.Table: ...
 
-    def opened_server(self) -> AbstractContextManager[Server]:
-        """The server, for a while."""
-        ...
+    def opened_server(self) -> AbstractContextManager[Server]: ...
 
 
 AnySpot = TypeVar("AnySpot", bound=Spot)
@@ -71,21 +57,11 @@ AnySpot = TypeVar("AnySpot", bound=Spot)
 
 @dataclass(frozen=True)
 class ServerRelease(Generic[AnySpot]):
-    """A release that was published on a server.
+    """A release that was published on a server."""
 
-    Attributes
-    ----------
-    spot:
-        Where it is.
-    manifest:
-        What it claims.
-    limits:
-        What `verify` may take of this machine.
-    """
-
-    spot: AnySpot
+    spot: AnySpot  # where it is
     manifest: Manifest
-    limits: Limits = NO_LIMITS
+    limits: Limits = NO_LIMITS  # what `verify` may take of this machine
     sha256: ClassVar[None] = None
     """There is no file."""
 

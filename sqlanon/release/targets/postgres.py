@@ -46,12 +46,10 @@ class PostgresTarget:
 
     @property
     def path(self) -> Path:
-        """The place, as the ledger has it."""
         return self.spot.path
 
     @property
     def table_name(self) -> str:
-        """The view that readers know."""
         return self.spot.name
 
     @contextmanager
@@ -119,7 +117,6 @@ class PostgresTarget:
 
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
-    """The schema that the policy names."""
     section = draft.prepared.policy.release
     assert section is not None
     assert section.postgres is not None
@@ -138,7 +135,6 @@ class StagedPostgres:
     sha256: ClassVar[None] = None
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        """Its rows, for the engine that has the source."""
         return self.staged.beside_source()
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:

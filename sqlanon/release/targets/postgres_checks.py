@@ -35,7 +35,6 @@ _SHOWN = 5
 
 
 def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
-    """The number of a relation; None where there is none."""
     found: int | None = server.rows(pg.number_of(), [qualified(schema, name)])[0][0]
     return found
 

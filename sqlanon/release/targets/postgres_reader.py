@@ -58,17 +58,14 @@ class PostgresSpot:
 
     @property
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths: no user and no password is in it."""
         return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
 
     @property
     def table(self) -> exp.Table:
-        """The stable view."""
         return table(self.name, self.schema)
 
     @contextmanager
     def opened_server(self) -> Iterator[PostgresEngine]:
-        """A connection there, for a while."""
         try:
             server = PostgresEngine.open(self.address, "the release")
         except SourceError as error:
@@ -126,22 +123,18 @@ class OpenedPostgres:
 
     @property
     def manifest(self) -> Manifest:
-        """What it claims."""
         return self.found.manifest
 
     @property
     def digest(self) -> str:
-        """The digest of its rows."""
         return self.found.digest
 
     @property
     def failures(self) -> Sequence[str]:
-        """What the failed checks saw."""
         return self.found.failures
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
-        """Its rows, as a table of another engine."""
         target, types = table(alias, "main", "temp"), self.release.engine.columns(SUBJECT)
         with (
             self.release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR")) as reader,
@@ -155,7 +148,6 @@ class OpenedPostgres:
 
 
 def place_of(place: str, table_name: str | None) -> PostgresSpot:
-    """The release that somebody names."""
     return PostgresSpot.of(*named_place(place, table_name, "PostgreSQL"))
 
 
@@ -221,7 +213,6 @@ def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, l
 
 
 def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> Manifest:
-    """Copy the rows that the view shows; the manifest."""
     schemas = server.rows(pc.schema(), [spot.schema])
     if schemas and not schemas[0][1]:
         raise ReleaseError(f"this user may not use the schema {spot.schema!r}: GRANT USAGE ON SCHEMA")

@@ -62,12 +62,10 @@ class SparkTarget:
 
     @property
     def path(self) -> Path:
-        """The place, as the ledger has it."""
         return self.spot.path
 
     @property
     def table_name(self) -> str:
-        """The view that readers know."""
         return self.spot.name
 
     @contextmanager
@@ -90,7 +88,6 @@ class SparkTarget:
                 raise
 
     def facts(self, staged: StagedSpark) -> Facts:
-        """Count the rows there."""
         found, draft = staged.found, staged.draft
         if not found.digest:
             types = {column.name: column.type for column in draft.columns()}
@@ -127,7 +124,6 @@ class StagedSpark:
     sha256: ClassVar[None] = None
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        """What requirements look at of its rows, for the engine that has the source."""
         return self.found.copied(self.draft.run.engine)
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
@@ -153,7 +149,6 @@ def _refuse_types(types: Mapping[str, str]) -> None:
 
 
 def _next_version(server: SparkEngine, spot: SparkSpot) -> int:
-    """The number of the next version."""
     names = names_there(server, spot)
     if spot.name in names:
         shown = Described.by(server, spot.table).version_shown(spot)

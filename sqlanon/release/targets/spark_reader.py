@@ -74,20 +74,16 @@ class SparkSpot:
 
     @property
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths."""
         return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
 
     @property
     def table(self) -> exp.Table:
-        """The stable view."""
         return table(self.name, self.schema)
 
     def rows_table(self, version: int) -> exp.Table:
-        """The table with the rows of a version."""
         return table(versioned(self.name, version), self.schema)
 
     def manifest(self, version: int) -> exp.Table:
-        """The table with its manifest."""
         return table(f"{versioned(self.name, version)}{OF_MANIFEST}", self.schema)
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
@@ -131,7 +127,6 @@ class SparkSpot:
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
-        """The rows that the view shows, for the engine that has their source."""
         with (
             self.opened_server() as server,
             server.translated_errors(ReleaseError),
@@ -175,12 +170,10 @@ class Described:
 
     @classmethod
     def by(cls, server: SparkEngine, relation: exp.Table) -> Described:
-        """Ask the catalog."""
         return cls(json.loads(server.rows(sr.description(relation))[0][0]))
 
     @property
     def is_view(self) -> bool:
-        """Whether it has no rows of its own."""
         return self.of.get("type") == "VIEW"
 
     @property
@@ -334,15 +327,9 @@ def of_catalog(server: SparkEngine) -> list[Check]:
 
 @dataclass(frozen=True)
 class SparkRelease(ServerRelease[SparkSpot]):
-    """A release that was published in Spark.
+    """A release that was published in Spark."""
 
-    Attributes
-    ----------
-    warnings:
-        What the holder should know of it.
-    """
-
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what the holder should know of it
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
@@ -365,7 +352,6 @@ def _looked_at(manifest: Manifest) -> dict[str, str]:
 
 
 def place_of(place: Any, table_name: str | None) -> SparkSpot:
-    """The release that somebody names."""
     return SparkSpot.of(*named_place(place, table_name, "Spark"))
 
 

@@ -66,27 +66,16 @@ def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequenc
 
 @dataclass(frozen=True)
 class Counted:
-    """What is known of rows that are in Spark.
+    """What is known of rows that are in Spark."""
 
-    Attributes
-    ----------
-    engine, asked:
-        Has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers.
-    combinations, wanted, count:
-        Their table, its columns with their types, and the column of their counts.
-    types:
-        Of all columns of the rows.
-    digest:
-        Their content digest; nothing where they do not have the columns that are claimed.
-    """
-
+    # has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers
     engine: DuckDBEngine
     asked: Once
-    combinations: exp.Table
+    combinations: exp.Table  # their table, its columns with their types, and the column of their counts
     wanted: Mapping[str, str]
     count: str
-    types: Mapping[str, str]
-    digest: str
+    types: Mapping[str, str]  # of all columns of the rows
+    digest: str  # their content digest; nothing where they do not have the columns that are claimed
 
     def verified(self, manifest: Manifest, path: Path) -> Verification:
         """Hold them against what is claimed."""
@@ -110,7 +99,6 @@ class Counted:
             engine.execute(drop_table(target.copy()))
 
     def rows(self, combinations: exp.Table) -> exp.Select:
-        """As many rows of combinations as were counted."""
         return repeated(combinations, list(self.wanted) or [self.count], self.count)
 
 

@@ -80,14 +80,12 @@ def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: e
 
 
 def manifest_row(target: exp.Table, release: str, version: int, manifest: str) -> exp.Insert:
-    """Insert the one row of a manifest's table."""
     values = zip(MANIFEST, MANIFEST.values(), (text(release), number(version), text(manifest)), strict=True)
     row = [named(exp.Cast(this=value, to=native_type(type_)), name) for name, type_, value in values]
     return exp.Insert(this=target, expression=exp.Select(expressions=row))
 
 
 def manifest_of(relation: exp.Table) -> exp.Select:
-    """Release, version and text of the manifest that a table has."""
     return select([col(name) for name in MANIFEST], relation.copy())
 
 
@@ -125,7 +123,6 @@ def shown_by_view(rows: exp.Table, columns: Sequence[str]) -> exp.Select:
 
 
 def read_by(query: str) -> list[exp.Table]:
-    """The tables that a view's query reads."""
     try:
         made = parse_one(query, dialect="spark")
     except SqlglotError:
@@ -139,7 +136,6 @@ def description(relation: exp.Table) -> exp.Describe:
 
 
 def schemas(like: str) -> exp.Command:
-    """The schemas of a name."""
     return _show("SCHEMAS LIKE", text(like))
 
 
@@ -159,7 +155,6 @@ def _show(*parts: str | exp.Expr) -> exp.Command:
 
 
 def dropped(target: exp.Table) -> exp.Drop:
-    """``DROP TABLE IF EXISTS target``."""
     drop = drop_table(target)
     drop.set("exists", True)
     return drop
