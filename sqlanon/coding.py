@@ -82,7 +82,6 @@ class Coded:
 
 
 def code_name(attribute: int, level: int) -> str:
-    """The column with the code of an attribute at a level."""
     return f"q{attribute}_l{level}"
 
 

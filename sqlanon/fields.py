@@ -44,11 +44,9 @@ class OneOf:
         self._registry = registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: SchemaBuilder) -> CoreSchema:
-        """Read a name, and nothing else."""
         return no_info_plain_validator_function(self._read)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: SchemaHandler) -> dict[str, Any]:
-        """Show the names of now."""
         return {"enum": list(self._registry), "type": "string"}
 
     def _read(self, value: object) -> str:
@@ -134,7 +132,6 @@ def _real(value: object) -> int | float:
 
 
 def _plain_real(value: int | float) -> int | float:
-    """Write a number for JSON: one spelling for equal numbers."""
     return int(value) if value == int(value) else value
 
 

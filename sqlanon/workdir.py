@@ -65,7 +65,6 @@ def _disk_of(place: Path | None) -> str:
 
 
 def _room(place: Path | None) -> str:
-    """What is left on a disk."""
     there = None if place is None else next((one for one in (place, *place.absolute().parents) if one.exists()), None)
     if there is None:
         return ""

@@ -32,7 +32,6 @@ def main() -> None:
 
 
 def _say(error: Exception) -> None:
-    """Say what is wrong, and end."""
     if isinstance(error, SqlanonError):
         say(f"error: {error}", err=True)
         sys.exit(error.exit_status)

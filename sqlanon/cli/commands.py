@@ -89,7 +89,6 @@ def two_names(option: str, given: str) -> tuple[str, str]:
 
 
 def load(path: Path) -> Policy:
-    """Read a policy file."""
     from sqlanon.policy import Policy
 
     return Policy.load(path)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
-    """What was published: how much of the table, what was done to it, how large its classes are."""
     from sqlanon.release.words import what_was_done
 
     manifest = release.manifest
@@ -59,7 +58,6 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
 
 
 def print_export(result: Result, folder: Path, seconds: float) -> None:
-    """What a warehouse will release: how much of the table, what is done to it, and where the statements are."""
     from sqlanon.release.words import level_in_words
 
     suppressed = f"{result.suppressed_rows:,} suppressed ({percent(result.suppressed_rows, result.rows)})"
@@ -78,7 +76,6 @@ def print_export(result: Result, folder: Path, seconds: float) -> None:
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
-    """What a live view shows now: how much of the table, and what it does to it."""
     from sqlanon.release.words import level_in_words
 
     shown, limit = view.rows - view.suppressed_rows, view.limit_rows
@@ -98,7 +95,6 @@ def print_live(view: LiveView, policy: Policy) -> None:
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
-    """A histogram of class sizes: of how many rows (or persons) how many classes are."""
     from sqlanon.release.class_sizes import by_doubling
 
     bars = by_doubling(dict(sizes))
@@ -109,7 +105,6 @@ def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> N
 
 
 def print_verification(found: Verification) -> None:
-    """The checks of a release, and what they found."""
     words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
     rows = []
     for check in found.checks:
@@ -122,7 +117,6 @@ def print_verification(found: Verification) -> None:
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
-    """What breaks each requirement, in a table."""
     say("")
 
     def figure(one: RequirementRisk) -> str:
@@ -140,7 +134,6 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
 
 
 def print_suda(found: Suda) -> None:
-    """Special uniques: how many rows, with how few attributes, and what each attribute has to do with it."""
     say(
         f"{found.rows_with_msus:,} of {found.rows:,} rows are alone with {found.size} or fewer of their "
         f"quasi-identifiers, in {found.msus:,} minimal ways"
@@ -159,7 +152,6 @@ def print_suda(found: Suda) -> None:
 
 
 def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
-    """What strategies found, in a table."""
     formats = {
         f"score ({measure})": ("score", ",.6g"),
         "loss": ("loss", ".4f"),
@@ -177,7 +169,6 @@ def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
 
 
 def print_noise_of(result: Result) -> None:
-    """What noise did to a result."""
     for name, one in (result.noise or {}).items():
         errors = [f"{one['expected_error']:,.4g}", f"{one['observed_error']:,.4g}"]
         shares = one["expected_relative_error"], one["observed_relative_error"]
@@ -193,7 +184,6 @@ def print_noise_of(result: Result) -> None:
 
 
 def told_of_decoys(decoys: Decoys) -> str:
-    """What decoys there are, in words: k counts them, and says so."""
     if not decoys.rows:
         return "no decoys: no class stayed too small"
     figures = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "
@@ -201,7 +191,6 @@ def told_of_decoys(decoys: Decoys) -> str:
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """The errors that noise would make, in a table."""
     say("")
     rows = []
     for name, errors in noise.items():
@@ -213,12 +202,10 @@ def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON."""
     print(json.dumps(value, ensure_ascii=not is_unicode()))
 
 
 def print_attacks(attacks: Attacks, with_sql: bool) -> None:
-    """The victims of each attack; with SQL, the statements that show them, where there are any."""
     rows = []
     for one in attacks.values():
         name = one.name.replace("_", " ")
@@ -270,7 +257,6 @@ MOST_LEAKING = 10
 
 
 def print_attackers(found: Risk) -> None:
-    """What each attacker may hope for, and how large classes are."""
     prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
     for threshold, rows in prosecutor.rows_above.items():
         of_all = percent(prosecutor.share_above[threshold], 1)
@@ -300,7 +286,6 @@ def print_attackers(found: Risk) -> None:
 
 
 def print_leakage(leakage: Sequence[Leakage]) -> None:
-    """What sets of attributes leak, in a table."""
     if not leakage:
         return
     say("")
@@ -312,7 +297,6 @@ def print_leakage(leakage: Sequence[Leakage]) -> None:
 
 
 def print_dependencies(found: Sequence[Narrowing]) -> None:
-    """The columns that narrow quasi-identifiers, in a table."""
     if not found:
         return
     say("")
@@ -325,7 +309,6 @@ def print_dependencies(found: Sequence[Narrowing]) -> None:
 
 
 def print_matrix(found: UniquesMatrix) -> None:
-    """The rows that are unique, by the levels of two attributes."""
     first, second = found.attributes
     say("")
     headers = [f"unique rows: {first} by {second}", *(f"level {j}" for j in range(len(found.uniques[0])))]

@@ -64,7 +64,6 @@ class Asked:
 
     @property
     def requirements(self) -> set[str]:
-        """The names of the requirements."""
         return set() if self.privacy is None else set(self.privacy.requirements)
 
 
@@ -114,7 +113,6 @@ def conflicts(rows: Sequence[Row], asked: Asked) -> Iterator[Problem]:
 
 
 def asked_of(parts: Mapping[str, Any], **more: Any) -> Asked:
-    """A policy by its sections, or as far as these are sound."""
     return Asked(**{name: part for name, part in parts.items() if part is not None}, **more)
 
 
@@ -122,7 +120,6 @@ def asked_of(parts: Mapping[str, Any], **more: Any) -> Asked:
 
 
 def _scoped(scope: str) -> list[str]:
-    """The keys of the requirements of a scope."""
     return [kind.entry.key for kind in kinds() if kind.entry.scope == scope]
 
 
@@ -159,12 +156,10 @@ def _given(path: str, words: str = "") -> Feature:
 
 
 def _missing(path: str) -> Feature:
-    """A key, or a section, that is not there."""
     return Feature(f"no `{path}`", lambda asked: [] if asked.get(path) else [Use(path)])
 
 
 def _always(words: str) -> Feature:
-    """What is done with the policy."""
     return Feature(words, lambda asked: [Use("")])
 
 
@@ -208,7 +203,6 @@ def _unknown_to_strategy(asked: Asked) -> list[str]:
 
 
 def _local(search: SearchSection) -> str:
-    """What recodes below the full domain."""
     return f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
 
 
@@ -696,7 +690,6 @@ class _Names(dict[str, str]):
 
 
 def page() -> str:
-    """The page docs/compatibility.md."""
     parts = [_INTRODUCTION]
     for title, rows in TABLE.items():
         lines = [f"| {row.feature.words} | {row.beside.words} | {row.message.format_map(_Names())} |" for row in rows]

@@ -32,7 +32,6 @@ GUARANTEES = ("quasi-identifiers", "combinations")
 
 
 def guarantee_of(strategy: object) -> str:
-    """What a strategy guarantees."""
     return GUARANTEES[traits_of(strategy).of_combinations]
 
 

@@ -71,7 +71,6 @@ _OWN: Mapping[str, FieldInfo] = dict(PrivacySection.model_fields)
 
 
 def _field(kind: Kind) -> tuple[Any, Any]:
-    """The type and the default of a requirement's key."""
     entry = kind.entry
     if entry.form == "list":
         several = tuple[kind, ...]  # type: ignore[valid-type]  # known at run time

@@ -136,7 +136,6 @@ _WORDS: Mapping[str, _Say] = {
 
 
 def _models_in(annotation: Any) -> dict[str, type[BaseModel]]:
-    """Return the parts that an annotation speaks of, by name."""
     if isinstance(annotation, type) and not get_args(annotation):
         return {annotation.__name__: annotation} if issubclass(annotation, BaseModel) else {}
     return {name: part for inner in get_args(annotation) for name, part in _models_in(inner).items()}

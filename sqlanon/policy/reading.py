@@ -97,7 +97,6 @@ def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_toml(file: Path) -> dict[str, Any]:
-    """Parse a policy file."""
     # By name and here: a type checker needs neither of the two, and a policy from Python no parser.
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     place = str(file)

@@ -221,7 +221,6 @@ class IntervalsRule(_LevelsRule):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Show the three spellings."""
         plain = handler.resolve_ref_schema(handler(schema))
         parts = dict(plain["properties"])
         widths, levels = parts.pop("widths"), parts.pop("levels")
@@ -270,7 +269,6 @@ class SuppressRule(_Rule):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Show the word."""
         return {"type": "string", "const": "suppress"}
 
 

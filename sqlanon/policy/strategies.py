@@ -58,15 +58,12 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class OwnStrategy:
-    """A strategy of the package: ``run`` of its module."""
-
     name: str
     finds: str
     module: str
     traits: Traits = Traits()
 
     def run(self, task: Any) -> Any:
-        """Import its module, and search."""
         return import_module(self.module).run(task)
 
 
@@ -82,7 +79,6 @@ def register(strategy: Strategy) -> None:
 
 
 def unregister(strategy: Strategy) -> None:
-    """Take one out that was added."""
     del STRATEGIES[strategy.name]
 
 

@@ -16,7 +16,6 @@ _AT_ONCE = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_AT_ONCE):

@@ -63,27 +63,22 @@ class ClassSizes:
 
     @classmethod
     def of(cls, classes: dict[int, int]) -> ClassSizes:
-        """Of rows: the number of classes by size."""
         return cls.from_rows((size, n, size * n) for size, n in classes.items())
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any]]) -> ClassSizes:
-        """From the rows of a query."""
         return cls(tuple(sorted((int(size), int(n), int(of)) for size, n, of in rows if n)))
 
     @property
     def sizes(self) -> dict[int, int]:
-        """The number of classes by size, as the estimators take it."""
         return {size: n for size, n, _ in self.by_size}
 
     @cached_property
     def classes(self) -> int:
-        """The classes."""
         return sum(n for _, n, _ in self.by_size)
 
     @cached_property
     def rows(self) -> int:
-        """The rows."""
         return sum(of for _, _, of in self.by_size)
 
     @cached_property
@@ -93,22 +88,18 @@ class ClassSizes:
 
     @property
     def smallest(self) -> int:
-        """The size of the smallest class; 0 in an empty table."""
         return self.by_size[0][0] if self.by_size else 0
 
     @property
     def uniques(self) -> int:
-        """The classes of one."""
         return self.sizes.get(1, 0)
 
     @property
     def pairs(self) -> int:
-        """The classes of two."""
         return self.sizes.get(2, 0)
 
     @property
     def histogram(self) -> dict[str, int]:
-        """The classes by ranges of sizes, each as wide as all before it: ``1``, ``2``, ``3-4``, ``5-8``, ..."""
         return by_doubling(self.sizes)
 
     def bins(self, few: int, apart: bool = False) -> list[tuple[int, int, int, int]]:
@@ -141,5 +132,4 @@ class ClassSizes:
         return sum(size * n * risk(size) for size, n, _ in self.by_size) / self.count if self.count else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {"histogram": self.histogram, "uniques": self.uniques, "pairs": self.pairs}

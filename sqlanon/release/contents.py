@@ -91,7 +91,6 @@ _COMMENTED = (
 
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
-    """What a release file should have."""
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
     described = {f"table sqlanon.{name}" for name in ABOUT} if manifests[0].version is not None else set[str]()
     return objects(manifests) | own | described
@@ -142,7 +141,6 @@ def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
 
 
 def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
-    """The statements of the views in an open release file, or another database, by name."""
     return dict(engine.rows(_of(database, [col("view_name"), col("sql")], "duckdb_views")))
 
 
@@ -220,7 +218,6 @@ _NAME = re.compile(r"CREATE (?:[A-Z]+ )+(?:sqlanon\.)?([^ (]+).*", re.DOTALL)
 
 
 def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
-    """The statements that make what is in a database."""
     engine.script(f"EXPORT DATABASE {database} TO {literal_path(str(folder)).sql('duckdb')}")
     content = (folder / "schema.sql").read_text(encoding="utf-8")
     return {one.strip().rstrip(";") for one in re.split(r"\n(?=CREATE )", content)}
@@ -228,7 +225,6 @@ def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
 
 @contextmanager
 def _beside(engine: DuckDBEngine, schema: bool = True) -> Iterator[str]:
-    """A database in memory, for a while."""
     name = "made_beside"
     engine.attach(":memory:", name)
     try:

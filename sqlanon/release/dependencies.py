@@ -134,7 +134,6 @@ def _of_groups(
 
 
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Select:
-    """One row: the rows of the smallest group."""
     return _SMALLEST(rows=rows, keys=list(keys))
 
 
@@ -210,7 +209,6 @@ class Narrowing:
 
     @property
     def message(self) -> str:
-        """The figures, for people."""
         names, size, one = _listed(self.columns), self.smallest_group, len(self.columns) == 1
         verb, are, them = ("narrows", "is", "it") if one else ("narrow", "are", "them")
         smallest = "" if size is None else f"; with {names}, the smallest group has {size:,} rows"
@@ -221,7 +219,6 @@ class Narrowing:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return asdict(self) | {"columns": list(self.columns), "factor": self.factor}
 
 
@@ -405,7 +402,6 @@ def _queries(rows: exp.Table, candidates: Sequence[_Candidate]) -> list[exp.Sele
 
 
 def _answers(ask: _Ask, queries: Sequence[exp.Select]) -> list[dict[str, Any]]:
-    """The figures of all queries."""
     names = queries[0].named_selects
     union = star(subquery(union_all(*(star(subquery(one, "q")) for one in queries)), "u"))
     return [dict(zip(names, row, strict=True)) for row in ask(union)]
@@ -458,7 +454,6 @@ def _narrowing(
 
 
 def _source(section: SourceSection) -> exp.Expr:
-    """The source as its holder names it."""
     if section.files:
         return table(section.files[0])
     *place, own = table_parts(section.table or "source")

@@ -40,8 +40,6 @@ def versioned(table_name: str, version: int) -> str:
 
 @dataclass(frozen=True)
 class ReleasedColumn:
-    """A column of a release: its name, its type and its role."""
-
     name: str
     type: str
     role: str
@@ -135,7 +133,6 @@ class Manifest:
         }
 
     def row(self) -> dict[str, Any]:
-        """Value by column, as the table holds them."""
         fields = asdict(self)
         for name in _AS_JSON:
             fields[name] = None if fields[name] is None else json.dumps(fields[name], ensure_ascii=False)
@@ -143,7 +140,6 @@ class Manifest:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Manifest:
-        """Read what `row` wrote."""
         fields = dict(row)
         for name in _AS_JSON:
             if fields.get(name) is not None:
@@ -165,12 +161,10 @@ class Manifest:
         return hashlib.sha256(json.dumps(claimed, ensure_ascii=False).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The same row as JSON, for a file that has no tables."""
         return json.dumps({**self.row(), "published_at": self.published_at.isoformat()}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote."""
         return cls.from_row(_parsed(text))
 
 

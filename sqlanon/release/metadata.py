@@ -64,7 +64,6 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp
 
 
 def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:
-    """The views that tell about a release: of its classes, and of our own tables."""
     queries = (
         _in_order("attributes", OVERVIEW_COLUMNS),
         class_sizes(table(name), quasi),
@@ -113,7 +112,6 @@ def comment(kind: str, target: exp.Expr, told: str) -> exp.Comment:
 
 
 def column_comment(relation: exp.Table, name: str, told: str) -> exp.Comment:
-    """``COMMENT ON COLUMN relation.name IS 'told'``."""
     parts = relation.args
     column = exp.Column(this=ident(name), table=parts["this"], db=parts.get("db"), catalog=parts.get("catalog"))
     return comment("COLUMN", column.copy(), told)
@@ -214,7 +212,6 @@ def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | 
 
 
 def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
-    """The rows of ``sqlanon.figures``."""
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
     hidden = "" if manifest.score is not None else ", which follows from values that are not released: not shown"

@@ -87,7 +87,6 @@ def _plain(query: exp.Select) -> exp.Expr:
 def about_checks(
     engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool
 ) -> list[Check]:
-    """What a file tells about its rows."""
     newest = manifests[0]
     if not same_version:
         return [Check("words and views", None, "written by another version of sqlanon than this one")]
@@ -122,7 +121,6 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
 
 
 def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
-    """What an open release file tells of suppressed rows."""
     found: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
     return found
 

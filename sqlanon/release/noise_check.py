@@ -150,7 +150,6 @@ class NoiseCheck:
     recoded: exp.Table
 
     def checks(self) -> list[Check]:
-        """All that can be told."""
         policy, source = self.prepared.policy, self.prepared.source
         columns = noisy_columns(policy, source)
         return [self._others(columns), *self._noise(columns)]

@@ -244,7 +244,6 @@ class _Figures:
 def _figures(
     engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk], leaf: Leaf, numbered: bool
 ) -> dict[int, _Figures]:
-    """What the rows of each row group have of a leaf."""
     rows: exp.Expr = read_parquet([str(path)])
     row: exp.Expr = col("file_row_number")
     if numbered:
@@ -267,7 +266,6 @@ def _figures(
 
 
 def _group(row: exp.Expr, chunks: Sequence[Chunk]) -> exp.Expr:
-    """The row group that a row is in."""
     sizes = [one.rows for one in chunks]
     if len(set(sizes[:-1])) <= 1 and (len(sizes) == 1 or sizes[-1] <= sizes[0]):
         return exp.IntDiv(this=row, expression=number(max(sizes[0], 1)))
@@ -277,7 +275,6 @@ def _group(row: exp.Expr, chunks: Sequence[Chunk]) -> exp.Expr:
 
 
 def _statistics(engine: DuckDBEngine, path: Path) -> dict[tuple[int, int], tuple[str | None, ...]]:
-    """The statistics that a file has, by row group and leaf."""
     names = ("row_group_id", "column_id", "stats_min", "stats_max", "stats_min_value", "stats_max_value")
     metadata = exp.Table(this=anonymous("parquet_metadata", literal_path(str(path))))
     query = select([col(name) for name in (*names, "stats_distinct_count")], metadata)

@@ -43,27 +43,22 @@ class Once:
 
     @property
     def dialect(self) -> str:
-        """The sqlglot name of the engine's dialect."""
         return self._engine.dialect
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement."""
         self._answers.clear()
         self._engine.execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query, unless the answer is known."""
         key = f"{query.sql(self.dialect)} {parameters!r}"
         if key not in self._answers:
             self._answers[key] = self._engine.rows(query, parameters)
         return self._answers[key]
 
     def shown(self, statement: exp.Expr) -> str:
-        """The text of a statement, for people."""
         return self._engine.shown(statement)
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text of a relation's columns."""
         return self._engine.columns(relation)
 
 
@@ -98,7 +93,6 @@ def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: 
 
 @contextmanager
 def attached(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> Iterator[exp.Table]:
-    """`attach_release` for a while."""
     relation = attach_release(engine, path, manifest, alias)
     try:
         yield relation
@@ -107,7 +101,6 @@ def attached(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -
 
 
 def detach_release(engine: DuckDBEngine, path: Path, alias: str) -> None:
-    """Let go of it."""
     if path.suffix.lower() == ".parquet":
         engine.execute(drop_view(table(alias, "main", "temp")))
     else:

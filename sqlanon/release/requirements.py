@@ -18,7 +18,6 @@ def needs_source(section: PrivacySection, persons: bool) -> bool:
 
 
 def requirement_checks(section: PrivacySection, audited: Audited) -> list[Check]:
-    """Check each requirement."""
     return [check for one in requirements_in(section) for check in one.audit(audited)]
 
 

@@ -40,7 +40,6 @@ class Leaf:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is text, or bytes."""
         return self.type in ("VARCHAR", "JSON", "BLOB")
 
 

@@ -63,7 +63,6 @@ class SourceAudit:
     population: Population | None
 
     def checks(self, relation: str) -> list[Check]:
-        """Check the requirements."""
         policy = self.prepared.policy
         columns = self.recoding.columns
         quasi = [column.name for column in columns if column.quasi is not None]

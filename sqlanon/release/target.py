@@ -251,14 +251,12 @@ KINDS: dict[str, TargetKind] = {}
 
 
 def register(kind: TargetKind) -> None:
-    """Add a kind of place."""
     if kind.name in KINDS:
         raise ValueError(f"there is a kind of place {kind.name!r} already")
     KINDS[kind.name] = kind
 
 
 def unregister(kind: TargetKind) -> None:
-    """Take one out that was added."""
     del KINDS[kind.name]
 
 

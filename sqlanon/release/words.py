@@ -111,13 +111,11 @@ def _by_name(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comment_on_column(manifest: Manifest, name: str, role: str) -> str:
-    """What stands as a comment on a released column: its role, and what was done to it."""
     shown = "quasi-identifier" if role == "quasi" else f"{role} attribute"
     return f"{shown}: {what_was_done(manifest, name)}"
 
 
 def comment_on_release(manifest: Manifest) -> str:
-    """What stands as a comment on the released rows."""
     privacy = manifest.policy["privacy"]
     k = f"{privacy['k']}-anonymous, " if privacy.get("k") and manifest.guarantee != "combinations" else ""
     decoys = f" ({manifest.decoys} rows are decoys)" if manifest.decoys else ""
@@ -128,7 +126,6 @@ def comment_on_release(manifest: Manifest) -> str:
 
 
 def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
-    """What a release claims as a small HTML table, for notebooks."""
     rows: list[tuple[str, object]] = [
         (what, place),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),

@@ -55,7 +55,6 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 
 
 def _is_ours(target: Path) -> bool:
-    """Whether a file is a report, or empty."""
     try:
         with target.open("rb") as file:
             begin = file.read(100)

@@ -62,7 +62,6 @@ def range_label(low: int, high: int, few: int, apart: bool, of_risk: bool = Fals
 
 
 def _beside(rows: list[dict[str, Any]], y: Any, x_title: str, title: str, tooltip: list[Any]) -> Any:
-    """Bars by range; those of two tables stand beside one another."""
     words = list(dict.fromkeys(row["of"] for row in rows))
     colour = alt.Color(
         "of:N",

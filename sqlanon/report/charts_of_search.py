@@ -134,7 +134,6 @@ def statuses(found: Iterable[tuple[int, str, int]]) -> Chart:
 
 
 def compared(found: Iterable[Mapping[str, Any]], measure: str) -> Chart:
-    """The score of each strategy that found something."""
     rows = [
         {"label": one["strategy"], "place": i, "score": one["score"], "out": one["suppressed_rows"],
          "classes": one["classes"], "seconds": one["seconds"]}

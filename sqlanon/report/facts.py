@@ -37,8 +37,6 @@ class Distribution:
 
 @dataclass(frozen=True)
 class ReleasedColumn:
-    """A released column: its name, type and role, and what its values are like."""
-
     name: str
     type: str
     role: str
@@ -60,7 +58,6 @@ class Facts:
 
     @property
     def holds(self) -> bool:
-        """Whether no check failed."""
         return all(check.passed is not False for check in self.checks)
 
 

@@ -45,7 +45,6 @@ WITH_SOURCE = "checked with the source at hand"
 
 
 def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> Facts:
-    """What a release file shows."""
     with open_release(path, limits) as release:
         manifest = release.manifest
         checks = verify_release(path, release, fresh=False).checks
@@ -101,7 +100,6 @@ class Unpublished:
             run.engine.execute(drop_table(rows))
 
     def inside(self, compared: Sequence[Mapping[str, Any]] = ()) -> Inside:
-        """What is for inside only."""
         prepared, engine = self.draft.prepared, self.draft.run.engine
         source, types = prepared.source.relation, prepared.source.columns
         own = prepared.columns.generalized
@@ -162,7 +160,6 @@ def _rows_of(engine: Engine, lattice: exp.Table) -> list[GeneralizationFigures]:
 def _facts(
     engine: Engine, relation: exp.Table, claims: Manifest, checks: Iterable[Check], published: bool, readable: bool
 ) -> Facts:
-    """What is shown of released rows."""
     few = few_of(claims)
     if not readable:
         return Facts(claims, published, few, tuple(checks), None, (), ())

@@ -26,7 +26,6 @@ RUNNING = "PRIVATE: for inside only"
 
 
 def page(facts: Facts, inside: Inside | None = None) -> str:
-    """The page of a report."""
     charts: dict[str, Any] = {}
     body = "\n".join(sections(facts, inside, charts))
     title = f"{facts.claims.table_name}: what was done to protect it"
@@ -81,7 +80,6 @@ def embedded(value: Mapping[str, Any]) -> str:
 
 @cache
 def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     if "</script" in text.lower() or "<!--" in text:  # it would end its element
         raise ValueError("the script of the charts cannot be embedded")

@@ -65,7 +65,6 @@ def search(facts: Facts) -> list[str]:
 
 
 def verdict(facts: Facts) -> str:
-    """The whole in a sentence."""
     if not facts.holds:
         return "This release does NOT hold what it claims."
     if any(check.passed is None for check in facts.checks):

@@ -51,12 +51,10 @@ class Requirements:
 
     @property
     def all(self) -> tuple[Condition, ...]:
-        """All of them."""
         return (*self.classes, *self.shields, *self.table, *self.estimates)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people call them."""
         return tuple(one.name for one in self.all)
 
     def without(self, name: str) -> Requirements:

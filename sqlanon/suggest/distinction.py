@@ -78,7 +78,6 @@ _LISTED = 1000
 
 
 def refuse_size(size: int) -> None:
-    """Refuse a size that is none."""
     if size < 1:
         raise PolicyError([Problem("size", f"must be at least 1, and {size} is not")])
 

@@ -56,7 +56,6 @@ def policy_text(
     step: int,
     dependencies: Sequence[Narrowing] = (),
 ) -> str:
-    """The whole policy."""
     seen = f"{rows:,} rows" + (f"; about one in {step:,} was looked at" if step > 1 else "")
     lines = [
         "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows",

@@ -57,7 +57,6 @@ class Profile:
 
     @property
     def nested(self) -> bool:
-        """Whether its values have parts."""
         return is_nested(self.type)
 
     @property

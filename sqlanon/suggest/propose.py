@@ -139,7 +139,6 @@ def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float]
 
 
 def _unknown(column: Profile) -> Proposal:
-    """A column that nothing is known of but its figures."""
     if column.nearly_unique and column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.OTHER):
         return Proposal(column, "identifying", "nearly unique: it tells rows apart all by itself")
     reason = "neither its name nor its content tells what it is: a quasi-identifier, to be safe"

@@ -33,7 +33,6 @@ def asks_nothing(table: str | None) -> Policy:
 
 
 def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | None, files: Sequence[str]) -> str:
-    """A commented policy for a table."""
     with begin(asks_nothing(table)) as run:
         table_profile = profile_table(run)
         proposals = propose(table_profile.profiles)

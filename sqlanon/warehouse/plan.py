@@ -74,7 +74,6 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
 
 
 def _height(policy: Policy, name: str, engine: Engine) -> int:
-    """The height of an attribute's hierarchy, as far as the policy and hierarchy files tell."""
     steps, rules = StatementRunner(engine, []), policy.attributes[name].hierarchy or ()
     files = tuple(rule for rule in rules if isinstance(rule, FileRule))
     if files:

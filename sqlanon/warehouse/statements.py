@@ -113,7 +113,6 @@ def create_release(target: exp.Table, rows: exp.Select) -> exp.Create:
 
 
 def written(query: exp.Query, path: str) -> exp.Copy:
-    """``COPY (query) TO path``: as Parquet, by DuckDB."""
     parquet = exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET"))
     return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(path)], params=[parquet])
 
@@ -201,7 +200,6 @@ def other_rows(statement: exp.Select, release: exp.Table) -> exp.Select:
 
 
 def row_count(relation: exp.Table) -> exp.Select:
-    """One row: ``source_rows``."""
     return select([named(exp.Count(this=exp.Star()), "source_rows")], relation)
 
 
@@ -242,7 +240,6 @@ _BEFORE: Mapping[str, tuple[str, ...]] = {"trino": ("SET SESSION skip_redundant_
 
 
 def dialect_of(name: str) -> str:
-    """A dialect, by its name."""
     if name.lower() not in DIALECTS:
         raise PolicyError([Problem("dialect", f"must be one of {', '.join(DIALECTS)}, not {name!r}")])
     return name.lower()
@@ -282,7 +279,6 @@ class Target:
 
     @classmethod
     def of(cls, policy: Policy) -> Target:
-        """By the policy."""
         section = policy.source
         own = table_parts(section.table) if section.table else ()
         if section.query is None and not own:
@@ -304,7 +300,6 @@ class Target:
         return frequency_set(self.source.copy(), [names[one] for one in self.looked_at], self.count)
 
     def text(self, query: exp.Select, dialect: str) -> str:
-        """A query that was built for DuckDB, as the text that a warehouse runs."""
         return self._text(translated(query, dialect), dialect)
 
     def release_statement(self, recoding: FullDomainRecoding, dialect: str) -> str:
@@ -377,7 +372,6 @@ class Audit:
 
 
 def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
-    """The queries of what breaks a policy's requirements."""
     quasi, sensitive = ([names[name] for name in some] for some in (policy.generalized, policy.with_role("sensitive")))
     released = Released(target.release, target.source, quasi, sensitive, names)
     bound = conditions_of(policy.privacy, policy.generalized)

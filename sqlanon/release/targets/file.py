@@ -106,7 +106,6 @@ def _scalars(type_: DuckDBPyType) -> Iterator[str]:
 
 
 def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
-    """Make the table of a release in a file."""
     columns, repeating = [(column.name, column.type) for column in draft.columns()], draft.repeating()
     # What DuckDB would find out for itself: looking for something better takes a tenth of the time of writing.
     compressed = [
@@ -161,12 +160,10 @@ class FileTarget:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the file has one table and no version."""
         return self.path.suffix.lower() == ".parquet"
 
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedFile]:
-        """Write the rows to a private directory beside the file."""
         path = self.path
         if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
             raise ReleaseError(f"{path} {wrong}")
@@ -191,17 +188,14 @@ class FileTarget:
             raise ReleaseError(f"{path} cannot be written: {reason}; {state}") from error
 
     def facts(self, staged: StagedFile) -> Facts:
-        """Count the rows in the file, by an engine that has seen nothing else."""
         return staged.staged.counted(staged.version)
 
     def commit(self, staged: StagedFile, manifest: Manifest) -> Release:
-        """Rename the file into place."""
         _swap_in(staged.file, self.path)
         return Release(self.path, self.table_name, manifest, staged.staged.draft.run.engine.limits, staged.sha256)
 
 
 def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -> ReleaseTarget[StagedFile, Release]:
-    """The file that `publish` was given, else that of the policy."""
     section, catalog = draft.prepared.policy.release, draft.prepared.policy.catalog
     chosen = place or (None if section is None else section.database or section.file)
     if chosen is None:
@@ -216,14 +210,12 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
 
 
 def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:
-    """The file that somebody names."""
     if table_name is not None:
         raise ReleaseError("a file has one release, and needs no table: leave it out")
     return FilePlace(Path(place).absolute())
 
 
 def recorded_place(path: Path, table_name: str, reach: Reach) -> FilePlace:
-    """The file that the ledger has."""
     return FilePlace(path)
 
 
@@ -234,12 +226,10 @@ class FilePlace:
     path: Path
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        """Verify the file by itself; with a SHA-256, that it has it."""
         found = verify_file(self.path, limits=limits)
         return found if sha256 is None else replace(found, checks=(file_check(self.path, sha256), *found.checks))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
-        """Those of the versions in the file."""
         if not self.path.exists():
             return () if self.path.parent.is_dir() else None  # a folder may come back
         with open_release(self.path, limits) as release:
@@ -247,7 +237,6 @@ class FilePlace:
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
-        """The rows, if they are a table and nothing more."""
         read_claims(self.path, engine.limits, manifest.version)
         with attached(engine, self.path, manifest, VERIFIED) as relation:
             yield relation
@@ -268,8 +257,6 @@ class FilePlace:
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A version in a file, read."""
-
     path: Path
     manifest: Manifest
     digest: str
@@ -277,7 +264,6 @@ class OpenedFile:
     is_changed: bool
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        """Its rows, for another engine."""
         return attached(engine, self.path, self.manifest, alias)
 
 
@@ -294,7 +280,6 @@ class StagedRows:
     @classmethod
     @contextmanager
     def opened(cls, draft: Draft, file: Path, table_name: str) -> Iterator[StagedRows]:
-        """The rows that `write_rows` wrote."""
         spill = file.with_name("spill")
         spill.mkdir(mode=0o700)
         with closing(DuckDBEngine.private(spill, draft.run.engine.limits)) as engine:
@@ -302,7 +287,6 @@ class StagedRows:
             yield cls(draft, file, table_name, engine, Once(engine))
 
     def counted(self, version: int | None) -> Facts:
-        """What is in the file."""
         self.engine.attach(self.file, ATTACHED, read_only=True)
         rows = table(self.table_name, "main", ATTACHED)
         self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
@@ -312,7 +296,6 @@ class StagedRows:
         return Facts(count, classes, smallest or 0, digest, version)
 
     def verified(self, path: Path, manifest: Manifest) -> Verification:
-        """The rows alone, held against what is claimed."""
         self.engine.attach(self.file, ATTACHED, read_only=True)
         release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
         verification = verify_release(path, release, fresh=False)
@@ -321,7 +304,6 @@ class StagedRows:
 
     @contextmanager
     def beside_source(self) -> Iterator[exp.Table]:
-        """The rows, for the engine that has the source."""
         self.draft.run.engine.attach(self.file, STAGED, read_only=True)
         try:
             yield table(self.table_name, "main", STAGED)
@@ -344,15 +326,12 @@ class StagedFile:
 
     @property
     def file(self) -> Path:
-        """The file that is renamed into place."""
         return self.staged.file.with_name("release.parquet") if self.target.is_parquet else self.staged.file
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        """Its rows, for the engine that has the source."""
         return self.staged.beside_source()
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
-        """Add the manifest, and what describes the rows; verify the file."""
         if not self.target.is_parquet:
             refuse_name(manifest)
         verification = _audit(self, manifest, suppressed)
@@ -362,7 +341,6 @@ class StagedFile:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """The lock of the file's place."""
         with alone_at(self.target.path):
             if _what_is_at(self.target.path) != self.there:  # the versions in it were those before
                 raise OvertakenError(f"another run has published to {self.target.path} meanwhile: try again")
@@ -507,7 +485,6 @@ def _what_is_at(path: Path) -> tuple[int, ...] | None:
 
 
 def _swap_in(staged: Path, path: Path) -> None:
-    """Give a file its mode, and rename it into place."""
     _give_mode(staged, path)
     staged.replace(path)
     with suppress(OSError):  # not every system can, and it is in its place
@@ -534,7 +511,6 @@ def _give_mode(staged: Path, path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Make sure that it is on the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
