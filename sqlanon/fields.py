@@ -10,11 +10,11 @@ import difflib
 import glob
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeGuard
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,10 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
+    model_serializer,
+    model_validator,
 )
 from pydantic import GetCoreSchemaHandler as SchemaBuilder
 from pydantic import GetJsonSchemaHandler as SchemaHandler
@@ -56,6 +59,9 @@ class OneOf:
         raise PydanticKnownError("literal_error", {"expected": f"{', '.join(names)} or {last}"})
 
 
+_AnySection = TypeVar("_AnySection", bound="Section")
+
+
 class Section(BaseModel):
     """The base of every part of a policy: frozen, and no key that it does not know.
 
@@ -63,6 +69,33 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    def _flaws(self) -> Iterator[Flaw]:
+        """What is wrong between its keys."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _refuse_flaws(self: _AnySection) -> _AnySection:
+        if flaws := list(self._flaws()):
+            raise Flaws(flaws)
+        return self
+
+
+class SparseSection(Section):
+    """A section that is written without what is not asked for: policies keep their fingerprints when it gets a key."""
+
+    _optional: ClassVar[tuple[str, ...]] = ()
+    """The keys that are left out where they have their default."""
+
+    def _idle(self) -> set[str]:
+        fields = type(self).model_fields
+        return {name for name in self._optional if getattr(self, name) == fields[name].default}
+
+    @model_serializer(mode="wrap")
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        idle = self._idle()
+        return {name: value for name, value in fields.items() if name not in idle}
 
 
 class Flaws(ValueError):  # noqa: N818 - it travels inside pydantic only

@@ -3,15 +3,24 @@
 from typing import Any
 
 from sqlanon.fields import Leaf
+from sqlanon.policy.addresses import (
+    address_of,
+    in_postgres,
+    is_postgres,
+    is_server,
+    is_spark,
+    server_of,
+    shown_place,
+    shown_spark,
+    spark_address_of,
+    why_not_written,
+)
 from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
-from sqlanon.policy.places import is_server, shown_place, why_not_written
-from sqlanon.policy.postgres import address_of, in_postgres, is_postgres, server_of
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.redact import strange_parts
-from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -30,11 +39,11 @@ from sqlanon.policy.sections import (
     CatalogSection,
     PopulationSection,
     ReleaseSection,
+    RiskSection,
     Role,
     SearchSection,
     SourceSection,
 )
-from sqlanon.policy.spark import is_spark, shown_spark, spark_address_of
 from sqlanon.requirements.registry import kinds
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
 from sqlanon.fields import Section, nearest
+from sqlanon.policy.addresses import why_not_written
 from sqlanon.policy.compatibility import (
     AFTER_NOISE,
     BUDGETS,
@@ -33,16 +34,15 @@ from sqlanon.policy.compatibility import (
 )
 from sqlanon.policy.names import EARLIER, METADATA_VIEWS, labels_table
 from sqlanon.policy.noise import ROUNDING, Noise
-from sqlanon.policy.places import why_not_written
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join
-from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
     PopulationSection,
     ReleaseSection,
+    RiskSection,
     Role,
     SearchSection,
     SourceSection,

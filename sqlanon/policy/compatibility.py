@@ -22,12 +22,12 @@ from sqlanon.requirements.registry import kinds
 
 if TYPE_CHECKING:
     from sqlanon.policy.privacy import PrivacySection
-    from sqlanon.policy.risk import RiskSection
     from sqlanon.policy.sections import (
         Attribute,
         CatalogSection,
         PopulationSection,
         ReleaseSection,
+        RiskSection,
         SearchSection,
         SourceSection,
     )

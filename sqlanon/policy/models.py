@@ -17,12 +17,12 @@ from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.reading import parse_toml, read_tree
 from sqlanon.policy.redact import redact
-from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
     PopulationSection,
     ReleaseSection,
+    RiskSection,
     Role,
     SearchSection,
     SourceSection,

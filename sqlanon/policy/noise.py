@@ -15,13 +15,10 @@ from typing import Annotated, Any
 from pydantic import (
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
-    model_validator,
 )
 
-from sqlanon.fields import Bound, Exact, Flaw, Flaws, Section, as_real, shown
+from sqlanon.fields import Bound, Exact, Flaw, SparseSection, as_real, shown
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 
@@ -40,7 +37,7 @@ _FINEST = Decimal("1e-100")
 _AS_NUMBER = WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "minimum": 1e-100, "maximum": 1e100})
 
 
-class Noise(Section):
+class Noise(SparseSection):
     """Laplace noise of scale Δ/ε, Δ the range of the attribute in its class, for numbers and dates (as days).
 
     Attributes
@@ -58,6 +55,8 @@ class Noise(Section):
     1.0
     """
 
+    _optional = ("epsilon", "bounds", "round")
+
     epsilon: Epsilon | None = Field(default=None, description="the attribute's share of the record's budget")
     bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_two)] | None = Field(
         default=None, description="the least and the greatest value that may be released"
@@ -65,12 +64,6 @@ class Noise(Section):
     round: Annotated[Exact, Field(gt=0), _AS_NUMBER] | None = Field(
         default=None, description="released values are multiples of it"
     )
-
-    @model_validator(mode="after")
-    def _sound(self) -> Noise:
-        if flaws := list(self._flaws()):
-            raise Flaws(flaws)
-        return self
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.round is not None and not _FINEST <= self.round <= 1 / _FINEST:
@@ -83,12 +76,6 @@ class Noise(Section):
                 yield ("bounds",), "are a number and a date: give two of a kind"
             elif not low < high:  # type: ignore[operator]  # of one kind
                 yield ("bounds",), f"the first, {low}, must be less than the second, {high}"
-
-    @model_serializer(mode="wrap")
-    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not asked for: what is written can be read."""
-        fields: dict[str, Any] = handler(self)
-        return {name: value for name, value in fields.items() if value is not None}
 
 
 def shared_out(asked: Mapping[str, float | None], record: float | None) -> dict[str, float]:

@@ -5,13 +5,13 @@ What the requirements are is in ``sqlanon.requirements``; ``checks`` holds them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
 from pydantic.fields import FieldInfo
 
-from sqlanon.fields import Flaws, Section, as_list, as_real, one_or_more
+from sqlanon.fields import Flaw, Section, as_list, as_real, one_or_more
 from sqlanon.policy.noise import Epsilon
 from sqlanon.requirements.registry import Kind, kinds_by_key, on_change
 
@@ -50,11 +50,9 @@ class PrivacySection(Section):
         """The requirements that are asked for of classes, with their parameters, by name."""
         return self.model_dump(exclude_none=True, exclude=set(_OWN))
 
-    @model_validator(mode="after")
-    def _sound(self) -> PrivacySection:
+    def _flaws(self) -> Iterator[Flaw]:
         if not self.requirements:
-            raise Flaws([((), "at least one requirement is needed: add k = 5, for example")])
-        return self
+            yield (), "at least one requirement is needed: add k = 5, for example"
 
     @model_serializer(mode="wrap")
     def _without_empty_lists(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from sqlanon.policy.checks import cross_check
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
-from sqlanon.policy.risk import RiskSection
 from sqlanon.policy.sections import (
     Attribute,
     CatalogSection,
     PopulationSection,
     ReleaseSection,
+    RiskSection,
     SearchSection,
     SourceSection,
 )

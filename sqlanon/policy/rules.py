@@ -210,14 +210,12 @@ class IntervalsRule(_LevelsRule):
             raise ValueError(f"{' and '.join(twice)} is given twice: once is enough")
         return {**inner, **outer}
 
-    @model_validator(mode="after")
-    def _sound(self) -> IntervalsRule:
+    def _flaws(self) -> Iterator[Flaw]:
         given = {name: getattr(self, name) for name in ("origin", "below", "above")}
         bounds = {name: bound for name, bound in given.items() if bound is not None}
         days = any(isinstance(bound, date) for bound in bounds.values())
-        if flaws := [*width_flaws(self.widths, days), *bound_flaws(bounds)]:
-            raise Flaws(flaws)
-        return self
+        yield from width_flaws(self.widths, days)
+        yield from bound_flaws(bounds)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:

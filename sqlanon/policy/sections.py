@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    WithJsonSchema,
+)
 
 from sqlanon.fields import (
     Exact,
     FilePath,
     FilePattern,
     Flaw,
-    Flaws,
     Name,
     Number,
     OneOf,
     Section,
+    SparseSection,
     Switch,
     Whole,
     as_list,
+    as_real,
     as_set,
     one_or_more,
 )
 from sqlanon.measures import MEASURES
+from sqlanon.policy.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
 from sqlanon.policy.compatibility import OF_SEARCH, Asked, conflicts
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
-from sqlanon.policy.postgres import PostgresAddress, release_name_flaws
 from sqlanon.policy.rules import Hierarchy
-from sqlanon.policy.spark import SparkAddress, spark_name_flaw
 from sqlanon.policy.strategies import STRATEGIES, Traits
 
 Role: TypeAlias = Literal["identifying", "quasi", "sensitive", "insensitive"]
@@ -43,8 +47,10 @@ _OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identificat
 """What says how an attribute is generalized."""
 
 
-class Attribute(Section):
+class Attribute(SparseSection):
     """A column of the private table: its role, and for a quasi-identifier how it is generalized, or made noisy."""
+
+    _optional = ("forbidden", "identification", "noise")
 
     role: Role = Field(description="one of identifying, quasi, sensitive, insensitive")
     hierarchy: Hierarchy | None = Field(default=None, description="one rule, or a list of rules that compose")
@@ -64,12 +70,6 @@ class Attribute(Section):
     identification: Identification = Field(
         default="identifying", description="mu-argus: how identifying it is, which says what it is combined with"
     )
-
-    @model_validator(mode="after")
-    def _sound(self) -> Attribute:
-        if flaws := list(self._flaws()):
-            raise Flaws(flaws)
-        return self
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.role == "quasi" and self.hierarchy is None and self.noise is None:
@@ -101,19 +101,8 @@ class Attribute(Section):
     def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
 
-    @model_serializer(mode="wrap")
-    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
-        fields: dict[str, Any] = handler(self)
-        idle = {
-            "forbidden": not self.forbidden,
-            "identification": self.identification == "identifying",
-            "noise": self.noise is None,
-        }
-        return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
-
-class _Relation(Section):
+class _Relation(SparseSection):
     """Where rows are: a table or a query of a DuckDB file, or data files."""
 
     database: FilePath | None = Field(default=None, description="a DuckDB file, opened read-only")
@@ -125,12 +114,6 @@ class _Relation(Section):
     person: Name | None = Field(
         default=None, description="the column that tells persons apart: persons are counted, not rows"
     )
-
-    @model_validator(mode="after")
-    def _sound(self) -> _Relation:
-        if flaws := list(self._flaws()):
-            raise Flaws(flaws)
-        return self
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.table is not None and self.query is not None:
@@ -156,6 +139,8 @@ class SourceSection(_Relation):
         persons, and distributions of (person, value) pairs.
     """
 
+    _optional = ("key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
+
     postgres: PostgresAddress | None = Field(
         default=None,
         description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
@@ -179,20 +164,6 @@ class SourceSection(_Relation):
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(), description="the columns that tell rows apart, never released: how `extend` knows what is new"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
-        fields: dict[str, Any] = handler(self)
-        idle = {
-            "key": not self.key,
-            "postgres": self.postgres is None,
-            "frequency_set": not self.frequency_set,
-            "spark": self.spark is None,
-            "fetch_limit": self.fetch_limit == FETCH_LIMIT,
-            "scratch": self.scratch is None,
-        }
-        return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
@@ -248,8 +219,8 @@ class PopulationSection(_Relation):
             yield (), "says of no table: add table = ..., query = ... or files = ..."
 
 
-class SearchSection(Section):
-    """What the best generalization is, and how it is looked for."""
+class SearchSection(SparseSection):
+    """What the best generalization is, and how it is searched for."""
 
     strategy: Annotated[str, OneOf(STRATEGIES)] = Field(
         default="optimal", description="the algorithm; the README says which to pick when"
@@ -282,15 +253,15 @@ class SearchSection(Section):
         default=None, description="stop after so many generalizations were counted, with the best that was found"
     )
 
-    @model_validator(mode="after")
-    def _sound(self) -> SearchSection:
-        if flaws := list(self._flaws()):
-            raise Flaws(flaws)
-        return self
-
     def _flaws(self) -> Iterator[Flaw]:
         for problem in conflicts(OF_SEARCH, Asked(search=self)):
             yield (problem.place.removeprefix("search."),), problem.message
+
+    def _idle(self) -> set[str]:
+        found = {"aggregate"} if not MEASURES[self.measure].aggregates else set[str]()
+        if self.suppression == "rows":
+            found.add("suppression")
+        return found.union(self.traits.ignores)
 
     @property
     def traits(self) -> Traits:
@@ -302,24 +273,14 @@ class SearchSection(Section):
         """Whether it recodes below the full domain."""
         return self.traits.local or self.suppression == "cells"
 
-    @model_serializer(mode="wrap")
-    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what says nothing here: so what is written can be read, and a policy that asks for nothing new has
-        the fingerprint that it had."""
-        fields: dict[str, Any] = handler(self)
-        idle = {
-            "aggregate": not MEASURES[self.measure].aggregates,
-            "suppression": self.suppression == "rows",
-            **dict.fromkeys(self.traits.ignores, True),
-        }
-        return {name: value for name, value in fields.items() if not idle.get(name, False)}
 
-
-class ReleaseSection(Section):
+class ReleaseSection(SparseSection):
     """Where the release goes, and what becomes of the suppressed rows.
 
-    The place may be left to whoever publishes.
+    The place may be left to the caller of `publish`.
     """
+
+    _optional = ("after", "decoys", "ledger", "keep", "postgres", "spark")
 
     database: FilePath | None = Field(default=None, description="a DuckDB file, written anew")
     file: FilePath | None = Field(default=None, description="a Parquet file, in place of a database")
@@ -340,26 +301,6 @@ class ReleaseSection(Section):
     keep: Annotated[Whole, Field(ge=1)] = Field(
         default=1, description="how many versions the file has: this one, and the newest of those before"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not asked for, so that a policy without it has the fingerprint that it had."""
-        fields: dict[str, Any] = handler(self)
-        idle = {
-            "after": not self.after,
-            "decoys": not self.decoys,
-            "ledger": self.ledger,
-            "keep": self.keep == 1,
-            "postgres": self.postgres is None,
-            "spark": not self.spark,
-        }
-        return {name: value for name, value in fields.items() if not idle.get(name, False)}
-
-    @model_validator(mode="after")
-    def _sound(self) -> ReleaseSection:
-        if flaws := list(self._flaws()):
-            raise Flaws(flaws)
-        return self
 
     @property
     def name(self) -> str:
@@ -410,3 +351,53 @@ class CatalogSection(Section):
     """Where hierarchies, runs and the ledger are kept; the file is private."""
 
     database: FilePath = Field(description="a DuckDB file of its own")
+
+
+_Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]
+_Threshold = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), as_real]
+
+
+def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(sorted(set(values)))
+
+
+class RiskSection(Section):
+    """What `risk` needs to know beside the table. It asks nothing of a release, and none shows it.
+
+    Attributes
+    ----------
+    population, sampling_fraction:
+        At most one of them: the rows (or persons) of the population that the source is a sample of, or the source's
+        share of it.
+    weights:
+        A column of sampling weights: how many of the population a row stands for. Never a quasi-identifier.
+    household:
+        A column that tells households apart. Never released.
+    threshold:
+        The risks above which rows are counted; ascending.
+
+    >>> RiskSection(population=1000, threshold=0.5).threshold
+    (0.5,)
+    """
+
+    population: Annotated[Whole, Field(ge=1, le=2**63 - 1)] | None = Field(
+        default=None, description="the rows (or persons) of the population that the source is a sample of"
+    )
+    sampling_fraction: _Fraction | None = Field(
+        default=None, description="in place of population: the source's share of it, at most 1"
+    )
+    weights: Name | None = Field(default=None, description="the column of sampling weights")
+    household: Name | None = Field(default=None, description="the column that tells households apart")
+    threshold: Annotated[
+        tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_ascending), as_list, one_or_more
+    ] = Field(default=(0.2,), description="rows with a greater risk are counted; one number or several")
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that only `risk` looks at, by what they are."""
+        asked = {"weights": self.weights, "household": self.household}
+        return {what: name for what, name in asked.items() if name is not None}
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.population is not None and self.sampling_fraction is not None:
+            yield ("sampling_fraction",), "stands beside population: give one of them, not both"

@@ -20,7 +20,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import Kind as RangeKind
 from sqlanon.policy import Policy, in_postgres, is_postgres
-from sqlanon.policy.spark import in_spark, is_session, names_spark
+from sqlanon.policy.addresses import in_spark, is_session, names_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import Suppressed

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.expressions import fragment, number
-from sqlanon.fields import Flaws, NotNegative, Section
+from sqlanon.fields import Flaw, NotNegative, Section
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     TOLERANCE,
@@ -68,11 +68,9 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     # least share above 0 every class of the population has to be a kept class too, which no suppression can cure: a
     # population class with fewer than that share breaks it here and at every lower generalization.
 
-    @model_validator(mode="after")
-    def _sound(self) -> DeltaPresence:
+    def _flaws(self) -> Iterator[Flaw]:
         if self.min > self.max:
-            raise Flaws([(("min",), f"{self.min:g} is more than max, {self.max:g}")])
-        return self
+            yield ("min",), f"{self.min:g} is more than max, {self.max:g}"
 
     @property
     def name(self) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sqlanon.errors import SourceError
-from sqlanon.fields import Flaws, Section, Share, ShareAboveZero, Whole
+from sqlanon.fields import Flaw, Section, Share, ShareAboveZero, Whole
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import TOLERANCE, Entry, EstimateCondition, Requirement, plain
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
@@ -53,14 +53,11 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
         whole_source=True,
     )
 
-    @model_validator(mode="after")
-    def _sound(self) -> PopulationUniqueness:
+    def _flaws(self) -> Iterator[Flaw]:
         if self.population is None and self.sampling_fraction is None:
-            message = "needs the size of the population: add population = ... (its rows) or sampling_fraction = ..."
-            raise Flaws([((), message)])
+            yield (), "needs the size of the population: add population = ... (its rows) or sampling_fraction = ..."
         if self.population is not None and self.sampling_fraction is not None:
-            raise Flaws([(("sampling_fraction",), "stands beside population: give one of them, not both")])
-        return self
+            yield ("sampling_fraction",), "stands beside population: give one of them, not both"
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import ident, star, subquery, table, union_all
 from sqlanon.policy import SourceSection, spark_address_of, table_parts
-from sqlanon.policy.spark import SESSION
+from sqlanon.policy.addresses import SESSION
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.remote import RemoteSource, bind_remote
 

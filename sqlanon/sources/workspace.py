@@ -23,9 +23,9 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import Namer, create_schema, qualified, table, text
 from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spark, table_parts, why_not_written
+from sqlanon.policy.addresses import SESSION, is_session, shown_spark
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
-from sqlanon.policy.spark import SESSION, is_session, shown_spark
 from sqlanon.sources.arrow import copy_arrow
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Place

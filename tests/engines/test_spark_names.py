@@ -23,7 +23,7 @@ from sqlanon.engines import spark_settings
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.expressions import named, select, text
 from sqlanon.expressions import table as named_table
-from sqlanon.policy.spark import spark_name_flaw
+from sqlanon.policy.addresses import spark_name_flaw
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.spark_reader import SparkSpot
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError, SqlanonError
 from sqlanon.policy import shown_place
-from sqlanon.policy.postgres import VERSION_DIGITS
+from sqlanon.policy.addresses import VERSION_DIGITS
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import claims_table

@@ -19,7 +19,7 @@ from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.expressions import drop_table, drop_view, star, table
-from sqlanon.policy.postgres import MANIFEST
+from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on, stable_view
 from sqlanon.release.target import Draft, ReleaseTarget

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.expressions import qualified, table
-from sqlanon.policy.postgres import MANIFEST
+from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on

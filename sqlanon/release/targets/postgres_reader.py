@@ -23,7 +23,7 @@ from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError, SqlanonError
 from sqlanon.expressions import col, create_temporary_table, create_view, drop_table, select, star, table
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
-from sqlanon.policy.postgres import MANIFEST
+from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older

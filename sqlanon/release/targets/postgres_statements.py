@@ -26,7 +26,7 @@ from sqlanon.expressions import (
     text,
     total,
 )
-from sqlanon.policy.postgres import MANIFEST
+from sqlanon.policy.addresses import MANIFEST
 
 MANIFEST_TYPES = {"table_name": "text", "version": "integer", "manifest": "text"}
 """The columns of the table of manifests."""

@@ -20,7 +20,7 @@ from sqlanon.engines.spark_errors import is_of_spark
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy import shown_place, table_parts
-from sqlanon.policy.spark import spark_address_of, spark_name_flaw, spark_path
+from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, Manifest, versioned
 from sqlanon.release.target import Reach, named_place
