@@ -17,7 +17,7 @@ from typing import Any
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.release.verify import Verification
-from sqlanon.report.gather import Unpublished, facts_of_release
+from sqlanon.report.facts import Unpublished, facts_of_release
 from sqlanon.workdir import mode_of_new_files
 
 __all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import anonymous, cast, col, fragment, number, subquery, template, text
+from sqlanon.expressions import anonymous, col, fragment, number, subquery, template, text
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.release.markup import distinct
-from sqlanon.report.facts import Distribution
 
 _LABEL_COUNTS = template("""
     SELECT value::VARCHAR AS label, rows
@@ -27,6 +27,7 @@ _COMMON_LABELS = template("""
     ORDER BY rows DESC, label NULLS LAST
     LIMIT :most
 """)
+# One row: labels, their rows; and those in fewer than so many rows: labels, rows.
 _LABEL_FIGURES = template("""
     SELECT
         count(*),
@@ -41,6 +42,7 @@ _SPREAD = template("""
     FROM :relation
     WHERE isfinite(:value::DOUBLE)
 """)
+# What is below the lowest bin is in the lowest, what is above the highest in the highest. Bin NULL: no number.
 _BINS = template("""
     SELECT bin, count(*) AS rows
     FROM (
@@ -55,101 +57,6 @@ _BINS = template("""
     ORDER BY bin NULLS LAST
 """)
 _QUOTIENT = fragment(":value::DOUBLE / :width")
-_STATUSES = template("""
-    SELECT height, status, count(*)
-    FROM :lattice
-    GROUP BY height, status
-    ORDER BY height, status
-""")
-_EVERY = template("SELECT levels, status, classes, suppressed_rows, score FROM :lattice")
-# The frontier and the chosen one first, of the others a sample that is always the same.
-_COUNTED_GENERALIZATIONS = template("""
-    SELECT levels, status, classes, suppressed_rows, score, frontier, chosen
-    FROM (
-        SELECT *, row_number() OVER (ORDER BY chosen DESC, frontier DESC, md5(levels::VARCHAR)) AS place
-        FROM (
-            SELECT
-                levels,
-                status,
-                classes,
-                suppressed_rows,
-                coalesce(score, bound) AS score,
-                status = 'satisfies' AND (before IS NULL OR :cost < before) AS frontier,
-                levels = :chosen AS chosen
-            FROM (
-                SELECT
-                    levels,
-                    status,
-                    classes,
-                    suppressed_rows,
-                    score,
-                    bound,
-                    min(:cost) OVER (
-                        PARTITION BY status = 'satisfies'
-                        ORDER BY suppressed_rows, :cost, levels
-                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-                    ) AS before
-                FROM :lattice
-                WHERE NOT suppressed_rows IS NULL
-            ) AS c
-        ) AS m
-    ) AS p
-    WHERE place <= :most
-    ORDER BY suppressed_rows, score, levels
-""")
-
-
-def label_counts(relation: exp.Expr, column: str) -> exp.Subquery:
-    """The values of a column as text, NULL for itself, and in how many rows each is: ``label``, ``rows``."""
-    return subquery(_LABEL_COUNTS(column=col(column), relation=relation), "labels")
-
-
-def common_labels(counts: exp.Subquery, few: int, limit: int) -> exp.Select:
-    """The labels that are in at least ``few`` rows, ``limit`` of them, the most frequent first."""
-    return _COMMON_LABELS(counts=counts, few=few, most=limit)
-
-
-def label_figures(counts: exp.Subquery, few: int) -> exp.Select:
-    """One row: labels, their rows; and those that are in fewer than ``few`` rows: labels, rows."""
-    return _LABEL_FIGURES(counts=counts, few=few)
-
-
-def spread(relation: exp.Expr, value: exp.Expr) -> exp.Select:
-    """One row: about where a twentieth of the numbers lie below and above; NULL where there is none."""
-    return _SPREAD(value=value, relation=relation)
-
-
-def bins(relation: exp.Expr, value: exp.Expr, width: float, lowest: int, highest: int) -> exp.Select:
-    """How many rows have a number in ``[bin × width, (bin + 1) × width)``.
-
-    What is below the lowest bin is in the lowest, what is above the highest in the highest. Bin NULL: no number.
-    """
-    floor = anonymous("FLOOR", _QUOTIENT(value=value, width=number(width)))
-    return _BINS(value=value, floor=floor, highest=number(highest), lowest=number(lowest), relation=relation)
-
-
-def statuses(lattice: exp.Table) -> exp.Select:
-    """How many generalizations of each height have which status: ``height``, ``status``, count."""
-    return _STATUSES(lattice=lattice)
-
-
-def every(lattice: exp.Table) -> exp.Select:
-    """All generalizations of a small lattice: ``levels``, ``status``, ``classes``, ``suppressed_rows``, ``score``."""
-    return _EVERY(lattice=lattice)
-
-
-def counted_generalizations(
-    lattice: exp.Table, chosen: Sequence[int], limit: int, maximised: bool = False
-) -> exp.Select:
-    """Generalizations that were counted, for a picture of score against suppression.
-
-    The frontier are those that satisfy the policy and suppress fewer rows than all that score as well. Of the others,
-    those with the least MD5 of their levels are kept: a sample that is the same on every run.
-    """
-    cost = fragment("-score")() if maximised else col("score")
-    levels = cast(exp.array(*(number(level) for level in chosen)), "INTEGER[]")
-    return _COUNTED_GENERALIZATIONS(cost=cost, chosen=levels, lattice=lattice, most=limit)
-
 
 BARS = 20
 """The most labels, and about the most ranges."""
@@ -158,14 +65,26 @@ MIXED = 2
 """The fewest values that are not shown: one alone could be counted by subtraction."""
 
 
+@dataclass(frozen=True)
+class Distribution:
+    """The values of a column: the ``bars``, labels and their rows (of numbers and dates with many values: ranges); how
+    many ``values`` there are (None: ranges); the ``others``, which are not shown, and of these the ``rare`` ones, in
+    fewer rows than may be shown."""
+
+    bars: tuple[tuple[str, int], ...]
+    values: int | None = None
+    others: int = 0
+    rare: int = 0
+
+
 def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
     """Count the values of a column."""
-    counts = label_counts(relation, column)
-    values, rows, rare, _ = engine.rows(label_figures(counts, few))[0]
+    counts = subquery(_LABEL_COUNTS(column=col(column), relation=relation), "labels")
+    values, rows, rare, _ = engine.rows(_LABEL_FIGURES(counts=counts, few=few))[0]
     kind = bounds_kind(type_)
     if values > BARS and kind is not None:
         return _ranges(engine, relation, column, kind == "date", few)
-    found = safe_labels(engine.rows(common_labels(counts, few, BARS)), values, rows, rare, few)
+    found = safe_labels(engine.rows(_COMMON_LABELS(counts=counts, few=few, most=BARS)), values, rows, rare, few)
     if len(found) == values:  # all of them: in their own order
         found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
     bars = tuple(zip(distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
@@ -201,14 +120,16 @@ def _named(label: str | None) -> str:
 
 def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: int) -> Distribution:
     value: exp.Expr = anonymous("DATE_PART", text("year"), col(column)) if dates else col(column)
-    low, high = engine.rows(spread(relation, value))[0]
+    low, high = engine.rows(_SPREAD(value=value, relation=relation))[0]
     if low is None:
         return Distribution(())
     width = round_width((high - low) / BARS)
     if dates:
         width = max(width, 1.0)
     lowest, highest = math.floor(low / width) - 2, math.floor(high / width) + 2
-    counted = dict(engine.rows(bins(relation, value, width, lowest, highest)))
+    floor = anonymous("FLOOR", _QUOTIENT(value=value, width=number(width)))
+    query = _BINS(value=value, floor=floor, highest=number(highest), lowest=number(lowest), relation=relation)
+    counted = dict(engine.rows(query))
     missing = counted.pop(None, 0)
     return Distribution(tuple(with_missing(merged(sorted(counted.items()), width, few, dates), counted, missing, few)))
 

@@ -1,38 +1,42 @@
-"""What a report tells: figures and small tables. What everybody may see stands apart from what is for inside only."""
+"""What a report shows: figures and small tables, of a release or of what is not published yet.
+
+What everybody may see is counted from the released rows and the manifest alone, in both cases by the same functions; it
+stands apart from what is for inside only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
-from sqlanon.release.check import Check
-from sqlanon.release.class_sizes import ClassSizes
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.expressions import cast, col, create_table, drop_table, fragment, number, template
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.release.check import AGAINST, Check, k_counts_decoys
+from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.release.draft import ReleaseDraft
+from sqlanon.release.manifest import Facts as RowFacts
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import SUBJECT, open_release
+from sqlanon.release.requirements import requirement_checks
+from sqlanon.release.targets.file import released_name
+from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
+from sqlanon.report.distributions import Distribution, distribution
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.macros import k_anonymity_of
+from sqlanon.search.full_domain import allowed_rows, measure_of
+from sqlanon.sources.earlier import EARLIER
 
 FEW = 5
 """Without a k, what is in fewer rows than these is neither named nor counted."""
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """How the values of a column are distributed.
-
-    Attributes
-    ----------
-    bars:
-        Labels and their rows. Of numbers and dates with many values these are ranges.
-    values:
-        How many values there are; None where ranges are shown.
-    others, rare:
-        Values that are not shown; and of these, those in fewer rows than may be shown.
-    """
-
-    bars: tuple[tuple[str, int], ...]
-    values: int | None = None
-    others: int = 0
-    rare: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,3 +103,207 @@ class Inside:
     warnings: tuple[str, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()
     compared: Sequence[Mapping[str, Any]] = field(default=())
+
+
+_STATUSES = template("""
+    SELECT height, status, count(*)
+    FROM :lattice
+    GROUP BY height, status
+    ORDER BY height, status
+""")
+_EVERY = template("SELECT levels, status, classes, suppressed_rows, score FROM :lattice")
+# The frontier are those that satisfy the policy and suppress fewer rows than all that score as well. They come first,
+# with the chosen one; of the others those with the least MD5 of their levels: a sample that is the same on every run.
+_COUNTED_GENERALIZATIONS = template("""
+    SELECT levels, status, classes, suppressed_rows, score, frontier, chosen
+    FROM (
+        SELECT *, row_number() OVER (ORDER BY chosen DESC, frontier DESC, md5(levels::VARCHAR)) AS place
+        FROM (
+            SELECT
+                levels,
+                status,
+                classes,
+                suppressed_rows,
+                coalesce(score, bound) AS score,
+                status = 'satisfies' AND (before IS NULL OR :cost < before) AS frontier,
+                levels = :chosen AS chosen
+            FROM (
+                SELECT
+                    levels,
+                    status,
+                    classes,
+                    suppressed_rows,
+                    score,
+                    bound,
+                    min(:cost) OVER (
+                        PARTITION BY status = 'satisfies'
+                        ORDER BY suppressed_rows, :cost, levels
+                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                    ) AS before
+                FROM :lattice
+                WHERE NOT suppressed_rows IS NULL
+            ) AS c
+        ) AS m
+    ) AS p
+    WHERE place <= :most
+    ORDER BY suppressed_rows, score, levels
+""")
+
+
+def counted_generalizations(lattice: exp.Table, chosen: Sequence[int], most: int, maximised: bool) -> exp.Select:
+    """Generalizations that were counted, for a picture of score against suppression."""
+    cost = fragment("-score")() if maximised else col("score")
+    levels = cast(exp.array(*(number(level) for level in chosen)), "INTEGER[]")
+    return _COUNTED_GENERALIZATIONS(cost=cost, chosen=levels, lattice=lattice, most=most)
+
+
+SAMPLE = 1500
+"""The most generalizations that are drawn."""
+SMALL = 120
+"""A lattice of up to this many generalizations is drawn as a whole."""
+WITH_SOURCE = "checked with the source at hand"
+
+
+def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> Facts:
+    with open_release(path, limits) as release:
+        manifest = release.manifest
+        checks = verify_release(path, release, fresh=False).checks
+        if with_source is not None:
+            checks = beside(checks, with_source.checks)
+        readable = all(check.passed for check in checks[:2])  # it has the columns that it claims, and its roles
+        return _facts(release.engine, SUBJECT, manifest, checks, published=True, readable=readable)
+
+
+def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check, ...]:
+    """The checks of a release, and those that need its source: of these, whether they passed and no figure."""
+    found = {check.name: check for check in alone}
+    for check in with_source:
+        name = check.name.removeprefix(AGAINST)
+        if name not in found or found[name].passed is None:
+            found[name] = Check(name, check.passed, WITH_SOURCE)
+        elif check.passed is False:
+            found[name] = replace(found[name], passed=False)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """A result that is not published: its draft, and the figures of its search. The chosen level of an attribute is
+    None where there are several."""
+
+    draft: ReleaseDraft
+    generalization: Mapping[str, int | None]
+    lattice: exp.Table
+    nodes: int
+    checked: int
+    statement: str
+    warnings: tuple[str, ...]
+    dependencies: tuple[Narrowing, ...]
+
+    def facts(self, private: bool = False) -> Facts:
+        """What its release will show. The rows are made once, in the run's work schema, and dropped."""
+        run, policy = self.draft.run, self.draft.prepared.policy
+        rows = run.work("reported")
+        with self.draft.rows(shuffled=False) as query:
+            run.engine.execute(create_table(rows.copy(), query))
+        try:
+            macros = run.install_macros()
+            name = rows.sql(run.engine.dialect)
+            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.draft.quasi, macros))[0]
+            claims = self.draft.manifest(released_name(policy), RowFacts(released, classes, k or 0, ""))
+            audited = replace(audited_of(run.engine, claims, name), macros=macros)
+            checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
+            if with_source := k_counts_decoys(self.draft.checks(rows), claims):
+                checks = tuple(with_source) if private else beside(checks, with_source)
+            return _facts(run.engine, rows, claims, checks, published=False, readable=True)
+        finally:
+            run.engine.execute(drop_table(rows))
+
+    def inside(self, compared: Sequence[Mapping[str, Any]] = ()) -> Inside:
+        prepared, engine = self.draft.prepared, self.draft.run.engine
+        source, types = prepared.source.relation, prepared.source.columns
+        own = prepared.columns.generalized
+        there = engine.columns(source)  # of a source in PostgreSQL, what was counted
+        before = {
+            column.name: distribution(engine, source, column.name, types[column.name], 1)
+            for column in prepared.released
+            if column.name in there
+        }
+        heights = dict(zip(prepared.policy.generalized, prepared.marginals.heights, strict=False))
+        return Inside(
+            sizes=ClassSizes.from_rows(engine.rows(class_sizes(source, own))),
+            before=before,
+            heights=heights,
+            generalization=self.generalization,
+            measure=prepared.policy.search.measure,
+            allowed_rows=allowed_rows(prepared),
+            nodes=self.nodes,
+            checked=self.checked,
+            statuses=tuple(engine.rows(_STATUSES(lattice=self.lattice))),
+            counted=self.counted(),
+            lattice=self.small_lattice(),
+            compared=compared,
+            statement=self.statement,
+            warnings=self.warnings,
+            dependencies=self.dependencies,
+        )
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The chosen levels; none where there are several for an attribute."""
+        levels = tuple(self.generalization.values())
+        return tuple(level for level in levels if level is not None) if None not in levels else ()
+
+    def counted(self) -> tuple[GeneralizationFigures, ...]:
+        """The generalizations that were counted; of many a sample."""
+        maximised = measure_of(self.draft.prepared).shown(1.0) < 0
+        return tuple(self._figures(counted_generalizations(self.lattice, self.chosen, SAMPLE, maximised)))
+
+    def small_lattice(self) -> tuple[GeneralizationFigures, ...]:
+        """All generalizations, where there are few; those that were not counted, too."""
+        lattice = self.draft.prepared.lattice
+        if lattice.size > SMALL or EARLIER in lattice.attributes:
+            return ()
+        statuses = {one.levels: one for one in self._figures(_EVERY(lattice=self.lattice))}
+        every = product(*(lattice.levels(i) for i in range(len(lattice.top))))
+        found = [statuses.get(levels, GeneralizationFigures(levels, "unseen")) for levels in every]
+        return tuple(replace(one, chosen=one.levels == self.chosen) for one in found)
+
+    def _figures(self, query: exp.Select) -> list[GeneralizationFigures]:
+        rows = self.draft.run.engine.rows(query)
+        return [GeneralizationFigures(tuple(levels), *rest) for levels, *rest in rows]
+
+
+def of_persons(claims: Manifest) -> bool:
+    """Whether the policy counts persons, who may have several rows."""
+    return bool(claims.policy.get("persons"))
+
+
+def _facts(
+    engine: Engine, relation: exp.Table, claims: Manifest, checks: Iterable[Check], published: bool, readable: bool
+) -> Facts:
+    few = few_of(claims)
+    if not readable:
+        return Facts(claims, published, few, tuple(checks), None, (), ())
+    quasi, columns = claims.quasi, engine.columns(relation)
+    sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
+
+    def distribution_of(name: str) -> Distribution:
+        if of_persons(claims):  # many rows of a value may be of one person
+            return Distribution(())
+        return distribution(engine, relation, name, columns[name], few)
+
+    shown = tuple(
+        ReleasedColumn(one.name, columns[one.name], one.role, distribution_of(one.name)) for one in claims.columns
+    )
+    return Facts(claims, published, few, tuple(checks), sizes, shown, tuple(verification_sql(claims)))
+
+
+def few_of(claims: Manifest) -> int:
+    """Counts below it are not shown: what a class has at least by the policy that a manifest shows; without a k, `FEW`
+    or more."""
+    section, _ = read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})
+    if section is None:
+        return FEW
+    promised = promised_k(section, claims.quasi)
+    return promised if section.k is not None else max(promised, FEW)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.report import refuse_without_charts
-from sqlanon.report.facts import Facts, Inside
-from sqlanon.report.gather import Unpublished
+from sqlanon.report.facts import Facts, Inside, Unpublished
 
 if TYPE_CHECKING:
-    from sqlanon.report.style import Chart
+    from sqlanon.report.charts import Chart
 
 
 class Charts:
@@ -29,13 +28,13 @@ class Charts:
     def classes(self, private: bool = False) -> Chart:
         """How many equivalence classes there are of each range of sizes: rows ``size``, ``classes``, counted over the
         quasi-identifiers of the released rows."""
-        from sqlanon.report import charts  # noqa: PLC0415 - altair takes its time
+        from sqlanon.report import charts
 
         return charts.classes(self._sizes, self._facts.few, self._inside.sizes if private else None)
 
     def risk(self, private: bool = False) -> Chart:
         """The share of the rows by the risk of being found: 1 / the size of a row's class."""
-        from sqlanon.report import charts  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import charts
 
         return charts.risk(self._sizes, self._facts.few, self._inside.sizes if private else None)
 
@@ -47,7 +46,7 @@ class Charts:
         PolicyError
             No column of that name is released; or the source is in PostgreSQL, where this one was not counted.
         """
-        from sqlanon.report import charts  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import charts
 
         columns = {column.name: column for column in self._facts.columns}
         if name not in columns:
@@ -61,7 +60,7 @@ class Charts:
 
     def attributes(self) -> Chart:
         """The level of each quasi-identifier, beside the levels that its hierarchy has: `Result.generalization`."""
-        from sqlanon.report import charts  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import charts
 
         return charts.attributes(self._inside.heights, self._inside.generalization)
 
@@ -76,11 +75,11 @@ class Charts:
         PolicyError
             The strategy does not search the lattice.
         """
-        from sqlanon.report import charts_of_search  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import charts
 
         self._refuse_without_lattice()
         inside = self._inside
-        return charts_of_search.frontier(inside.counted, list(inside.heights), inside.measure, inside.allowed_rows)
+        return charts.frontier(inside.counted, list(inside.heights), inside.measure, inside.allowed_rows)
 
     def lattice(self) -> Chart:
         """The lattice: ``levels`` and ``status`` of `Result.lattice`; of a large one, counts by ``height``.
@@ -90,13 +89,13 @@ class Charts:
         PolicyError
             The strategy does not search the lattice.
         """
-        from sqlanon.report import charts_of_search  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import charts
 
         self._refuse_without_lattice()
         inside = self._inside
         if inside.lattice:
-            return charts_of_search.lattice(inside.lattice, list(inside.heights))
-        return charts_of_search.statuses(inside.statuses)
+            return charts.lattice(inside.lattice, list(inside.heights))
+        return charts.statuses(inside.statuses)
 
     def _refuse_without_lattice(self) -> None:
         if not self._inside.statuses:

@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sqlanon.measures import measure_named
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.markup import Marked, escaped, html_table
 from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
-from sqlanon.report import charts_of_search as draw_search
-from sqlanon.report import words
-from sqlanon.report.facts import Distribution, Facts, Inside
-from sqlanon.report.style import STATUSES
+from sqlanon.report.charts import STATUSES
+from sqlanon.report.distributions import Distribution
+from sqlanon.report.facts import Facts, Inside, of_persons
+from sqlanon.requirements import requirements_in
+
+ROLES: Mapping[str, str] = {
+    "identifying": "names people: left out",
+    "quasi": "may be known to others: generalized",
+    "sensitive": "sensitive",
+    "insensitive": "not critical",
+}
+
+
+def sentences(policy: Mapping[str, Any]) -> list[str]:
+    """The requirements of a policy as a manifest shows it, a sentence each."""
+    section, _ = read_part(PrivacySection, policy.get("privacy"), "privacy", {})
+    if section is None:
+        return ["The manifest does not say in a readable way what was asked."]
+    who = "people" if policy.get("persons") else "rows"
+    found = [one.sentence(who) for one in requirements_in(section)]
+    if section.confidence is not None:
+        found.append(f"After noise, nobody is left nearly alone, with a confidence of {100 * section.confidence:g} %.")
+    return found
+
+
+def _choice(facts: Facts) -> list[str]:
+    """How the version was chosen, a sentence each."""
+    claims = facts.claims
+    asked = claims.policy.get("search", {})
+    limit = asked.get("suppression_limit") or 0
+    what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
+    known = measure_named(claims.measure)
+    measure = claims.measure if known is None else known.words
+    proof = "It is proven that no other does better." if claims.optimal else "That no other does better is not proven."
+    sentences = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
+    if claims.policy.get("suppressed") == "mask":
+        sentences.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
+    if claims.decoys:
+        sentences.append(f"{claims.decoys:,} rows of nobody (decoys) fill groups that would be too small.")
+    if claims.epsilon is not None:
+        sentences.append(f"Noise protects what stays a number: a budget of ε = {claims.epsilon:g} a row.")
+    return sentences
+
+
+def _verdict(facts: Facts) -> str:
+    if not facts.holds:
+        return "This release does NOT hold what it claims."
+    if any(check.passed is None for check in facts.checks):
+        return "All that can be checked holds; the rest needs the source."
+    return "All requirements hold."
+
 
 _VERDICTS = {
     True: Marked("holds", "holds"),
@@ -77,14 +127,14 @@ def _head(facts: Facts) -> str:
     return (
         f'<header><p class="soft">{escaped(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
         f"<h1>{escaped(claims.table_name)}: what was done to protect the people in it</h1>\n"
-        f'<p class="verdict {kind}">{escaped(words.verdict(facts))}</p>\n<dl class="figures">{cells}</dl></header>\n'
+        f'<p class="verdict {kind}">{escaped(_verdict(facts))}</p>\n<dl class="figures">{cells}</dl></header>\n'
         "<noscript><p>The charts need JavaScript. All their figures are in the tables as well.</p></noscript>"
     )
 
 
 def _policy(facts: Facts) -> str:
-    items = "".join(f"<li>{escaped(one)}</li>" for one in words.requirements(facts))
-    return f"<section><h2>What was asked</h2>\n<ul>{items}</ul>\n{_paragraphs(words.search(facts))}</section>"
+    items = "".join(f"<li>{escaped(one)}</li>" for one in sentences(facts.claims.policy))
+    return f"<section><h2>What was asked</h2>\n<ul>{items}</ul>\n{_paragraphs(_choice(facts))}</section>"
 
 
 def _verdicts(facts: Facts, inside: Inside | None) -> str:
@@ -108,13 +158,11 @@ def _dependencies(inside: Inside | None) -> str:
 
 
 def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str:
-    done = [
-        [one.name, words.ROLES.get(one.role, one.role), what_was_done(facts.claims, one.name)] for one in facts.columns
-    ]
+    done = [[one.name, ROLES.get(one.role, one.role), what_was_done(facts.claims, one.name)] for one in facts.columns]
     there = {one.name.lower() for one in facts.columns}
     attributes = facts.claims.policy.get("attributes", {})
     done += [
-        [name, words.ROLES["identifying"], what_was_done(facts.claims, name)]
+        [name, ROLES["identifying"], what_was_done(facts.claims, name)]
         for name, spec in attributes.items()
         if name.lower() not in there and spec.get("role") == "identifying"
     ]
@@ -140,7 +188,7 @@ def _distribution(
     facts: Facts, place: str, name: str, after: Distribution, inside: Inside | None, charts: dict[str, Any]
 ) -> str:
     before = None if inside is None else inside.before.get(name)
-    text = _PERSONS if not after.bars and words.of_persons(facts.claims) else _in_words(after, facts.few)
+    text = _PERSONS if not after.bars and of_persons(facts.claims) else _in_words(after, facts.few)
     if not after.bars and not (before and before.bars):
         return f"<p>{escaped(text)}</p>"
     bars = [[label, rows] for label, rows in after.bars]
@@ -203,7 +251,7 @@ def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[s
         "right row with a chance of 1 in as many rows as look alike."
     )
     shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
-    text = "" if not words.of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"
+    text = "" if not of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"
     chart = draw.risk(sizes, facts.few, None if inside is None else inside.sizes)
     return f"<section><h2>Risk</h2>\n{text}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
 
@@ -237,9 +285,9 @@ def _search(facts: Facts, inside: Inside, charts: dict[str, Any]) -> str:
     table = html_table("Generalizations that were looked at", ["policy", "generalizations"], words_, [1])
     parts = [f"<section><h2>The alternatives</h2>\n<p>{escaped(text)}</p>"]
     if inside.counted:
-        chart = draw_search.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
+        chart = draw.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
         best = [
-            [draw_search.named(one, names), one.suppressed_rows, one.score, one.classes, "chosen" if one.chosen else ""]
+            [draw.levels_of(one, names), one.suppressed_rows, one.score, one.classes, "chosen" if one.chosen else ""]
             for one in inside.counted
             if one.frontier or one.chosen
         ][:100]
@@ -253,11 +301,11 @@ def _search(facts: Facts, inside: Inside, charts: dict[str, Any]) -> str:
             caption = caption.replace("further down less is lost", "further up more is kept")
         parts.append(_figure(charts, "frontier", chart, caption, frontier))
     if inside.lattice:
-        chart = draw_search.lattice(inside.lattice, names)
+        chart = draw.lattice(inside.lattice, names)
         caption = "All generalizations: from the source as it is, at the bottom, to everything hidden, at the top."
         parts.append(_figure(charts, "lattice", chart, caption, table))
     else:
-        chart = draw_search.statuses(inside.statuses)
+        chart = draw.statuses(inside.statuses)
         caption = "The generalizations that were looked at, by their number of steps."
         parts.append(_figure(charts, "lattice", chart, caption, table))
     return "\n".join([*parts, "</section>"])
@@ -270,7 +318,7 @@ def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
     keys = ("strategy", "score", "loss", "classes", "suppressed_rows", "seconds", "error")
     table = html_table("What each strategy found", headings, [[one[key] for key in keys] for one in inside.compared],
                        [1, 2, 3, 4, 5])  # fmt: skip
-    chart = draw_search.compared(inside.compared, inside.measure)
+    chart = draw.compared(inside.compared, inside.measure)
     figure = _figure(charts, "strategies", chart, "The same policy, several ways to look for an answer.", table)
     return f"<section><h2>Strategies compared</h2>\n{figure}</section>"
 

@@ -11,7 +11,7 @@ from test_readme import FOLDER, ROOT, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
-from sqlanon.report.gather import SAMPLE, SMALL
+from sqlanon.report.facts import SAMPLE, SMALL
 from sqlanon.report.notebook import Charts
 
 PAGE = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ from sqlanon.measures import MEASURES
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.markup import harmless
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot
-from sqlanon.report import distributions, facts_of_release, words
+from sqlanon.report import facts, facts_of_release, sections
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
 
@@ -208,7 +208,7 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
             rows.append([levels, height, status, *figures])
         connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
-        query = distributions.counted_generalizations(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
+        query = facts.counted_generalizations(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
         found = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
         again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()
@@ -341,7 +341,9 @@ def test_the_figures_of_the_page(pages: Pages) -> None:
         "name": "left out", "city": "level 1 of 2: groups of values; a label is the group", "sex": "as it was",
         "born": "level 1 of 3: by year", "illness": "as it was",
     }.items():  # fmt: skip
-        kind = words.ROLES[ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]]
+        kind = sections.ROLES[
+            ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]
+        ]
         assert f"{column}{kind}{done}" in text
 
 
@@ -643,7 +645,7 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     }  # fmt: skip
     roles = make_policy(attributes).model_dump(exclude_none=True)["attributes"]
     policy = sqlanon.Policy(attributes=roles, privacy=asked, population={"table": "p"})
-    told = words.sentences(policy.redacted())
+    told = sections.sentences(policy.redacted())
     assert len(told) == 14
     assert "{" not in " ".join(told)
     for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):
@@ -785,7 +787,7 @@ def test_charts_with_signs_that_cannot_be_shown_are_pictures(tmp_path: Path) -> 
     script = """
 import sys, duckdb, sqlanon
 from sqlanon.report.charts import distribution
-from sqlanon.report.facts import Distribution
+from sqlanon.report.distributions import Distribution
 texts = ["\\x00", "a\\x01", "\\x1b[31m", "\\x7f", "\\ufffe", "\\uffff", "\\ud800", "</script>", "a"]
 chart = distribution("\\x01name\\uffff", Distribution(tuple((text, 10) for text in texts)))
 for kind in ("svg", "png", "html"):

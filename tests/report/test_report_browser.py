@@ -17,7 +17,7 @@ from test_report import HOSTILE
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
-from sqlanon.report.gather import SAMPLE
+from sqlanon.report.facts import SAMPLE
 from sqlanon.report.page import RUNNING
 
 pytestmark = [
