@@ -14,7 +14,7 @@ from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.expressions import create_table, create_temporary_view, star
 from sqlanon.ledger import Publication
 from sqlanon.ledger.catalog import recorded_decoys
-from sqlanon.ledger.extension_statements import released
+from sqlanon.ledger.extend import rows_in_release
 from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare_beside
 from sqlanon.policy import Policy
@@ -110,7 +110,7 @@ def check_extended(
     prepared = prepare_beside(steps, run, policy, [publication], manifest, verified)
     levels = [level or 0 for level in manifest.levels(prepared.heights).values()]
     rows = run.work("released_rows")
-    engine.execute(create_table(rows.copy(), released(prepared.source.relation)))
+    engine.execute(create_table(rows.copy(), rows_in_release(prepared.source.relation)))
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
     recoding = FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
     recoded = run.place.view("recoded")

@@ -1,19 +1,16 @@
 """The ledger: what was published, and what later releases have to do with it. It is kept in the catalog."""
 
-from sqlanon.ledger.based import earlier_publications, mark_earlier, show_marking
-from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
 from sqlanon.ledger.joint_audit import JointAudit
 from sqlanon.ledger.publication import LedgerEntry
-from sqlanon.ledger.records import (
-    Export,
-    Publication,
+from sqlanon.ledger.recording import (
     check_against_ledger,
-    compared_with_nothing,
     history,
     publication_of,
     publications,
     recording_export,
 )
+from sqlanon.ledger.records import Export, Publication, compared_with_nothing
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [

@@ -1,18 +1,53 @@
-"""Earlier releases, opened for what later ones are held against."""
+"""Earlier releases, opened as they were published; and a release that is based on them: together they reveal no more
+of anybody than each of them does.
+
+L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty, Fuzziness and
+Knowledge-based Systems 10(5), 2002), section 4, has two remedies: base the new release on the earlier one, or treat all
+that the earlier one shows as a quasi-identifier (that is for a policy's roles to say). Here is the first, and for
+tables that change one of ours in the spirit of the second:
+
+- No value is finer than in the earlier release: each attribute is generalized at least as far, one that
+  the earlier release does not have, to its top. So whoever joins the two finds no finer combination than before.
+- Which of the earlier releases a row is in counts as a quasi-identifier. A class is made of rows
+  that they have and rows that they do not have; each part must meet the policy by itself. So whoever takes away the
+  rows that are known already is left with none, or with as many as the policy asks for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sqlglot import exp
+
+from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.ledger.records import Publication
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.expressions import create_table, drop_table, subquery, table, template
+from sqlanon.ledger import catalog
+from sqlanon.ledger.recording import publications, secret_of
+from sqlanon.ledger.records import Publication, named_publications
 from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.policy import shown_place
+from sqlanon.ledger.trees import is_same_tree, trees_of
+from sqlanon.policy import Attribute, Policy, shown_place
+from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
+from sqlanon.policy.problems import join
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, recorded_place
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.k_anonymity import Shield
+from sqlanon.search.preparation import SearchInput
+from sqlanon.sources import Source
+from sqlanon.sources.earlier import EARLIER, EarlierAttribute, marked, marked_by_key, marks, unmarked
+from sqlanon.sources.run import Run
+
+MOST = 60
+"""The bits of a mark."""
+
+_KEY_COUNT = template("SELECT count(*) FROM :keys WHERE run_id = :run_id")
+_KEYS = template("SELECT key_hash FROM :keys WHERE run_id = :run_id")
 
 EARLIER_FILE = "sqlanon_earlier_file"
 """So begins the name of an earlier release, for the engine that has its source."""
@@ -53,3 +88,239 @@ def _refuse_others(publication: Publication, manifest: Manifest, digest: str, fa
         raise ReleaseError(f"{place} is not the release that the ledger has of it: it was changed")
     if failures:
         raise BrokenReleaseError(f"{place} is not as it was published: {'; '.join(failures)}")
+
+
+@dataclass(frozen=True)
+class MarkedSource:
+    """A source whose rows are marked by the earlier releases that have them, and the policy of the search in it.
+
+    ``after`` are the runs of these releases; ``lost``, those of them some of whose rows are not in the source any more,
+    or are others now.
+    """
+
+    source: Source
+    asked: Policy
+    after: tuple[str, ...]
+    lost: frozenset[str]
+
+
+def mark_earlier(
+    run: Run,
+    first: SearchInput,
+    earlier: Sequence[Publication],
+    fixed: Manifest | None = None,
+    verified: Collection[str] = (),
+) -> MarkedSource:
+    """Mark the rows that some releases have. Makes ``marked``."""
+    policy, columns = first.policy, _needed(first)
+    rows = run.work("marked_0")
+    run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
+    floors, ks, problems, lost = dict[str, int](), list[int](), list[Problem](), set[str]()
+    for i, publication in enumerate(earlier):
+        with opened(run.engine, publication, Reach(), publication.run_id in verified) as one:
+            problems += _differences(run, first, one, fixed is None)
+            if problems:
+                continue
+            for name, floor in _floors(first, one).items():
+                floors[name] = max(floor, floors.get(name, 0))
+            ks.append(one.promised)
+            rows, whole = _mark(run, first, one, rows, columns, i)
+            lost |= set() if whole else {publication.run_id}
+    problems += _too_fine(policy, floors) if fixed is None else []
+    if problems:
+        raise PolicyError(problems)
+    if fixed is not None:
+        floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
+    searched = _search_policy(policy, floors, ks, fixed is not None)
+    source = Source(rows, run.engine.columns(rows), run.source.files)
+    return MarkedSource(source, searched, tuple(one.run_id for one in earlier), frozenset(lost))
+
+
+def earlier_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
+    """The releases that the policy's is based on: those that it names, or those of the runs."""
+    found = _publications(run, policy, runs)
+    if len(found) > MOST:
+        message = f"{len(found)} earlier releases are more than {MOST}: name those that matter"
+        raise PolicyError([Problem("release.after", message)])
+    return found
+
+
+def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:
+    after = policy.release.after if policy.release else ()
+    if not after:
+        return []
+    if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
+        raise PolicyError(wrong)
+    assert policy.catalog is not None
+    known = publications(run.engine, policy.catalog.database, Reach(policy, run.source))
+    if runs is None:
+        return named_publications(known, after, run.identity)
+    found = [one for one in known if one.run_id in runs]
+    if gone := len(set(runs) - {one.run_id for one in found}):
+        raise ReleaseError(
+            f"the release is based on {gone} that are gone: others have taken their places; without them it cannot be "
+            "made again from the source"
+        )
+    return found
+
+
+def _needed(prepared: SearchInput) -> list[str]:
+    """The columns that are looked at or released."""
+    columns, attributes = prepared.columns, prepared.policy.attributes
+    wanted = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
+    wanted |= {*columns.key, *([columns.person] if columns.person else [])}
+    return [name for name in prepared.source.columns if name in wanted]
+
+
+def show_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> None:
+    """Record how rows are marked, with an earlier release of the same columns as an example: it is not read."""
+    released, work = first.released, first.work
+    columns = [one.name for one in released]
+    rows = steps.make(work("marked_0"), unmarked(first.source.relation, columns))
+    shown = [EarlierAttribute(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]
+    shared = [(one.name, one.name) for one in released if one.quasi is None]
+    steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
+
+
+def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -> list[Problem]:
+    """What cannot be held against an earlier release, or is finer than it by its role alone; and with all levels, what
+    is labelled in another way."""
+    place, policy, problems = "release.after", first.policy, []
+    name = one.path.name
+    quasi = {column for column in one.columns if one.is_quasi(column)}
+    if one.masks:
+        problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
+    elif several := sorted(column for column in quasi if one.level(column, 0) is None):
+        message = f"{name} shows {', '.join(several)} at several levels"
+        problems.append(Problem(place, f"{message}: a release can be based on one of the full domain only"))
+    if one.manifest.decoys:
+        problems.append(Problem(place, f"{name} has decoys: a later release that is based on it would tell them"))
+    trees, now = trees_of(run, policy, one.publication.run_id), {tree.attribute: tree for tree in first.hierarchies}
+    for attribute, spec in policy.attributes.items():
+        key = attribute.lower()
+        if key not in quasi or spec.role == "identifying":
+            continue
+        where = join("attributes", attribute)
+        if spec.role != "quasi":
+            message = f"is {spec.role}, so that it is shown as it is, and {name} generalizes it"
+            problems.append(Problem(where, f"{message}: make it quasi"))
+        elif all_levels and key in trees and not is_same_tree(run.engine, trees[key], now[attribute]):
+            message = f"gives other labels than in {name}"
+            problems.append(
+                Problem(join(where, "hierarchy"), f"{message}: levels can be compared in the same one only")
+            )
+    return problems
+
+
+def _floors(first: SearchInput, one: Earlier) -> dict[str, int]:
+    """By quasi-identifier, the level that it must at least have."""
+    floors = {}
+    for name, height in zip(first.policy.generalized, first.marginals.heights, strict=True):
+        key = name.lower()
+        if key not in one.columns:
+            floors[name] = height
+        elif one.is_quasi(key):
+            floors[name] = one.level(key, height) or 0
+    return floors
+
+
+def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
+    problems = []
+    for name, floor in floors.items():
+        most = policy.attributes[name].max_level
+        if most is not None and most < floor:
+            message = f"is {most}, and an earlier release allows no level below {floor}: raise it, or leave it out"
+            problems.append(Problem(join(join("attributes", name), "max_level"), message))
+    return problems
+
+
+def _mark(
+    run: Run, first: SearchInput, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int
+) -> tuple[exp.Table, bool]:
+    """Mark the rows that an earlier release has, and tell whether all are there as it shows them; what was marked
+    before is dropped."""
+    engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
+
+    def count(relation: exp.Expr) -> int:
+        return int(engine.rows(marks(relation, i + 1))[0][i + 1])
+
+    by_values = marked(rows, columns, *_shown(first, one, columns), one.relation, bit)
+    hashes = _hashes(run, first, one, run.work(f"keys_{i}"))
+    if hashes is None:
+        engine.execute(create_table(target, by_values))
+        there = found = count(target)
+    else:
+        there = count(subquery(by_values, "m"))
+        secret, hashed = hashes
+        engine.execute(create_table(target, marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
+        found = count(target)
+    engine.execute(drop_table(rows))
+    if one.manifest.released_rows and not found:
+        hint = "is it a release of this table, and are its keys written as they were?"
+        raise SourceError(f"no row of {shown_place(one.path)} is found in the source: {hint}")
+    return target, there == one.manifest.released_rows
+
+
+def _shown(
+    first: SearchInput, one: Earlier, columns: Sequence[str]
+) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
+    """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
+    theirs = {key: one.column(key) or key for key in one.columns}
+    shown = [
+        EarlierAttribute(
+            first.attributes[i],
+            one.level(column.lower(), height) or 0,
+            first.hierarchies[i].top,
+            theirs[column.lower()],
+        )
+        for i, (column, height) in enumerate(zip(first.columns.generalized, first.marginals.heights, strict=True))
+        if column.lower() in theirs and one.is_quasi(column.lower())
+    ]
+    shared = [
+        (name, theirs[name.lower()]) for name in columns if name.lower() in theirs and not one.is_quasi(name.lower())
+    ]
+    return shown, shared
+
+
+def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tuple[str, exp.Table] | None:
+    """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
+
+    Makes ``target``.
+    """
+    catalog_section = first.policy.catalog
+    if not first.columns.key or catalog_section is None:
+        return None
+    secret = secret_of(run.engine, catalog_section.database)
+    with catalog.open_catalog(run.engine, catalog_section.database):
+        keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
+        if not run.engine.rows(_KEY_COUNT(keys=keys, run_id=one.publication.run_id))[0][0]:
+            return None
+        run.engine.execute(create_table(target.copy(), _KEYS(keys=keys, run_id=one.publication.run_id)))
+    return secret, target
+
+
+def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixed: bool) -> Policy:
+    """The policy of the search: with levels that are no finer, or just these, and the marks as one more
+    quasi-identifier.
+
+    The parts of classes are what requirements are on. Where all earlier releases promise a smaller k, parts have the
+    greatest of these, and whole classes the policy's: beside each of them, rows that are new to it are no fewer than
+    the smaller k of the two. That is what `JointAudit` holds a release against.
+    """
+    attributes = {}
+    for name, spec in policy.attributes.items():
+        if spec.role != "identifying":
+            least = floors[name] if is_fixed and name in floors else max(spec.min_level, floors.get(name, 0))
+            most = least if is_fixed else spec.max_level
+            limits = {"min_level": least, "max_level": most}
+            attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
+    attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
+    privacy, k = policy.privacy, policy.privacy.k
+    own = promised_k(policy.privacy, policy.quasi)
+    least = max(min(own, its) for its in ks)
+    shields = privacy.k_anonymity
+    if k is not None and least < k:
+        shields = (*shields, Shield(quasi=policy.generalized, k=k))
+    privacy = privacy.model_copy(update={"k": least, "k_anonymity": shields})
+    # What is never released has no columns here.
+    return policy.model_copy(update={"attributes": attributes, "privacy": privacy, "risk": None})

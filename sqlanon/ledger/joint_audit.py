@@ -35,7 +35,8 @@ from sqlanon.expressions import (
 from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
-from sqlanon.ledger.records import Publication, Spent, history, not_compared, publications_elsewhere
+from sqlanon.ledger.recording import history
+from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere
 from sqlanon.ledger.release_links import (
     MOST_RANGES,
     ComparedRelease,

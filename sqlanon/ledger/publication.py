@@ -14,7 +14,7 @@ from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.earlier import Earlier
 from sqlanon.ledger.joint_audit import JointAudit, held_against, released_row
-from sqlanon.ledger.records import recording, recording_replaced, secret_of
+from sqlanon.ledger.recording import recording, recording_replaced, secret_of
 from sqlanon.ledger.source_match import sample_of
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest

@@ -28,7 +28,7 @@ from sqlglot import exp
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, create_table, drop_table, row_count, select, table, template, text
 from sqlanon.ledger import catalog, postgres_samples
-from sqlanon.ledger.records import secret_of
+from sqlanon.ledger.recording import secret_of
 from sqlanon.ledger.source_samples import (
     HASHES,
     arrived_sample,

@@ -12,7 +12,7 @@ from conftest import some
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
-from sqlanon.ledger import records as ledger_records
+from sqlanon.ledger import recording
 
 # Sweeney 2002, figure 4.
 PRIVATE = [
@@ -467,7 +467,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
     with sqlanon.connect() as db, sqlanon.connect() as other:
         first = db.anonymize(policy(hospital, "one", FINE_RACE))
         second = other.anonymize(policy(hospital, "two", FINE_ZIP))
-        audited = ledger_records.recording
+        audited = recording.recording
         published = []
 
         def overtaken(*arguments: Any, **more: Any) -> Any:

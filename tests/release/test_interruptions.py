@@ -176,9 +176,9 @@ STAGES = [
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
     ("sqlanon.ledger.publication", "LedgerEntry.recording", "before", True, True),
-    ("sqlanon.ledger.records", "keep_trees", "after", True, True),
-    ("sqlanon.ledger.records", "complete", "before", True, True),
-    ("sqlanon.ledger.records", "complete", "after", True, True),
+    ("sqlanon.ledger.recording", "keep_trees", "after", True, True),
+    ("sqlanon.ledger.recording", "complete", "before", True, True),
+    ("sqlanon.ledger.recording", "complete", "after", True, True),
     (PUBLISHING, "publish", "after", True, False),
 ]
 PUBLISHED = {("_swap_in", "after"), ("complete", "before"), ("complete", "after"), ("publish", "after")}
@@ -279,8 +279,8 @@ ENDING = [
         ("sqlanon.recode.stage", "recode_at", "before"),
         (PUBLISH, "_swap_in", "before"),
         (PUBLISH, "_swap_in", "after"),
-        ("sqlanon.ledger.records", "complete", "after"),
-        ("sqlanon.ledger.records", "keep_trees", "after"),
+        ("sqlanon.ledger.recording", "complete", "after"),
+        ("sqlanon.ledger.recording", "keep_trees", "after"),
     )
     for signal_ in ("SIGTERM", "SIGHUP", "SIGINT")
 ]

@@ -37,7 +37,7 @@ import sqlanon
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_session import java_home
 from sqlanon.expressions import col, select, star, table
-from sqlanon.ledger import publications, records
+from sqlanon.ledger import publications, recording
 from sqlanon.release.target import Reach, place_of
 from sqlanon.release.targets import spark_rows
 from sqlanon.release.targets.spark_digest import digest_there, digestible
@@ -508,7 +508,7 @@ def test_the_ledger_after_a_crash_at_any_statement(
     number, told = 1, list[bool]()
     for at in (0, 3, 4, None):
         if at is None:
-            with killed_at(records, "complete"):
+            with killed_at(recording, "complete"):
                 publish(place, newer)
         else:
             stopped(at, Killed(), for_good=True)

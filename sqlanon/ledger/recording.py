@@ -1,0 +1,369 @@
+"""Writing to the ledger: what a run is about to publish is an intent, settled once the release is in its place.
+
+A run that is killed between the two leaves its intent. Whoever opens the ledger next looks at the place: if the release
+is there, its publication is completed; if not, the intent is dropped. Where the place cannot be read the intent stays,
+and counts as a release that is out.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
+from sqlanon.expressions import fragment, number, table, template
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger import catalog
+from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
+from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
+from sqlanon.policy import Policy, shown_place
+from sqlanon.release.check import Check, file_check
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Reach, recorded_place
+from sqlanon.release.verify import Verification
+from sqlanon.workdir import BusyError, alone_at
+
+_INTENTS = template("""
+    SELECT run_id, path, table_name, manifest_hash, version, published_at, intended_at
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE NOT intended_at IS NULL
+    ORDER BY intended_at
+""")
+_OUT = fragment("""
+    UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL
+    WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
+""")
+_DROP = fragment("""
+    DELETE FROM sqlanon_catalog.sqlanon.releases
+    WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
+""")
+_DROP_ALL = fragment("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE path = :place AND NOT intended_at IS NULL")
+_REPLACE = fragment("""
+    UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
+    WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
+        AND NOT coalesce(version, 1) IN (:kept) -- the first that a file has is not counted
+""")
+_FORGET_KEYS = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE :gone")
+_FORGET_SAMPLES = fragment("""
+    DELETE FROM sqlanon_catalog.sqlanon.source_samples
+    WHERE :gone AND NOT run_id IN (
+        SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL -- it counts for good
+    )
+""")
+_KEEP_KEYS = fragment("""
+    INSERT INTO sqlanon_catalog.sqlanon.released_keys
+    SELECT :run AS run_id, key_hash FROM :keys
+""")
+_KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELECT * FROM :sample")
+_FORGET_RUN = fragment("DELETE FROM :rows WHERE run_id = :run")
+_SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
+_DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
+
+UNRECORDED = ""
+"""In place of the run, of a release that the ledger is to know nothing of, once it is known to be out."""
+
+
+Claims: TypeAlias = "frozenset[tuple[str, int | None]]"
+"""What a place has: the fingerprints of the manifests there, with their versions."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A row of the ledger that is not known to be out."""
+
+    run_id: str
+    path: Path
+    table_name: str
+    manifest_hash: str
+    version: int | None
+    published_at: datetime
+    intended_at: datetime
+
+    @property
+    def claim(self) -> tuple[str, int | None]:
+        """What its place has, if it is out."""
+        return self.manifest_hash, self.version
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """The lock of a catalog's publications: an intent without it is of a run that has ended."""
+    try:
+        with alone_at(path):
+            yield
+    except BusyError as error:
+        raise SourceError(f"another run is publishing with the catalog {path}: try again when it is done") from error
+
+
+def intents(engine: DuckDBEngine) -> list[Intent]:
+    """The intents in the open catalog."""
+    return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(_INTENTS())]
+
+
+def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
+    """Complete or drop the intents of runs that have ended, as far as their places can be read. For who has the
+    lock.
+    """
+    with catalog.open_catalog(engine, path):
+        found = intents(engine)
+    there = {one: _claims_at(one, reach, engine) for one in found}
+    if not any(claims is not None for claims in there.values()):
+        return
+    with catalog.open_catalog(engine, path):
+        for one, claims in there.items():
+            if claims is not None and one.claim in claims:
+                complete(engine, one, [version for _, version in claims if version not in (None, one.version)])
+            elif claims is not None:
+                _drop(engine, one)
+
+
+def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
+    """Write to the open catalog that an intended release is out, and that what was in its place is gone, but for the
+    versions that are kept there."""
+    place = str(intent.path)
+    versions = [one or 1 for one in kept] or [0]
+    engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(one) for one in versions]))
+    if intent.run_id != UNRECORDED:
+        engine.execute(_OUT(run=intent.run_id, place=place))
+    engine.execute(_DROP_ALL(place=place))  # whatever was intended for this place before
+    forget_gone(engine)
+
+
+def _drop(engine: DuckDBEngine, intent: Intent) -> None:
+    engine.execute(_DROP(run=intent.run_id, place=str(intent.path)))
+    forget_gone(engine)
+
+
+def forget_gone(engine: DuckDBEngine) -> None:
+    """Of releases that do not stand, hierarchies, keys and samples are needed no more."""
+    forget_trees(engine)
+    engine.execute(_FORGET_KEYS(gone=is_gone()))
+    engine.execute(_FORGET_SAMPLES(gone=is_gone()))
+
+
+def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> Claims | None:
+    """What the place of an intent has now; None if it cannot be read."""
+    try:
+        found = recorded_place(intent.path, intent.table_name, reach).manifests(engine.limits)
+    except (SqlanonError, OSError):
+        return None
+    return None if found is None else frozenset((one.fingerprint(), one.version) for one in found)
+
+
+def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
+    """What the ledger has. What a run was about to publish that has ended is looked for; where its place cannot be
+    read, it counts as out."""
+    if not path.exists():
+        return History()
+    with catalog.open_catalog(engine, path):
+        found = read_history(engine)
+    if not any(one.intended_at for one in found.publications):
+        return found
+    with alone_with(path):
+        settle(engine, path, reach)
+    with catalog.open_catalog(engine, path):
+        return read_history(engine)
+
+
+def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
+    """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first."""
+    return history(engine, path, reach).publications
+
+
+def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
+    """What the ledger has of a published release, where it may be more than the policy tells: None where it is not.
+
+    Several releases may have the same content: then it is the one in that place, or of that policy, or the newest.
+    """
+    after = policy.release is not None and bool(policy.release.after)
+    if policy.catalog is None or not (after or policy.source.key):
+        return None
+    known = publications(engine, policy.catalog.database, Reach(policy))
+    same = [one for one in known if one.digest == release.digest]
+    if same:
+        asked = policy.fingerprint()
+        return max(same, key=lambda one: (one.path == release.path, one.policy_hash == asked, one.published_at))
+    if not after:
+        return None
+    ledger = f"the ledger in {policy.catalog.database}"
+    raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
+
+
+def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verification) -> list[Check]:
+    """Whether a file is the one that was published in its place last, by the hash that the ledger has of it."""
+    if policy.catalog is None or not release.is_file:
+        return []
+    name, place = "against the ledger: sha256", os.path.realpath(release.path)
+    recorded = catalog.recorded_sha256(engine, policy.catalog.database, place)
+    if recorded is None:
+        why = "the ledger has no hash of a file in this place, or cannot be read now"
+        return [Check(name, None, f"not recorded: {why}")]
+    return [replace(file_check(release.path, recorded), name=name)]
+
+
+@contextmanager
+def recording(
+    engine: DuckDBEngine,
+    path: Path,
+    row: dict[str, Any],
+    reach: Reach,
+    keys: exp.Query | None = None,
+    hierarchies: Sequence[Hierarchy] = (),
+    known: Collection[tuple[str, Path]] = (),
+    keep: int = 1,
+    sample: exp.Query | None = None,
+    run: dict[str, Any] | None = None,
+) -> Iterator[None]:
+    """Write to the ledger what is about to be published; and, if all goes well meanwhile, that it is out and that what
+    was in its place is gone. No other run with this catalog publishes meanwhile.
+    """
+    version = row["version"] or 0
+    kept = range(version - keep + 1, version)
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    with alone_with(path):
+        with _settled(engine, path, reach):
+            _refuse_overtaken(engine, row, known, kept)
+            catalog.insert(engine, "releases", row | {"intended_at": now})
+            # It may be published twice, or have come to nothing before.
+            if run is not None:
+                _forget_run(engine, "runs", run["run_id"])
+                catalog.insert(engine, "runs", run)
+            if keys is not None:
+                _forget_run(engine, "released_keys", row["run_id"])
+                engine.execute(_KEEP_KEYS(run=row["run_id"], keys=keys))
+            if sample is not None:
+                _forget_run(engine, "source_samples", row["run_id"])
+                engine.execute(_KEEP_SAMPLE(sample=sample))
+            keep_trees(engine, row["run_id"], hierarchies)
+            intent = _intent(engine, row["run_id"], now)
+        with _until_known(engine, path, intent, kept, reach):
+            yield
+
+
+@contextmanager
+def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
+    """The open catalog, without intents that can be settled."""
+    with catalog.open_catalog(engine, path):
+        if not intents(engine):
+            yield
+            return
+    settle(engine, path, reach)
+    with catalog.open_catalog(engine, path):
+        yield
+
+
+def _intent(engine: DuckDBEngine, run_id: str, at: datetime) -> Intent:
+    (intent,) = [one for one in intents(engine) if one.run_id == run_id and one.intended_at == at]
+    return intent
+
+
+@contextmanager
+def _until_known(
+    engine: DuckDBEngine, path: Path, intent: Intent, kept: Collection[int], reach: Reach
+) -> Iterator[None]:
+    """Complete an intent if all goes well meanwhile; else look whether it is out."""
+    is_known = False
+    try:
+        yield
+        with _out_already(intent.path, path), catalog.open_catalog(engine, path):
+            complete(engine, intent, kept)
+        is_known = True
+    finally:
+        if not is_known:  # it may be out all the same
+            _settle_if_possible(engine, path, reach)
+
+
+def _settle_if_possible(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
+    """Once more, where the signal that ends this run has ended this, too; else it is left to the next run."""
+    for _ in range(2):
+        with suppress(Exception):
+            return settle(engine, path, reach)
+
+
+@contextmanager
+def _out_already(place: Path, path: Path) -> Iterator[None]:
+    """Errors of the ledger once a release is out: they do not undo it."""
+    try:
+        yield
+    except (SqlanonError, OSError, duckdb.Error) as error:
+        raise ReleaseError(
+            f"{shown_place(place)} is published, and the ledger in {path} cannot be written to: "
+            f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
+        ) from error
+
+
+def _refuse_overtaken(
+    engine: DuckDBEngine, row: dict[str, Any], known: Collection[tuple[str, Path]], kept: Collection[int]
+) -> None:
+    for one in standing(engine):
+        stays = str(one.path) != row["path"] or (one.version or 1) in kept
+        if one.source == row["source"] and stays and (one.run_id, one.path) not in known:
+            raise OvertakenError("another release of this source was published meanwhile: try again")
+    if row["epsilon"] is not None:
+        noisy = [one for one in spent_so_far(engine) if one.source == row["source"] and one.run_id != row["run_id"]]
+        if any((one.run_id, one.path) not in known for one in noisy):
+            raise OvertakenError("another release of this source was published with noise meanwhile: try again")
+
+
+def _forget_run(engine: DuckDBEngine, name: str, run_id: str) -> None:
+    engine.execute(_FORGET_RUN(rows=table(name, catalog.SCHEMA, catalog.ATTACHED), run=run_id))
+
+
+@contextmanager
+def recording_replaced(
+    engine: DuckDBEngine, path: Path, place: Path, manifest: Manifest, reach: Reach
+) -> Iterator[None]:
+    """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile. Until then
+    its intent is there, which a run that is killed leaves.
+    """
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    row = {
+        "run_id": UNRECORDED,
+        "published_at": manifest.published_at,
+        "path": str(place),
+        "table_name": manifest.table_name,
+        "released_rows": manifest.released_rows,
+        "digest": manifest.digest,
+        "manifest_hash": manifest.fingerprint(),
+        "version": manifest.version,
+        "intended_at": now,
+    }
+    with alone_with(path):
+        with _settled(engine, path, reach):
+            catalog.insert(engine, "releases", row)
+            intent = _intent(engine, UNRECORDED, now)
+        with _until_known(engine, path, intent, (), reach):
+            yield
+
+
+def secret_of(engine: DuckDBEngine, path: Path) -> str:
+    """What the catalog's keys are hashed with; made if there is none yet."""
+    with catalog.open_catalog(engine, path):
+        rows = engine.rows(_SECRET())
+        if not rows:
+            rows = [(secrets.token_hex(32),)]
+            catalog.insert(engine, "secret", {"secret": rows[0][0]})
+    return str(rows[0][0])
+
+
+@contextmanager
+def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterator[None]:
+    """Write an export to the ledger before its folder is there; and take it back if that comes to nothing."""
+    with alone_with(path), catalog.open_catalog(engine, path):
+        catalog.insert(engine, "exports", asdict(export))
+    try:
+        yield
+    except BaseException:
+        with suppress(SqlanonError), alone_with(path), catalog.open_catalog(engine, path):
+            engine.execute(_DROP_EXPORT(run=export.run_id, folder=export.path))
+        raise
